@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from caravan.buffer import ChangeBuffer
-from caravan.flow import Flow, FlowState
+from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.rate import RateCap
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
@@ -58,7 +58,7 @@ class CaravanSettings(Protocol):
         """Whether a slow flow has somewhere to go."""
         ...
 
-    def left(self, caravan: Caravan, flow: Flow) -> None:
+    def left(self, caravan: Caravan, flow: CaravanFlow) -> None:
         """A flow was left behind; ``flow.cause`` says why."""
         ...
 
@@ -77,7 +77,7 @@ class Caravan:
     ) -> None:
         self.number = number
         self.cause = cause
-        self.flows: set[Flow] = set()
+        self.flows: set[CaravanFlow] = set()
         self.buffer = ChangeBuffer(start.order)
         self.marker = start
         self.read_bytes = 0
@@ -94,12 +94,12 @@ class Caravan:
     def _closing(self) -> bool:
         return self._stopped.is_set()
 
-    def board(self, flow: Flow, cursor: int) -> None:
+    def board(self, flow: CaravanFlow, cursor: int) -> None:
         """Take the flow along from segment ``cursor`` of the buffer."""
         self.flows.add(flow)
         flow.board(self.buffer, cursor)
 
-    def leave(self, flow: Flow, state: FlowState, cause: str) -> None:
+    def leave(self, flow: CaravanFlow, state: CaravanFlowState, cause: str) -> None:
         """The flow travels no longer with this caravan."""
         self.flows.discard(flow)
         flow.leave(state, cause)
@@ -218,12 +218,12 @@ class Caravan:
             self.buffer.drop_oldest()
         return before - self.buffer.size
 
-    def _tail(self) -> list[Flow]:
+    def _tail(self) -> list[CaravanFlow]:
         return [flow for flow in self.flows if flow.cursor == self.buffer.first]
 
-    def _leave_behind(self, flows: list[Flow], cause: str) -> None:
+    def _leave_behind(self, flows: list[CaravanFlow], cause: str) -> None:
         for flow in flows:
-            self.leave(flow, FlowState.WAITING, cause)
+            self.leave(flow, CaravanFlowState.WAITING, cause)
             self._settings.left(self, flow)
 
     def stop(self) -> None:

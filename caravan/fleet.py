@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from caravan.caravan import Caravan
-from caravan.flow import Flow, FlowState
+from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.governor import Governor, Limits
 from caravan.log_map import LogMap
 from caravan.plan import Action, Board, CaravanView, Close, FlowView, SendBack, Start, plan
@@ -44,7 +44,7 @@ class FleetEvents:
     ``advanced``: a caravan read a segment; the datamarker is the last one before it.
     """
 
-    held: Callable[[Flow, WormholeError], None]
+    held: Callable[[CaravanFlow, WormholeError], None]
     advanced: Callable[[Segment, Datamarker], None]
 
 
@@ -100,7 +100,7 @@ class Fleet:
         self._late = late
         self._clock = clock
         self._wall = wall
-        self._flows: dict[str, Flow] = {}
+        self._flows: dict[str, CaravanFlow] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._numbers = 0
         self._changed = asyncio.Event()
@@ -130,10 +130,9 @@ class Fleet:
         """With one caravan only there is nowhere to go: it waits for its slowest flow."""
         return self.limits.caravans > 1
 
-    def left(self, caravan: Caravan, flow: Flow) -> None:
+    def left(self, caravan: Caravan, flow: CaravanFlow) -> None:
         """A flow was left behind by its caravan; it gets another when it can take more."""
-        flow.blocked = True
-        flow.wake()
+        flow.block()
         self._note(caravan.number, CaravanEventKind.LEFT, f"{flow.name} left at {flow.place}: {flow.cause}")
         self._said.add("flows left behind", flow.name, f"at {flow.place} by caravan {caravan.number}: {flow.cause}")
         self._changed.set()
@@ -147,7 +146,7 @@ class Fleet:
 
     # -- what the owner does
 
-    def add(self, flow: Flow) -> None:
+    def add(self, flow: CaravanFlow) -> None:
         """A flow wants to travel; one of the same name (a former epoch's) is closed."""
         former = self._flows.get(flow.name)
         if former is not None and former is not flow:
@@ -159,11 +158,11 @@ class Fleet:
         self._last_added = now
         self._changed.set()
 
-    def remove(self, flow: Flow) -> None:
-        """A flow is no longer fed."""
+    def remove(self, flow: CaravanFlow) -> None:
+        """No stream takes from the flow any more."""
         if self._flows.get(flow.name) is flow:
             del self._flows[flow.name]
-        self._leave(flow, FlowState.CLOSED, "closed")
+        self._leave(flow, CaravanFlowState.CLOSED, "closed")
 
     def change_limits(self, limits: Limits, cause: str) -> None:
         """From now on ``limits`` hold.
@@ -175,25 +174,24 @@ class Fleet:
         self._note(0, CaravanEventKind.LIMITS_CHANGED, cause)
         self._changed.set()
 
-    def hold(self, flow: Flow, cause: str) -> None:
+    def hold(self, flow: CaravanFlow, cause: str) -> None:
         """The flow is held until :meth:`resume`."""
-        self._leave(flow, FlowState.HELD, cause)
+        self._leave(flow, CaravanFlowState.HELD, cause)
 
-    def resume(self, flow: Flow) -> None:
+    def resume(self, flow: CaravanFlow) -> None:
         """A held flow wants to travel again, from its place."""
-        flow.leave(FlowState.WAITING, "resumed")
+        flow.leave(CaravanFlowState.WAITING, "resumed")
         self._changed.set()
 
-    def moved(self, flow: Flow) -> None:
+    def moved(self, flow: CaravanFlow) -> None:
         """The flow took a piece or can take again: there may be room in its caravan, or it may want one."""
-        if flow.blocked:
-            flow.blocked = False
+        if flow.unblock():
             self._changed.set()
         caravan = self.caravan_of(flow)
         if caravan is not None:
             caravan.moved()
 
-    def caravan_of(self, flow: Flow) -> Caravan | None:
+    def caravan_of(self, flow: CaravanFlow) -> Caravan | None:
         """The caravan that the flow travels with."""
         return next((c for c in self.caravans.values() if flow in c.flows), None)
 
@@ -261,11 +259,12 @@ class Fleet:
         settled = not caravan.flows or now - self._ahead_at[caravan.number] >= _SETTLED_S
         return CaravanView(caravan.number, caravan.buffer.start, place, len(caravan.flows), settled)
 
-    def _wanting(self) -> Iterable[Flow]:
+    def _wanting(self) -> Iterable[CaravanFlow]:
         return (
             flow
             for flow in self._flows.values()
-            if flow.state is FlowState.TRAVELLING or (flow.state is FlowState.WAITING and not flow.blocked)
+            if flow.state is CaravanFlowState.TRAVELLING
+            or (flow.state is CaravanFlowState.WAITING and not flow.blocked)
         )
 
     async def _carry_out(self) -> None:
@@ -289,8 +288,8 @@ class Fleet:
                         self._start_marker = await asyncio.to_thread(self._source.latest)
                 else:
                     for waiting in self._flows.values():
-                        if waiting.state is FlowState.WAITING:
-                            waiting.cause = str(error)
+                        if waiting.state is CaravanFlowState.WAITING:
+                            waiting.explain(str(error))
             return
         for action in self._due(plan(views, flows, self.limits.caravans, self.governor.log_map.between), now):
             if isinstance(action, Close):
@@ -316,7 +315,7 @@ class Fleet:
             return actions
         return [action for action in actions if isinstance(action, Board | Close)]
 
-    def _flow_view(self, flow: Flow) -> FlowView:
+    def _flow_view(self, flow: CaravanFlow) -> FlowView:
         caravan = self.caravan_of(flow)
         held, inside = set(), set()
         for one in self.caravans.values():
@@ -331,14 +330,14 @@ class Fleet:
             flow.name, flow.place, None if caravan is None else caravan.number, frozenset(held), frozenset(inside)
         )
 
-    def _board(self, flow: Flow, number: int, cause: str) -> None:
+    def _board(self, flow: CaravanFlow, number: int, cause: str) -> None:
         caravan = self.caravans.get(number)
-        if caravan is None or flow.state not in (FlowState.WAITING, FlowState.TRAVELLING):
+        if caravan is None or flow.state not in (CaravanFlowState.WAITING, CaravanFlowState.TRAVELLING):
             return  # the plan was made before the log was opened for another flow
         cursor = caravan.buffer.join(flow.place)
         if cursor is None:
             return  # the buffer moved on since the plan was made: the next plan decides anew
-        self._leave(flow, FlowState.WAITING, cause)
+        self._leave(flow, CaravanFlowState.WAITING, cause)
         caravan.board(flow, cursor)
         self._note(number, CaravanEventKind.JOINED, f"{flow.name} joins: {cause}")
         self._said.add("flows join a caravan", flow.name, f"caravan {number}: {cause}")
@@ -346,22 +345,22 @@ class Fleet:
     def _note(self, caravan: int, kind: CaravanEventKind, what: str) -> None:
         self.history.append(CaravanEvent(self._wall(), caravan, kind, what))
 
-    def _leave(self, flow: Flow, state: FlowState, cause: str) -> None:
+    def _leave(self, flow: CaravanFlow, state: CaravanFlowState, cause: str) -> None:
         caravan = self.caravan_of(flow)
         if caravan is not None:
             caravan.leave(flow, state, cause)
         else:
             flow.leave(state, cause)
 
-    async def _start_for(self, flow: Flow, cause: str) -> int | None:
+    async def _start_for(self, flow: CaravanFlow, cause: str) -> int | None:
         reader = await self._open(flow)
         return None if reader is None else self._launch(flow.marker, reader, f"{flow.name}: {cause}")
 
-    async def _verify(self, flow: Flow) -> bool:
+    async def _verify(self, flow: CaravanFlow) -> bool:
         """Whether the log is still the one that the flow's marker came from. A flow that boards without being asked
         would wait in a log that was restored, and skip what is written there anew until its old place is reached."""
-        if not flow.verified:
-            flow.verified = any(caravan.marker == flow.marker for caravan in self.caravans.values())
+        if any(caravan.marker == flow.marker for caravan in self.caravans.values()):
+            flow.verify()
         if not flow.verified:
             reader = await self._open(flow)
             if reader is None:
@@ -369,22 +368,22 @@ class Fleet:
             await asyncio.to_thread(reader.close)
         return True
 
-    async def _open(self, flow: Flow) -> LogReader | None:
+    async def _open(self, flow: CaravanFlow) -> LogReader | None:
         """A reader at the flow's marker, if it can be: otherwise the flow is held or waits."""
         marker = flow.marker
         try:
             reader = await asyncio.to_thread(self._source.open, marker)
         except (PositionPurged, Diverged) as error:
-            if flow.state is FlowState.WAITING:
-                flow.leave(FlowState.HELD, error.message)
+            if flow.state is CaravanFlowState.WAITING:
+                flow.leave(CaravanFlowState.HELD, error.message)
                 self._events.held(flow, error)
             else:  # its caravan carries it on
                 self._pause(f"no caravan of its own for {flow.name}: {error}")
         except WormholeError as error:
             self._pause(f"cannot read the log for {flow.name}: {error}")
-            flow.cause = str(error)
+            flow.explain(str(error))
         else:
-            flow.verified = True
+            flow.verify()
             return reader
         return None
 
@@ -411,7 +410,7 @@ class Fleet:
         self._said.add("caravans start", str(number), f"at {marker.order}: {cause}")
         return number
 
-    async def _send_back(self, flow: Flow, number: int, cause: str) -> None:
+    async def _send_back(self, flow: CaravanFlow, number: int, cause: str) -> None:
         caravan = self.caravans.get(number)
         if caravan is None:
             return
@@ -420,7 +419,7 @@ class Fleet:
         started = await self._start_for(flow, cause)
         if started is not None:
             for rider in (flow, *riders):
-                if rider.state is FlowState.WAITING:
+                if rider.state is CaravanFlowState.WAITING:
                     self._board(rider, started, cause)
 
     def _close(self, number: int, cause: str) -> None:
@@ -428,7 +427,7 @@ class Fleet:
         if caravan is not None:
             self._read_before += caravan.read_bytes
             for flow in tuple(caravan.flows):
-                caravan.leave(flow, FlowState.WAITING, "its caravan was closed")
+                caravan.leave(flow, CaravanFlowState.WAITING, "its caravan was closed")
             caravan.stop()
             self._note(number, CaravanEventKind.ENDED, f"ends at {caravan.buffer.place}: {cause}")
             self._said.add("caravans end", str(number), f"at {caravan.buffer.place}: {cause}")
@@ -454,10 +453,10 @@ class Fleet:
         self._changed.set()
         for flow in tuple(caravan.flows):
             if isinstance(error, Fatal):
-                caravan.leave(flow, FlowState.HELD, str(error))
+                caravan.leave(flow, CaravanFlowState.HELD, str(error))
                 self._events.held(flow, error)
             else:
-                caravan.leave(flow, FlowState.WAITING, str(error))
+                caravan.leave(flow, CaravanFlowState.WAITING, str(error))
         if isinstance(error, Retryable):
             self._pause(f"caravan {caravan.number} lost its log and is opened again: {error}")
         elif error is not None:

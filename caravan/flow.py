@@ -14,10 +14,10 @@ from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.segment import Segment
 from wormhole.wire.body import Body
 
-__all__ = ["Flow", "FlowState", "Piece"]
+__all__ = ["CaravanFlow", "CaravanFlowState", "Piece"]
 
 
-class FlowState(Enum):
+class CaravanFlowState(Enum):
     """What a flow is doing."""
 
     WAITING = "waiting"
@@ -48,14 +48,17 @@ class Piece:
     undone: str = ""
 
 
-class Flow:
+class CaravanFlow:
     """One shard's updates to one application, as the publisher sends them.
 
     ``place`` is the end of the last transaction that was handed on whole; ``resume_index`` the number of updates (by
     index in the transaction) that were handed on of the one after it. Together they give another caravan the exact
     update to continue with. ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the
     application has to know. ``verified``: the log was asked whether it is still the one that ``marker`` came from.
-    ``wake`` is called (from the event loop) when there may be something new to take.
+    ``blocked``: its subscriber takes less than its caravan reads. ``wake`` is called (from the event loop) when there
+    may be something new to take.
+
+    Other modules read the attributes and call the methods; they assign nothing.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Flow:
         self.place = marker.order
         self.marker = marker
         self.resume_index = 0
-        self.state = FlowState.WAITING
+        self.state = CaravanFlowState.WAITING
         self.cause = "newly opened"
         self.blocked = False
         self.verified = False
@@ -97,15 +100,33 @@ class Flow:
     def board(self, buffer: ChangeBuffer, cursor: int) -> None:
         """Travel with the caravan that fills ``buffer``, beginning with segment ``cursor``."""
         self._buffer, self._cursor, self._peeked, self._peeked_in = buffer, cursor, None, None
-        self.state = FlowState.TRAVELLING
+        self.state = CaravanFlowState.TRAVELLING
         self.cause = ""
         self.wake()
 
-    def leave(self, state: FlowState, cause: str) -> None:
+    def leave(self, state: CaravanFlowState, cause: str) -> None:
         """Travel with no caravan; ``cause`` says why, for the operator."""
         self._buffer = self._peeked = self._peeked_in = None
         self.state = state
         self.cause = cause
+
+    def explain(self, cause: str) -> None:
+        """Why it waits, for the operator."""
+        self.cause = cause
+
+    def verify(self) -> None:
+        """The log is still the one that ``marker`` came from."""
+        self.verified = True
+
+    def block(self) -> None:
+        """Its subscriber takes less than its caravan reads: it wants no caravan until :meth:`unblock`."""
+        self.blocked = True
+        self.wake()
+
+    def unblock(self) -> bool:
+        """Its subscriber takes updates again. Whether it was blocked."""
+        was_blocked, self.blocked = self.blocked, False
+        return was_blocked
 
     @property
     def inside(self) -> bool:
@@ -118,7 +139,7 @@ class Flow:
         self.marker = resume
         self.resume_index = 0
         self._passed = self._met
-        self.leave(FlowState.WAITING, "going on after a data loss")
+        self.leave(CaravanFlowState.WAITING, "going on after a data loss")
 
     def pass_broken(self, update_id: str) -> None:
         """An operator skips the update that cannot be decoded: the flow continues without it."""
@@ -206,4 +227,4 @@ class Flow:
         self._inside_of = begun_in(run)
 
     def __repr__(self) -> str:
-        return f"<Flow {self.name} {self.state.value} epoch {self.epoch} at {self.place}>"
+        return f"<CaravanFlow {self.name} {self.state.value} epoch {self.epoch} at {self.place}>"

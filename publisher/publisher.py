@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from caravan.fleet import Fleet, FleetEvents
-from caravan.flow import Flow
+from caravan.flow import CaravanFlow
 from publisher.flows.applications import Applications, Served
 from publisher.flows.assigner import Assigner, Patience
 from publisher.flows.background import Chores
@@ -32,9 +32,9 @@ from publisher.flows.registrar import Registrar
 from publisher.flows.replays import Replays
 from publisher.flows.update_ids import is_behind
 from publisher.push.contest import Contest, after_refusal, explained, store_was_lost
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.pacing import gather_interval
-from publisher.push.stages import FeedState, Stage
+from publisher.push.stages import PublisherFlowState, Stage
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.metrics import Histogram, catalogue
@@ -126,7 +126,7 @@ class Publisher:
         )
         letters = store.dead_letters()
         self.dead_letters = DeadLetterOffice(
-            letters, settings.dead_letters, self.assigner.feeds, self.assigner.holds, self._again, self._lost
+            letters, settings.dead_letters, self.assigner.flows, self.assigner.holds, self._again, self._lost
         )
         self.known = known or KnownFlows(coordinator)
         registrar = Registrar(store, source, served.log, self.known)
@@ -158,7 +158,7 @@ class Publisher:
             self.dead_letters,
             self.log_watch,
             self.progress,
-            lambda: self.record(self.assigner.feeds.values()),
+            lambda: self.record(self.assigner.flows.values()),
         )
 
     # -- life
@@ -238,187 +238,187 @@ class Publisher:
         """How late the event loop is just now, seconds."""
         return self._lag
 
-    def state(self, feed: Feed, lead_flows: frozenset[str]) -> FeedState:
-        """What an operator sees of the feed: one that is open is held while nothing may be sent."""
-        if feed.flow is not None and not self.ownership.may_send():
-            return FeedState.HELD
-        return feed.state(lead_flows)
+    def state(self, flow: PublisherFlow, lead_flows: frozenset[str]) -> PublisherFlowState:
+        """What an operator sees of the flow: one that is open is held while nothing may be sent."""
+        if flow.caravan_flow is not None and not self.ownership.may_send():
+            return PublisherFlowState.HELD
+        return flow.state(lead_flows)
 
-    def cause(self, feed: Feed) -> str:
-        """Why the feed is in its :meth:`state`; empty where there is nothing to say."""
-        if not self.ownership.ours() or (feed.flow is not None and not self.ownership.may_send()):
+    def cause(self, flow: PublisherFlow) -> str:
+        """Why the flow is in its :meth:`state`; empty where there is nothing to say."""
+        if not self.ownership.ours() or (flow.caravan_flow is not None and not self.ownership.may_send()):
             return self.ownership.why_silent()
-        return self.replays.cause(feed) or feed.cause or ("" if feed.flow is None else feed.flow.cause)
+        return self.replays.cause(flow) or flow.cause or ("" if flow.caravan_flow is None else flow.caravan_flow.cause)
 
     def _advanced(self, segment: Segment, before: Datamarker) -> None:
         self.log_watch.read(segment)
         self.applications.see(segment.runs)
 
-    def _released(self, stream: SubscriberStream, feed: Feed) -> None:
-        self._close_books(feed, released=True)
-        self.assigner.released(stream, feed)
+    def _released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        self._close_books(flow, released=True)
+        self.assigner.released(stream, flow)
 
-    def _held(self, flow: Flow, error: WormholeError) -> None:
-        self.losses.held(flow, error)
+    def _held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
+        self.losses.held(caravan_flow, error)
 
-    def _decided(self, feed: Feed, proceed: bool) -> None:
-        self.losses.decided(feed, proceed)
+    def _decided(self, flow: PublisherFlow, proceed: bool) -> None:
+        self.losses.decided(flow, proceed)
 
-    def _close_books(self, feed: Feed, *, released: bool = False) -> None:
-        pages = self.books.closed(feed, released=released)
+    def _close_books(self, flow: PublisherFlow, *, released: bool = False) -> None:
+        pages = self.books.closed(flow, released=released)
         if pages:
-            self.markers.put(MarkerWrite(feed.key, feed.epoch, feed.marker, feed.filter.hash, pages))
+            self.markers.put(MarkerWrite(flow.key, flow.epoch, flow.marker, flow.filter.hash, pages))
 
-    def _ended(self, stream: SubscriberStream, lost: list[Feed], cause: str) -> None:
-        for feed in lost:
-            self._close_books(feed)
+    def _ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
+        for flow in lost:
+            self._close_books(flow)
         self.assigner.ended(stream, lost, cause)
 
-    def _opened(self, stream: SubscriberStream, feed: Feed, have: Datamarker | None) -> None:
-        feed.accepted()
-        if have is not None and have.order < feed.marker.order:
-            self._chores.spawn(self._rewind(stream, feed, have))
+    def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
+        flow.accepted()
+        if have is not None and have.order < flow.marker.order:
+            self._chores.spawn(self._rewind(stream, flow, have))
             return
-        if have is not None and have.order > feed.marker.order:
-            if feed.rewound:  # a subscriber of an earlier release does not know that it was
+        if have is not None and have.order > flow.marker.order:
+            if flow.rewound:  # a subscriber of an earlier release does not know that it was
                 _log.warning(
                     "%s was set back to %s: delivery begins there, not at %s, which the application has",
-                    feed.name,
-                    feed.marker,
+                    flow.name,
+                    flow.marker,
                     have,
-                    extra=feed.about,
+                    extra=flow.about,
                 )
             else:
-                self._acked(feed, feed.epoch, have)
-        self.books.open(feed)
-        if any(letter.retrying for letter in feed.parked or ()):
-            feed.redeliver()
-            self._chores.spawn(self._redeliver(stream, feed))
+                self._acked(flow, flow.epoch, have)
+        self.books.open(flow)
+        if any(letter.retrying for letter in flow.parked or ()):
+            flow.redeliver()
+            self._chores.spawn(self._redeliver(stream, flow))
         else:
-            self._begin(stream, feed)
+            self._begin(stream, flow)
 
-    async def _redeliver(self, stream: SubscriberStream, feed: Feed) -> None:
+    async def _redeliver(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
         """Nothing of the log is sent before what was parked is done with, or it would overtake that."""
-        epoch = feed.epoch
-        redelivered = await self.dead_letters.redeliver(stream, feed)
-        if redelivered and feed.epoch == epoch and feed.stage is Stage.REDELIVERING:
-            self._begin(stream, feed)
+        epoch = flow.epoch
+        redelivered = await self.dead_letters.redeliver(stream, flow)
+        if redelivered and flow.epoch == epoch and flow.stage is Stage.REDELIVERING:
+            self._begin(stream, flow)
 
-    def _begin(self, stream: SubscriberStream, feed: Feed) -> None:
-        flow = Flow(feed.application, feed.shard, feed.filter, feed.marker, feed.epoch, stream.wake)
-        feed.begin(flow)
-        self.fleet.add(flow)
+    def _begin(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        caravan_flow = CaravanFlow(flow.application, flow.shard, flow.filter, flow.marker, flow.epoch, stream.wake)
+        flow.begin(caravan_flow)
+        self.fleet.add(caravan_flow)
 
-    async def _rewind(self, stream: SubscriberStream, feed: Feed, to: Datamarker) -> None:
+    async def _rewind(self, stream: SubscriberStream, flow: PublisherFlow, to: Datamarker) -> None:
         """The application has less than the stored marker says."""
         try:
-            await self.move(feed, to)
+            await self.move(flow, to)
         except (WormholeError, KeyError) as error:  # KeyError: somebody deleted its record
-            _log.error("%s cannot go back to %s: %s", feed.name, to, error, extra=feed.about)
-            self.assigner.revoke(stream, feed, f"goes back to {to}")
+            _log.error("%s cannot go back to %s: %s", flow.name, to, error, extra=flow.about)
+            self.assigner.revoke(stream, flow, f"goes back to {to}")
 
-    async def move(self, feed: Feed, to: Datamarker) -> None:
+    async def move(self, flow: PublisherFlow, to: Datamarker) -> None:
         """Set the flow's marker, forwards or backwards, in a new epoch; whoever has the flow is asked for it and
         gets it again at ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its record."""
         async with self._controlling:  # an operator and the application may want it at once
-            self.markers.drop(feed.key)
-            feed.begin_move()
+            self.markers.drop(flow.key)
+            flow.begin_move()
             try:
-                await self.restore_record(feed, to)
-                # The feed leaves the epoch that it was in: acks that are still on their way count no more.
-                epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
-                past = to.order > feed.durable.order
-                feed.moved(epoch, to)
-                pages = self.books.moved(feed, past=past)
+                await self.restore_record(flow, to)
+                # The flow leaves the epoch that it was in: acks that are still on their way count no more.
+                epoch = await asyncio.to_thread(self.store.rewind, flow.key, to)
+                past = to.order > flow.durable.order
+                flow.moved(epoch, to)
+                pages = self.books.moved(flow, past=past)
                 if pages:
-                    self.markers.put(MarkerWrite(feed.key, feed.epoch, to, feed.filter.hash, pages))
+                    self.markers.put(MarkerWrite(flow.key, flow.epoch, to, flow.filter.hash, pages))
             finally:
-                feed.end_move()
-        stream = self.assigner.stream_of(feed)
+                flow.end_move()
+        stream = self.assigner.stream_of(flow)
         if stream is not None:
-            self.assigner.revoke(stream, feed, f"goes to {to}")
+            self.assigner.revoke(stream, flow, f"goes to {to}")
         self.assigner.changed()
 
-    async def restore_record(self, feed: Feed, to: Datamarker) -> None:
-        """Write the record of a feed anew whose record cannot be read, at ``to``. Raises what the store raises."""
-        if feed.lost_record:
-            record = await asyncio.to_thread(self.store.register, feed.key, to, "", feed.epoch + 1)
-            feed.restored(record.control)
+    async def restore_record(self, flow: PublisherFlow, to: Datamarker) -> None:
+        """Write the record of a flow anew whose record cannot be read, at ``to``. Raises what the store raises."""
+        if flow.lost_record:
+            record = await asyncio.to_thread(self.store.register, flow.key, to, "", flow.epoch + 1)
+            flow.restored(record.control)
 
-    async def control(self, feed: Feed, change: Callable[[FlowControl], FlowControl]) -> None:
+    async def control(self, flow: PublisherFlow, change: Callable[[FlowControl], FlowControl]) -> None:
         """Change what was asked of the flow, durably.
 
         Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
         async with self._controlling:
-            while (wanted := change(feed.control)) != (was := feed.control):
-                done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)
+            while (wanted := change(flow.control)) != (was := flow.control):
+                done = await asyncio.to_thread(self.store.set_control, flow.key, wanted, was)
                 if not done:  # another publisher had the log meanwhile: what that one was asked holds
-                    wanted = (await asyncio.to_thread(self.store.load, feed.application))[feed.key].control
-                for one in (feed, self.present(feed)):
+                    wanted = (await asyncio.to_thread(self.store.load, flow.application))[flow.key].control
+                for one in (flow, self.present(flow)):
                     one.controlled(wanted)
                 if done:
                     return
 
-    def present(self, feed: Feed) -> Feed:
-        """The feed of its flow: of an application that was gone for a moment another one stands there since."""
-        return self.assigner.feeds.get(feed.key, feed)
+    def present(self, flow: PublisherFlow) -> PublisherFlow:
+        """The present object of the flow: an application that was gone for a moment has new ones."""
+        return self.assigner.flows.get(flow.key, flow)
 
-    async def _forget_skipped(self, feed: Feed) -> None:
+    async def _forget_skipped(self, flow: PublisherFlow) -> None:
         """Updates that the marker has passed need not be skipped any more."""
 
         def rest(control: FlowControl) -> FlowControl:
             return replace(
                 control,
-                skip=tuple(item for item in control.skip if not is_behind(self.served.kind, item, feed.durable)),
+                skip=tuple(item for item in control.skip if not is_behind(self.served.kind, item, flow.durable)),
             )
 
         try:
-            await self.control(feed, rest)
+            await self.control(flow, rest)
         except (WormholeError, KeyError) as error:
-            _log.warning("%s: what was skipped is not forgotten yet: %s", feed.name, error, extra=feed.about)
+            _log.warning("%s: what was skipped is not forgotten yet: %s", flow.name, error, extra=flow.about)
 
-    def _acked(self, feed: Feed, epoch: int, marker: Datamarker) -> None:
-        if epoch != feed.epoch:
+    def _acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
+        if epoch != flow.epoch:
             return  # of an epoch that a rewind ended
-        now = self.present(feed)
+        now = self.present(flow)
         if now.epoch == epoch:
             now.acked(marker)
-        feed.acked(marker)
+        flow.acked(marker)
         if marker.committed_at_us:
-            ages = self.ack_ages.get(feed.application)
+            ages = self.ack_ages.get(flow.application)
             if ages is None:
-                ages = self.ack_ages[feed.application] = Histogram(catalogue.ACK_AGE)
+                ages = self.ack_ages[flow.application] = Histogram(catalogue.ACK_AGE)
             ages.observe(max(0.0, time.time() - marker.committed_at_us / 1e6))
-        self.markers.put(MarkerWrite(feed.key, epoch, marker, feed.filter.hash, self.books.acknowledged(feed, marker)))
+        self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, self.books.acknowledged(flow, marker)))
 
     def _stored(self, write: MarkerWrite) -> None:
-        feed = self.assigner.feeds.get(write.flow)
-        if feed is not None and write.epoch == feed.epoch:
-            feed.stored(write.marker)
-            if any(is_behind(self.served.kind, item, write.marker) for item in feed.control.skip):
-                self._chores.spawn(self._forget_skipped(feed))
+        flow = self.assigner.flows.get(write.flow)
+        if flow is not None and write.epoch == flow.epoch:
+            flow.stored(write.marker)
+            if any(is_behind(self.served.kind, item, write.marker) for item in flow.control.skip):
+                self._chores.spawn(self._forget_skipped(flow))
 
     def _refused(self, write: MarkerWrite) -> None:
-        feed = self.assigner.feeds.get(write.flow)
-        stream = None if feed is None else self.assigner.stream_of(feed)
+        flow = self.assigner.flows.get(write.flow)
+        stream = None if flow is None else self.assigner.stream_of(flow)
         # A write of an epoch that this publisher has itself ended says nothing about the present one.
-        if feed is not None and stream is not None and feed.epoch == write.epoch and not feed.moving:
+        if flow is not None and stream is not None and flow.epoch == write.epoch and not flow.moving:
             cause = (
-                f"its datamarker was refused by the marker store, which has another epoch than {feed.epoch} of it, "
+                f"its datamarker was refused by the marker store, which has another epoch than {flow.epoch} of it, "
                 "or lost it"
             )
-            _log.error("%s is asked back: %s", feed.name, cause, extra=feed.about)
-            self.assigner.revoke(stream, feed, cause)
+            _log.error("%s is asked back: %s", flow.name, cause, extra=flow.about)
+            self.assigner.revoke(stream, flow, cause)
 
-    def _parking(self, stream: SubscriberStream, feed: Feed, epoch: int, wanted: ParkWanted) -> None:
+    def _parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: ParkWanted) -> None:
         max_frame, arrived = stream.max_frame_bytes, wanted.arrived
 
         async def park() -> None:
             try:
-                letter = await asyncio.to_thread(open_letter, arrived, feed.name)
-                refused = await self.dead_letters.park(feed, epoch, letter, arrived.parcel, max_frame, waits)
+                letter = await asyncio.to_thread(open_letter, arrived, flow.name)
+                refused = await self.dead_letters.park(flow, epoch, letter, arrived.parcel, max_frame, waits)
                 if refused is not None:
-                    stream.parked(feed, epoch, letter.id, refused)
+                    stream.parked(flow, epoch, letter.id, refused)
             except ProtocolError as error:
                 if waits():
                     stream.refuse(error)
@@ -426,111 +426,111 @@ class Publisher:
                 arrived.done()
 
         def waits() -> bool:
-            return feed.epoch == epoch and feed in stream.feeds
+            return flow.epoch == epoch and flow in stream.flows
 
         self._chores.spawn(park())
 
-    async def _prepare(self, feed: Feed) -> None:
-        await self.dead_letters.load(feed)
-        await self.books.load(feed)
+    async def _prepare(self, flow: PublisherFlow) -> None:
+        await self.dead_letters.load(flow)
+        await self.books.load(flow)
 
-    def _again(self, feed: Feed, cause: str) -> None:
-        """Assign the feed anew, also one that is halted."""
-        feed = self.present(feed)
-        stream = self.assigner.stream_of(feed)
-        if stream is not None and feed in stream.feeds:
-            self.assigner.revoke(stream, feed, cause)
-        feed.resume()
+    def _again(self, flow: PublisherFlow, cause: str) -> None:
+        """Assign the flow anew, also one that is halted."""
+        flow = self.present(flow)
+        stream = self.assigner.stream_of(flow)
+        if stream is not None and flow in stream.flows:
+            self.assigner.revoke(stream, flow, cause)
+        flow.resume()
         self.assigner.changed()
 
-    def _lost(self, feed: Feed) -> None:
-        stream = self.assigner.stream_of(feed)
+    def _lost(self, flow: PublisherFlow) -> None:
+        stream = self.assigner.stream_of(flow)
         if stream is not None:
-            self.assigner.revoke(stream, feed, "another publisher owns the flow")
+            self.assigner.revoke(stream, flow, "another publisher owns the flow")
 
-    def _undone(self, stream: SubscriberStream, feed: Feed, transaction: str) -> None:
+    def _undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
         """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before
         counts."""
-        feed.undone(transaction)
+        flow.undone(transaction)
         cause = f"the database rolled back transaction {transaction}, of which a part was delivered"
-        _log.warning("%s begins again at %s: %s", feed.name, feed.marker, cause, extra=feed.about)
-        self.assigner.revoke(stream, feed, cause)
+        _log.warning("%s begins again at %s: %s", flow.name, flow.marker, cause, extra=flow.about)
+        self.assigner.revoke(stream, flow, cause)
 
-    def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
-        self._close_books(feed, released=True)  # nothing of it runs any more, and all was told
+    def _failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
+        self._close_books(flow, released=True)  # nothing of it runs any more, and all was told
         if event.reason is FailedReason.RESEND:
-            feed.release(f"sent again: {event.message}")
-        elif event.reason is FailedReason.STALE_EPOCH and self._stale(stream, feed, event):
+            flow.release(f"sent again: {event.message}")
+        elif event.reason is FailedReason.STALE_EPOCH and self._stale(stream, flow, event):
             pass
         else:
             where = f" (update {event.update_id})" if event.update_id else ""
-            past = f", or `wormholectl flows skip {feed.name} --update {event.update_id}`" if event.update_id else ""
+            past = f", or `wormholectl flows skip {flow.name} --update {event.update_id}`" if event.update_id else ""
             _log.error(
                 "%s halted at %s: %s%s. Next: mend it, then restart that subscriber or `wormholectl flows resume %s`%s",
-                feed.name,
+                flow.name,
                 stream.info.id,
                 event.message,
                 where,
-                feed.name,
+                flow.name,
                 past,
-                extra=feed.about,
+                extra=flow.about,
             )
-            self.assigner.halt(stream, feed, event.message, event.update_id)
+            self.assigner.halt(stream, flow, event.message, event.update_id)
         self.assigner.changed()
 
-    def _stale(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> bool:
+    def _stale(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> bool:
         """The subscriber holds the shard in another epoch.
 
         Whether it says in which one: those of an earlier release do not."""
-        contest = after_refusal(event, feed.contest, sole=self.ownership.sole(), now=time.monotonic())
+        contest = after_refusal(event, flow.contest, sole=self.ownership.sole(), now=time.monotonic())
         if contest is None:
             return False
-        if store_was_lost(feed.contest, contest, acknowledged=feed.acknowledged):
-            feed.release("")
-            feed.begin_move()
-            self._chores.spawn(self._hold_unknown(feed, contest, stream.info.id))
+        if store_was_lost(flow.contest, contest, acknowledged=flow.acknowledged):
+            flow.release("")
+            flow.begin_move()
+            self._chores.spawn(self._hold_unknown(flow, contest, stream.info.id))
             return True
-        cause = explained(contest, event.flow.epoch, feed.marker, stream.info.id)
-        known = feed.contest is not None and feed.contest.contested and contest.contested
+        cause = explained(contest, event.flow.epoch, flow.marker, stream.info.id)
+        known = flow.contest is not None and flow.contest.contested and contest.contested
         if not known:
             log = _log.error if contest.contested else _log.warning
-            log("%s was refused: %s", feed.name, cause, extra=feed.about)
-        feed.release(cause)
-        feed.refused(contest)
+            log("%s was refused: %s", flow.name, cause, extra=flow.about)
+        flow.release(cause)
+        flow.refused(contest)
         return True
 
-    async def _hold_unknown(self, feed: Feed, contest: Contest, subscriber: str) -> None:
+    async def _hold_unknown(self, flow: PublisherFlow, contest: Contest, subscriber: str) -> None:
         """The store was lost: what the flow has received is not known, and its record only says where it was
         registered since."""
         missing = missing_datamarker(
-            feed.name, f"{subscriber} has had {feed.name} in epoch {contest.held_epoch}", feed.marker
+            flow.name, f"{subscriber} has had {flow.name} in epoch {contest.held_epoch}", flow.marker
         )
         try:
-            feed.raised(await asyncio.to_thread(self.store.raise_epoch, feed.key, contest.held_epoch))
-            await self.control(feed, lambda control: replace(control, missing=missing))
-            _log.error("%s is held: %s", feed.name, missing, extra=feed.about)
+            flow.raised(await asyncio.to_thread(self.store.raise_epoch, flow.key, contest.held_epoch))
+            await self.control(flow, lambda control: replace(control, missing=missing))
+            _log.error("%s is held: %s", flow.name, missing, extra=flow.about)
         except (WormholeError, KeyError) as error:  # refused again, and held then
-            _log.error("%s cannot be held, although %s: %s", feed.name, missing, error, extra=feed.about)
+            _log.error("%s cannot be held, although %s: %s", flow.name, missing, error, extra=flow.about)
         finally:
-            feed.end_move()
+            flow.end_move()
         self.assigner.changed()
 
     # -- by time
 
-    def _records(self, feeds: Collection[Feed]) -> dict[FlowKey, FlowRecord]:
+    def _records(self, flows: Collection[PublisherFlow]) -> dict[FlowKey, FlowRecord]:
         lead = self.lead_flows()
         return {
-            feed.key: FlowRecord(self.identity, feed.subscriber or "", feed.epoch, self.state(feed, lead).value)
-            for feed in feeds
+            flow.key: FlowRecord(self.identity, flow.subscriber or "", flow.epoch, self.state(flow, lead).value)
+            for flow in flows
         }
 
-    async def record(self, feeds: Collection[Feed]) -> None:
-        """Make the present state of the feeds known, their epochs above all: subscribers refuse one that is not
+    async def record(self, flows: Collection[PublisherFlow]) -> None:
+        """Make the present state of the flows known, their epochs above all: subscribers refuse one that is not
         recorded.
 
         Raises :class:`~wormhole.model.errors.WormholeError`.
         """
-        await self.known.note(self._records(feeds))
+        await self.known.note(self._records(flows))
 
     def lead_flows(self) -> frozenset[str]:
         """Names of the flows that travel with the lead caravan."""

@@ -1,4 +1,4 @@
-"""The applications that a publisher serves: which are configured, and that each has a feed of every shard of the log.
+"""The applications that a publisher serves: which are configured, and that each has a flow of every shard of the log.
 
 What is wrong with one application is told and tried again; the others never notice.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from publisher.flows.assigner import Assigner
 from publisher.flows.background import Chores
 from publisher.flows.registrar import Registrar
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
 from wormhole.config.datastores import capabilities_of
 from wormhole.coordination.port import Coordinator
@@ -55,7 +55,7 @@ class Applications:
 
     ``known``: set once the configuration was seen. ``unserved``: what is configured and cannot be served.
 
-    ``behind`` is kept up to date with the applications that have shards without a feed: nothing stored may pass the
+    ``behind`` is kept up to date with the applications that have shards without a flow: nothing stored may pass the
     birth of such a shard, or a restart would begin it behind its first updates. ``registering`` is held while flows get
     their beginning: log must not be given up meanwhile.
     """
@@ -150,21 +150,21 @@ class Applications:
             self._behind.add(name)
         self.see(await asyncio.to_thread(self._source.shards), but_for=name)
         await self._register(name, config, wanted)
-        for key, feed in self._assigner.feeds.items():
+        for key, flow in self._assigner.flows.items():
             halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
-            if key[0] == name and (feed.filter.hash, feed.halts_on_bad_value, feed.parks) != (
+            if key[0] == name and (flow.filter.hash, flow.halts_on_bad_value, flow.parks) != (
                 wanted.hash,
                 halts,
                 parks,
             ):
                 # All take effect in the next epoch, which begins at a transaction's end.
                 cause = (
-                    "its filter changed" if feed.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
+                    "its filter changed" if flow.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
                 )
-                feed.configure(wanted, halts_on_bad_value=halts, parks=parks)
-                stream = self._assigner.stream_of(feed)
+                flow.configure(wanted, halts_on_bad_value=halts, parks=parks)
+                stream = self._assigner.stream_of(flow)
                 if stream is not None:
-                    self._assigner.revoke(stream, feed, cause)
+                    self._assigner.revoke(stream, flow, cause)
         if name not in self._watches:
             self._watches[name] = self._chores.spawn(self._watch_subscribers(name), f"subscribers-{name}")
 
@@ -177,11 +177,11 @@ class Applications:
         if watch is not None:
             watch.cancel()
         self._assigner.subscribers(name, ())
-        for key in [key for key in self._assigner.feeds if key[0] == name]:
-            feed = self._assigner.feeds.pop(key)
-            stream = self._assigner.stream_of(feed)
+        for key in [key for key in self._assigner.flows if key[0] == name]:
+            flow = self._assigner.flows.pop(key)
+            stream = self._assigner.stream_of(flow)
             if stream is not None:
-                self._assigner.revoke(stream, feed, "the application is no longer configured")
+                self._assigner.revoke(stream, flow, "the application is no longer configured")
 
     async def _watch_subscribers(self, application: str) -> None:
         while True:
@@ -215,19 +215,19 @@ class Applications:
             raise
 
     async def _register(self, name: str, config: ApplicationConfig, wanted: Filter) -> None:
-        """Make a feed of each shard that has none."""
+        """Make a flow of each shard that has none."""
         async with self.registering:
-            feeds, shards = self._assigner.feeds, frozenset(self._shards)
-            missing = {shard for shard in shards if (name, shard) not in feeds}
+            flows, shards = self._assigner.flows, frozenset(self._shards)
+            missing = {shard for shard in shards if (name, shard) not in flows}
             found = await self._registrar.register(name, config.start, missing, shards)
             if name not in self._applications:
                 return  # configured no longer
             for begin in found:
-                feed = Feed(name, begin.shard, wanted, begin.record.marker, begin.sent_until)
+                flow = PublisherFlow(name, begin.shard, wanted, begin.record.marker, begin.sent_until)
                 halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
-                feed.configure(wanted, halts_on_bad_value=halts, parks=parks)
-                feed.registered(begin.record)
-                feeds[feed.key] = feed
+                flow.configure(wanted, halts_on_bad_value=halts, parks=parks)
+                flow.registered(begin.record)
+                flows[flow.key] = flow
             if shards == self._shards:
                 self._behind.discard(name)
         self._assigner.changed()
@@ -245,11 +245,11 @@ class Applications:
 
     def unused_starts(self) -> list[Datamarker]:
         """Where applications start that have no flow yet."""
-        unused = self._applications.keys() - {application for application, _ in self._assigner.feeds}
+        unused = self._applications.keys() - {application for application, _ in self._assigner.flows}
         return [start for name, start in self._registrar.starts.items() if name in unused]
 
     async def needed(self) -> list[LogPosition]:
-        """Places in the log that are needed by flows that have no feed (yet). Call it with ``registering`` held."""
+        """Places in the log that are needed by flows that are not served (yet). Call it with ``registering`` held."""
         places = [start.read_from for start in self.unused_starts()]
         for name in tuple(self.unserved):
             places += await self._registrar.needed(name)

@@ -1,6 +1,6 @@
-"""Who receives what: keeps feeds with the subscribers that the assignment names.
+"""Who receives what: keeps flows with the subscribers that the assignment names.
 
-One task decides (:meth:`Assigner.run`), woken by every change. A feed moves in four steps: revoke, wait for
+One task decides (:meth:`Assigner.run`), woken by every change. A flow moves in four steps: revoke, wait for
 ``released`` (or until a handler cannot run any more), raise the epoch in the store, assign. Dying between any two of
 them is safe: nothing was stored in the new epoch, and the old one's acks are refused once it was raised.
 """
@@ -18,7 +18,7 @@ from typing import Protocol
 
 from caravan.fleet import Fleet
 from publisher.flows.assignment import assign
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.rules import written_anew
 from wormhole.config import ApplicationConfig
@@ -85,8 +85,8 @@ class _Application:
 class Assigner:
     """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
 
-    ``settle`` stores what was acknowledged; ``record`` makes the epochs of feeds known where their subscribers look;
-    ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
+    ``settle`` stores what was acknowledged; ``record`` makes the epochs of flows known where their subscribers look;
+    ``prepare`` reads what is parked of a flow, in the epoch that was raised for it.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class Assigner:
         patience: Patience,
         permits: Permits,
         settle: Callable[[], Awaitable[None]],
-        record: Callable[[Collection[Feed]], Awaitable[None]],
-        prepare: Callable[[Feed], Awaitable[None]],
+        record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
+        prepare: Callable[[PublisherFlow], Awaitable[None]],
     ) -> None:
-        self.feeds: dict[FlowKey, Feed] = {}
+        self.flows: dict[FlowKey, PublisherFlow] = {}
         self._store = store
         self._fleet = fleet
         self._dialer = dialer
@@ -113,8 +113,8 @@ class Assigner:
         self._prepare = prepare
         self._applications: dict[str, _Application] = {}
         self._former: dict[
-            FlowKey, Feed
-        ] = {}  # lost while their application was gone: another feed stands there, or will
+            FlowKey, PublisherFlow
+        ] = {}  # lost while their application was gone: it gets new ones when it is back
         self._changed = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
         self._said = GatheredLog(lambda line: _log.info("%s", line))
@@ -180,36 +180,36 @@ class Assigner:
                 )
         self.changed()
 
-    def released(self, stream: SubscriberStream, feed: Feed) -> None:
-        """The subscriber let go of the feed.
+    def released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        """The subscriber let go of the flow.
 
         Unasked it does so when it leaves: it would give back whatever it got next as well.
         """
-        stream.leaving |= not feed.releasing
-        feed.release("released by its subscriber")
+        stream.leaving |= not flow.releasing
+        flow.release("released by its subscriber")
         self.changed()
 
-    def ended(self, stream: SubscriberStream, lost: Iterable[Feed], cause: str) -> None:
-        """A stream broke: its feeds wait for it to come back, or for another subscriber."""
-        for feed in lost:
-            holder = feed.subscriber
-            idle = feed.releasing and time.monotonic() - feed.asked_at > self._patience.handler
-            feed.release(f"its stream ended: {cause}")
+    def ended(self, stream: SubscriberStream, lost: Iterable[PublisherFlow], cause: str) -> None:
+        """A stream broke: its flows wait for it to come back, or for another subscriber."""
+        for flow in lost:
+            holder = flow.subscriber
+            idle = flow.releasing and time.monotonic() - flow.asked_at > self._patience.handler
+            flow.release(f"its stream ended: {cause}")
             if stream.left:
                 continue
-            feed.was_at(holder, None if idle else stream)
-            if self.feeds.get(feed.key) is not feed:
-                self._former[feed.key] = feed
+            flow.was_at(holder, None if idle else stream)
+            if self.flows.get(flow.key) is not flow:
+                self._former[flow.key] = flow
         self.changed()
 
-    def halt(self, stream: SubscriberStream, feed: Feed, cause: str, update_id: str = "") -> None:
+    def halt(self, stream: SubscriberStream, flow: PublisherFlow, cause: str, update_id: str = "") -> None:
         """A handler failed until its retries were exhausted."""
-        feed.halt(f"halted: {cause}", stream.info.id, stream.life, update_id)
+        flow.halt(f"halted: {cause}", stream.info.id, stream.life, update_id)
 
-    def go_on(self, feed: Feed) -> None:
-        """Assign the feed again: it was halted, or paused."""
-        feed.resume()
-        feed.explain("goes on soon")
+    def go_on(self, flow: PublisherFlow) -> None:
+        """Assign the flow again: it was halted, or paused."""
+        flow.resume()
+        flow.explain("goes on soon")
         self.changed()
 
     def live_subscribers(self, application: str) -> tuple[str, ...]:
@@ -226,59 +226,59 @@ class Assigner:
         """Every stream."""
         return [member.stream for app in self._applications.values() for member in app.members.values()]
 
-    def stream_of(self, feed: Feed) -> SubscriberStream | None:
-        """The stream of the subscriber that the feed is at."""
-        app = self._applications.get(feed.application)
-        member = None if app is None or feed.subscriber is None else app.members.get(feed.subscriber)
+    def stream_of(self, flow: PublisherFlow) -> SubscriberStream | None:
+        """The stream of the subscriber that the flow is at."""
+        app = self._applications.get(flow.application)
+        member = None if app is None or flow.subscriber is None else app.members.get(flow.subscriber)
         return None if member is None else member.stream
 
-    def holds(self, feed: Feed) -> bool:
-        """Whether the feed is open at its subscriber, or being opened."""
-        stream = self.stream_of(feed)
-        return stream is not None and feed in stream.feeds
+    def holds(self, flow: PublisherFlow) -> bool:
+        """Whether the flow is open at its subscriber, or being opened."""
+        stream = self.stream_of(flow)
+        return stream is not None and flow in stream.flows
 
     # -- for mass replays
 
-    def receiver(self, feed: Feed) -> SubscriberStream | None:
-        """Whom a replay of the feed may push to; ``None`` while it has to wait: the feed's ``cause`` says for what."""
-        app = self._applications.get(feed.application)
+    def receiver(self, flow: PublisherFlow) -> SubscriberStream | None:
+        """Whom a replay of the flow may push to; ``None`` while it has to wait: the flow's ``cause`` says for what."""
+        app = self._applications.get(flow.application)
         if app is None or self._stopping or not self._permits.may_assign():
-            feed.explain("nothing may be assigned now: coordination is out of contact, or the publisher stops")
+            flow.explain("nothing may be assigned now: coordination is out of contact, or the publisher stops")
             return None
         for member in app.members.values():
-            if any(other.key == feed.key for other in member.stream.feeds):
-                feed.explain(f"{member.stream.info.id} finishes what it has begun")
+            if any(other.key == flow.key for other in member.stream.flows):
+                flow.explain(f"{member.stream.info.id} finishes what it has begun")
                 return None
-        return self._taker(app, feed, app.wanted.get(feed.shard), time.monotonic())
+        return self._taker(app, flow, app.wanted.get(flow.shard), time.monotonic())
 
-    def lend(self, feed: Feed, subscriber: str) -> None:
+    def lend(self, flow: PublisherFlow, subscriber: str) -> None:
         """A replay pushes, or pushed, to the subscriber: a handler of it may run although no stream here has the
-        feed."""
-        app = self._applications.get(feed.application)
+        flow."""
+        app = self._applications.get(flow.application)
         member = None if app is None else app.members.get(subscriber)
-        feed.was_at(subscriber, None if member is None else member.stream)
+        flow.was_at(subscriber, None if member is None else member.stream)
 
-    def keeps_order(self, stream: SubscriberStream, feed: Feed) -> bool:
+    def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
         """Whether the subscriber can be told what to park because it follows parked updates."""
-        if feed.parked and not stream.parks:
+        if flow.parked and not stream.parks:
             cause = (
-                f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
+                f"{len(flow.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
                 "no parking. "
                 "Next: install a newer release of wormhole-pubsub there, or discard them"
             )
-        elif feed.parked and (lacking := stream.lacking(feed)):
+        elif flow.parked and (lacking := stream.lacking(flow)):
             cause = (
-                f"{len(feed.parked)} updates are parked, and their rows are {lacking} bytes too many for one message "
+                f"{len(flow.parked)} updates are parked, and their rows are {lacking} bytes too many for one message "
                 f"to {stream.info.id}. "
                 f"Next: raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is "
                 "not more), or mend the "
-                f"handler and `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
+                f"handler and `wormholectl flows dead-letters retry {flow.name}`, or `discard` instead of `retry`"
             )
         else:
             return True
-        if feed.cause != cause:
-            feed.explain(cause)
-            _log.error("%s waits: %s", feed.name, cause, extra=feed.about)
+        if flow.cause != cause:
+            flow.explain(cause)
+            _log.error("%s waits: %s", flow.name, cause, extra=flow.about)
         return False
 
     # -- the deciding task
@@ -298,16 +298,16 @@ class Assigner:
                 await self._decide(app)
 
     async def close(self, patience_s: float) -> None:
-        """Ask for every feed back and wait until the subscribers let go, at most ``patience_s`` seconds; then hang
+        """Ask for every flow back and wait until the subscribers let go, at most ``patience_s`` seconds; then hang
         up."""
         self._stopping = True
         self._said.flush()
         for stream in self.streams():
-            for feed in stream.feeds:
-                self.revoke(stream, feed, "the publisher stops")
+            for flow in stream.flows:
+                self.revoke(stream, flow, "the publisher stops")
         try:
             async with asyncio.timeout(patience_s):
-                while any(stream.feeds for stream in self.streams()):
+                while any(stream.flows for stream in self.streams()):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
@@ -365,72 +365,72 @@ class Assigner:
         for name, member in tuple(app.members.items()):
             # One that said goodbye and is still listed may come back.
             listed = member.gone_since is None and app.config.allows(name)
-            if not listed and not member.stream.feeds and not self._takes_part(app, name, now):
+            if not listed and not member.stream.flows and not self._takes_part(app, name, now):
                 self._end(app, name)
         if self._stopping or not self._permits.may_assign():
             return
         self._hang_up_on_the_late(app, now)
-        feeds = [feed for feed in self.feeds.values() if feed.application == app.config.name]
+        flows = [flow for flow in self.flows.values() if flow.application == app.config.name]
         live = self._live(app, now)
-        given = ([feed.shard for feed in feeds], live, app.config.pin)
+        given = ([flow.shard for flow in flows], live, app.config.pin)
         if given != app.given:
             app.given, app.wanted = given, assign(given[0], live, app.config.pin)
-        placed = {feed.key: (feed, member) for member in app.members.values() for feed in member.stream.feeds}
+        placed = {flow.key: (flow, member) for member in app.members.values() for flow in member.stream.flows}
         ready = []
-        for feed in feeds:
-            target = app.wanted.get(feed.shard)
-            if feed.key in placed:
-                mine, holder = placed[feed.key]
-                if mine is feed and not feed.releasing and holder is not app.members.get(target or ""):
-                    self.revoke(holder.stream, feed, f"moves to {target}" if target else "no subscriber is there")
-            elif feed.control.replay is None and (stream := self._taker(app, feed, target, now)) is not None:
-                ready.append((stream, feed))
+        for flow in flows:
+            target = app.wanted.get(flow.shard)
+            if flow.key in placed:
+                mine, holder = placed[flow.key]
+                if mine is flow and not flow.releasing and holder is not app.members.get(target or ""):
+                    self.revoke(holder.stream, flow, f"moves to {target}" if target else "no subscriber is there")
+            elif flow.control.replay is None and (stream := self._taker(app, flow, target, now)) is not None:
+                ready.append((stream, flow))
         await self._give_all(ready)
 
     def _hang_up_on_the_late(self, app: _Application, now: float) -> None:
         """A handler cannot run any more in a subscriber that was asked to let go so long ago.
 
-        Feeds of a former configuration count too.
+        Flows of a former configuration count too.
         """
         for member in app.members.values():
-            for feed in member.stream.feeds:
-                if feed.releasing and now - feed.asked_at > self._patience.handler + self._patience.grace:
-                    member.stream.hang_up(f"it did not let go of {feed.name} in time")
+            for flow in member.stream.flows:
+                if flow.releasing and now - flow.asked_at > self._patience.handler + self._patience.grace:
+                    member.stream.hang_up(f"it did not let go of {flow.name} in time")
                     break
 
-    def _taker(self, app: _Application, feed: Feed, target: str | None, now: float) -> SubscriberStream | None:
-        """The stream to give the feed to, which is nowhere now; ``None`` while it has to wait."""
-        if (former := self._former.pop(feed.key, None)) is not None:
-            feed.was_at(former.subscriber, former.lost_from)
-        if feed.control.paused:
-            feed.explain(f"paused by {feed.control.paused}")
+    def _taker(self, app: _Application, flow: PublisherFlow, target: str | None, now: float) -> SubscriberStream | None:
+        """The stream to give the flow to, which is nowhere now; ``None`` while it has to wait."""
+        if (former := self._former.pop(flow.key, None)) is not None:
+            flow.was_at(former.subscriber, former.lost_from)
+        if flow.control.paused:
+            flow.explain(f"paused by {flow.control.paused}")
             return None
-        if feed.control.missing:
-            feed.explain(feed.control.missing)
+        if flow.control.missing:
+            flow.explain(flow.control.missing)
             return None
-        if feed.contest is not None and now < feed.contest.until:
+        if flow.contest is not None and now < flow.contest.until:
             return None
-        if now < feed.spacing.until:
-            feed.explain(feed.cause or "was given away again and again, and nothing of it was acknowledged")
+        if now < flow.spacing.until:
+            flow.explain(flow.cause or "was given away again and again, and nothing of it was acknowledged")
             return None
         member = None if target is None else app.members.get(target)
-        holder = None if feed.subscriber is None else app.members.get(feed.subscriber)
-        if holder is not None and holder is not member and feed.lost_from is holder.stream:
-            # Its connection broke while it held the feed, and a handler of it may still run.
+        holder = None if flow.subscriber is None else app.members.get(flow.subscriber)
+        if holder is not None and holder is not member and flow.lost_from is holder.stream:
+            # Its connection broke while it held the flow, and a handler of it may still run.
             if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
                 return holder.stream  # it is asked to let go then: only it knows when its handler has ended
             if not holder.stream.vacant and now - holder.stream.since <= self._takeover_s(holder.stream):
-                feed.explain(f"a handler may still run at {feed.subscriber}, whose connection broke")
+                flow.explain(f"a handler may still run at {flow.subscriber}, whose connection broke")
                 return None
-        if member is not None and feed.halted_life is member.stream.life:
+        if member is not None and flow.halted_life is member.stream.life:
             return None  # it is halted there; a restart of the subscriber begins a new life
         if member is None or not member.stream.connected:
-            feed.explain("no subscriber is there" if target is None else f"waiting for {target}")
+            flow.explain("no subscriber is there" if target is None else f"waiting for {target}")
             return None
         return member.stream
 
-    async def _give_all(self, ready: list[tuple[SubscriberStream, Feed]]) -> None:
-        """Give feeds away. What the store's failure stops is tried again at the next decision; what is wrong with one
+    async def _give_all(self, ready: list[tuple[SubscriberStream, PublisherFlow]]) -> None:
+        """Give flows away. What the store's failure stops is tried again at the next decision; what is wrong with one
         flow's record stops that flow only.
         """
         waiting = deque(ready)
@@ -441,76 +441,76 @@ class Assigner:
                 together = list(islice(waiting, _TOGETHER))
                 raised = [one for one in together if await self._each(one[1], self._raise(*one))]
                 if raised:
-                    await self._record([feed for _, feed in raised])  # subscribers refuse what is not recorded
-                for stream, feed in raised:
-                    await self._each(feed, self._open(stream, feed, feed.epoch))
+                    await self._record([flow for _, flow in raised])  # subscribers refuse what is not recorded
+                for stream, flow in raised:
+                    await self._each(flow, self._open(stream, flow, flow.epoch))
                 for _ in together:
                     waiting.popleft()
         except WormholeError as error:
-            if any(feed.cause != error.message for _, feed in waiting):
+            if any(flow.cause != error.message for _, flow in waiting):
                 _log.warning("%d flows cannot be given to their subscribers: %s", len(waiting), error)
-            for _, feed in waiting:
-                feed.explain(error.message)
+            for _, flow in waiting:
+                flow.explain(error.message)
 
-    def _cannot_give(self, feed: Feed, error: WormholeError) -> None:
-        if feed.cause != str(error):
-            feed.explain(str(error))
-            _log.error("%s is held: %s", feed.name, error, extra=feed.about)
+    def _cannot_give(self, flow: PublisherFlow, error: WormholeError) -> None:
+        if flow.cause != str(error):
+            flow.explain(str(error))
+            _log.error("%s is held: %s", flow.name, error, extra=flow.about)
 
-    async def _each(self, feed: Feed, step: Awaitable[bool]) -> bool:
-        """What ``step`` answers; not when something is wrong with the feed's own record."""
+    async def _each(self, flow: PublisherFlow, step: Awaitable[bool]) -> bool:
+        """What ``step`` answers; not when something is wrong with the flow's own record."""
         try:
             return await step
         except Fatal as error:
             if error.flow is None:
                 raise
-            self._cannot_give(feed, error)
+            self._cannot_give(flow, error)
             return False
 
-    async def _raise(self, stream: SubscriberStream, feed: Feed) -> bool:
-        """Raise the feed's epoch. Whether it may be opened in it."""
-        if not self._may_give(stream, feed) or not self.keeps_order(stream, feed):
+    async def _raise(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
+        """Raise the flow's epoch. Whether it may be opened in it."""
+        if not self._may_give(stream, flow) or not self.keeps_order(stream, flow):
             return False
-        above = 0 if feed.contest is None else feed.contest.held_epoch
+        above = 0 if flow.contest is None else flow.contest.held_epoch
         try:
-            epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key, above)
+            epoch = await asyncio.to_thread(self._store.raise_epoch, flow.key, above)
         except KeyError:
-            feed.found_unreadable(True)
+            flow.found_unreadable(True)
             missing = "its datamarker is missing in the marker store"
-            raise MarkerStoreError(missing, flow=feed.name, hint=written_anew(feed.key)) from None
+            raise MarkerStoreError(missing, flow=flow.name, hint=written_anew(flow.key)) from None
         except MarkerStoreError as error:
-            feed.found_unreadable(error.flow is not None)
+            flow.found_unreadable(error.flow is not None)
             raise
-        if not self._may_give(stream, feed) or epoch <= feed.epoch:
+        if not self._may_give(stream, flow) or epoch <= flow.epoch:
             return False  # things changed meanwhile (its marker was set); an epoch more does no harm
-        feed.raised(epoch)
+        flow.raised(epoch)
         return True
 
-    async def _open(self, stream: SubscriberStream, feed: Feed, epoch: int) -> bool:
-        """Give the feed away in ``epoch``, which was raised for it. Whether that was done."""
-        if not self._may_give(stream, feed) or feed.epoch != epoch:
+    async def _open(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int) -> bool:
+        """Give the flow away in ``epoch``, which was raised for it. Whether that was done."""
+        if not self._may_give(stream, flow) or flow.epoch != epoch:
             return False
-        await self._prepare(feed)  # after the epoch was raised: a former one parks nothing any more
-        if not self._may_give(stream, feed) or feed.epoch != epoch or not self.keeps_order(stream, feed):
+        await self._prepare(flow)  # after the epoch was raised: a former one parks nothing any more
+        if not self._may_give(stream, flow) or flow.epoch != epoch or not self.keeps_order(stream, flow):
             return False
-        stream.assign(feed, yields=not self._permits.sole() or feed.contested)
-        feed.assign(stream.info.id, time.monotonic())
-        self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
+        stream.assign(flow, yields=not self._permits.sole() or flow.contested)
+        flow.assign(stream.info.id, time.monotonic())
+        self._said.add("flows given away", f"{flow.name} to {stream.info.id}", f"in epoch {epoch} from {flow.marker}")
         return True
 
-    def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
-        still = stream.connected and self.feeds.get(feed.key) is feed
-        control = feed.control
-        free = not feed.moving and not control.paused and not control.missing and control.replay is None
+    def _may_give(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
+        still = stream.connected and self.flows.get(flow.key) is flow
+        control = flow.control
+        free = not flow.moving and not control.paused and not control.missing and control.replay is None
         return still and free and not self._stopping and self._permits.may_assign()
 
-    def revoke(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:
-        """Ask the subscriber to let go of the feed, if it has it; :meth:`released` follows, or the end of its
+    def revoke(self, stream: SubscriberStream, flow: PublisherFlow, cause: str) -> None:
+        """Ask the subscriber to let go of the flow, if it has it; :meth:`released` follows, or the end of its
         stream."""
-        if feed not in stream.feeds:
+        if flow not in stream.flows:
             return  # the next one who gets it must not be taken for one who was asked
-        feed.recall(cause, time.monotonic())
-        stream.revoke(feed, cause)
+        flow.recall(cause, time.monotonic())
+        stream.revoke(flow, cause)
 
 
 def _may_run(member: _Member) -> bool:

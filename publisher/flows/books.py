@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from wormhole.audit.book_page import DELAY_LIMITS_S, Problem
 from wormhole.audit.books import Books, Range, is_ahead, moves_past
 from wormhole.audit.ledger import Before, CutOff, Ledger, Settled
@@ -58,87 +58,87 @@ class Bookkeeper:
         self._opened: dict[FlowKey, int] = {}  # the last epoch in which we sent something
         self._past: set[FlowKey] = set()  # that were moved forwards
 
-    async def load(self, feed: Feed) -> None:
+    async def load(self, flow: PublisherFlow) -> None:
         """The flow goes out in a new epoch.
 
         Nobody else can have written since the one before if that was ours as well.
         """
-        known, late = self._books.get(feed.key), self._late.pop(feed.key, None)
-        if known is None or known[0] + 1 != feed.epoch:
-            books = Books(await asyncio.to_thread(self._store.books, feed.key))
+        known, late = self._books.get(flow.key), self._late.pop(flow.key, None)
+        if known is None or known[0] + 1 != flow.epoch:
+            books = Books(await asyncio.to_thread(self._store.books, flow.key))
             if books.unreadable:
                 pages = ", ".join(sorted(books.unreadable))
                 _log.error(
                     "%s: its books begin anew, for they cannot be read at %s: what was before is unaudited",
-                    feed.name,
+                    flow.name,
                     pages,
                 )
             if late is not None:
-                self._note_cut_off(feed.key, late, books, again=True)
+                self._note_cut_off(flow.key, late, books, again=True)
         else:
             books = known[1]
-        if feed.key in self._past:
-            self._past.discard(feed.key)
-            books.moved_past(feed.epoch)
-        self._books[feed.key] = (feed.epoch, books)
+        if flow.key in self._past:
+            self._past.discard(flow.key)
+            books.moved_past(flow.epoch)
+        self._books[flow.key] = (flow.epoch, books)
 
-    def open(self, feed: Feed) -> None:
+    def open(self, flow: PublisherFlow) -> None:
         """The subscriber took the flow."""
-        known = self._books.get(feed.key)
-        counted_to = None if known is None else known[1].counted_to(feed.filter.hash)
-        feed.open_ledger(Ledger(feed.marker.order, counted_to))
-        self._opened[feed.key] = feed.epoch
+        known = self._books.get(flow.key)
+        counted_to = None if known is None else known[1].counted_to(flow.filter.hash)
+        flow.open_ledger(Ledger(flow.marker.order, counted_to))
+        self._opened[flow.key] = flow.epoch
 
-    def moved(self, feed: Feed, *, past: bool) -> Mapping[str, bytes]:
-        """The feed was set to another place, in an epoch in which nothing is sent. ``past``: to one behind what is
+    def moved(self, flow: PublisherFlow, *, past: bool) -> Mapping[str, bytes]:
+        """The flow was set to another place, in an epoch in which nothing is sent. ``past``: to one behind what is
         stored, so that the updates between are not delivered. The pages to store.
         """
-        self._is_known(feed)
+        self._is_known(flow)
         if not past:
             return {}
-        self._past.add(feed.key)  # that page may not be stored when the books are read
-        return moves_past(feed.epoch + 1)
+        self._past.add(flow.key)  # that page may not be stored when the books are read
+        return moves_past(flow.epoch + 1)
 
-    def acknowledged(self, feed: Feed, marker: Datamarker) -> Mapping[str, bytes]:
+    def acknowledged(self, flow: PublisherFlow, marker: Datamarker) -> Mapping[str, bytes]:
         """The pages to store with ``marker``."""
-        settled = None if feed.ledger is None else feed.ledger.acknowledged(marker)
-        return {} if settled is None else self.book(feed, settled, marker.order)
+        settled = None if flow.ledger is None else flow.ledger.acknowledged(marker)
+        return {} if settled is None else self.book(flow, settled, marker.order)
 
-    async def open_replay(self, feed: Feed) -> LogPosition | None:
+    async def open_replay(self, flow: PublisherFlow) -> LogPosition | None:
         """A task of a replay pushes the flow in a new epoch: up to where that is counted already. A marker that was
         moved may have taken what was acknowledged out of the store, so that is read.
         """
-        self.forget(feed)
-        await self.load(feed)
-        books, replay = self._books[feed.key][1], feed.control.replay
+        self.forget(flow)
+        await self.load(flow)
+        books, replay = self._books[flow.key][1], flow.control.replay
         if replay is not None and (replay.mode != "log" or replay.where):
-            books.moved_past(feed.epoch + 1)  # what is told of this later on may be of what is not counted
-        return books.counted_to(feed.filter.hash)
+            books.moved_past(flow.epoch + 1)  # what is told of this later on may be of what is not counted
+        return books.counted_to(flow.filter.hash)
 
-    def replay_ended(self, feed: Feed) -> None:
-        """All that a replay sent in the feed's epoch is acknowledged, and told."""
-        self._is_known(feed)
+    def replay_ended(self, flow: PublisherFlow) -> None:
+        """All that a replay sent in the flow's epoch is acknowledged, and told."""
+        self._is_known(flow)
 
-    def forget(self, feed: Feed) -> None:
+    def forget(self, flow: PublisherFlow) -> None:
         """What is here may not be what is stored: it is read again before anything else is booked."""
-        self._books.pop(feed.key, None)
+        self._books.pop(flow.key, None)
 
-    def book(self, feed: Feed, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
+    def book(self, flow: PublisherFlow, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
         """What was sent and acknowledged up to ``end``, by us or by a replay.
 
         The pages to store, with the datamarker.
         """
-        known = self._books.get(feed.key)
+        known = self._books.get(flow.key)
         if known is None:
             return {}
-        books, wanted, now = known[1], feed.filter.hash, time.time()
-        until = _sent_until(feed)
+        books, wanted, now = known[1], flow.filter.hash, time.time()
+        until = _sent_until(flow)
         if settled.before is not None:
             counted_to, place = books.counted_to(wanted), (settled.begin, until)
             if counted_to is not None and counted_to < settled.begin:
-                books.moved_past(feed.epoch)
+                books.moved_past(flow.epoch)
             self._begins(
-                feed.key, books, wanted, settled.life, settled.before, place, feed.epoch, partly=settled.partly
+                flow.key, books, wanted, settled.life, settled.before, place, flow.epoch, partly=settled.partly
             )
         more = books.told(wanted, settled.life, settled.told, now, partly=settled.partly)
         if settled.partly:
@@ -151,54 +151,54 @@ class Bookkeeper:
         for window, updates in more.items():
             counted = settled.counted.get(window)
             in_vain = updates - settled.passed.get(window, 0)  # passes that may have gone further than this one has
-            if in_vain > 0 and feed.flow is not None:
-                feed.reached(feed.flow.place)
+            if in_vain > 0 and flow.caravan_flow is not None:
+                flow.reached(flow.caravan_flow.place)
             books.processed_ahead(wanted, window, in_vain - (0 if counted is None else counted.updates), now)
         for window, hash_ in settled.letters:
             books.delivered_again(wanted, window, hash_, now)
         for window, problem in lacking.items():
-            self._differs(feed, books, window, problem, now)
+            self._differs(flow, books, window, problem, now)
         return books.changed(now)
 
-    def closed(self, feed: Feed, *, released: bool) -> Mapping[str, bytes]:
+    def closed(self, flow: PublisherFlow, *, released: bool) -> Mapping[str, bytes]:
         """The epoch is over: what was processed and not acknowledged comes again, and counts again. The pages to store.
 
         ``released``: the subscriber told all itself; otherwise it may have done more.
         """
-        ledger = feed.close_ledger()
-        self._is_known(feed)
+        ledger = flow.close_ledger()
+        self._is_known(flow)
         if ledger is None or not ledger.life:
             return {}
-        known = self._books.get(feed.key)
-        epoch, cut = self._opened[feed.key], ledger.cut_off(released=released)
-        self._known[feed.key].add(epoch)
-        late = self._late[feed.key] = _Late(feed.filter.hash, ledger.place, _sent_until(feed), epoch, cut)
-        if known is None or known[0] != feed.epoch:
+        known = self._books.get(flow.key)
+        epoch, cut = self._opened[flow.key], ledger.cut_off(released=released)
+        self._known[flow.key].add(epoch)
+        late = self._late[flow.key] = _Late(flow.filter.hash, ledger.place, _sent_until(flow), epoch, cut)
+        if known is None or known[0] != flow.epoch:
             # After a rewind what was acknowledged before may be gone from the store: the next epoch reads it again.
             return {}
-        self._note_cut_off(feed.key, late, known[1])
-        known[1].all_heard_to(feed.epoch)
+        self._note_cut_off(flow.key, late, known[1])
+        known[1].all_heard_to(flow.epoch)
         return known[1].changed(time.time())
 
-    def report(self, request: admin_pb2.AuditRequest, feeds: Iterable[Feed]) -> admin_pb2.AuditReply:
+    def report(self, request: admin_pb2.AuditRequest, flows: Iterable[PublisherFlow]) -> admin_pb2.AuditReply:
         """What the books say."""
         reply = admin_pb2.AuditReply(delay_limits_s=DELAY_LIMITS_S)
         last = request.last_window or None
-        for feed in feeds:
-            known = self._books.get(feed.key)
-            if known is None or request.flow not in ("", feed.name):
+        for flow in flows:
+            known = self._books.get(flow.key)
+            if known is None or request.flow not in ("", flow.name):
                 continue
             for kind, by_filter in (({}, known[1].ranges), (_PARTLY, known[1].partly), (_AGAIN, known[1].again)):
                 for filter_hash, ranges in sorted(by_filter.items()):
                     for range_ in ranges:
-                        _add_range(reply, range_, flow=feed.name, filter_hash=filter_hash, **kind)
+                        _add_range(reply, range_, flow=flow.name, filter_hash=filter_hash, **kind)
             for filter_hash, range_ in known[1].silent.values():
-                _add_range(reply, range_, flow=feed.name, filter_hash=filter_hash, unheard=True)
+                _add_range(reply, range_, flow=flow.name, filter_hash=filter_hash, unheard=True)
             for filter_hash, window, page in known[1].select(request.first_window, last):
                 problems = [one for one in page.problems if not one.is_repaired]
                 repaired = [one for one in page.problems if one.is_repaired]
                 reply.windows.add(
-                    flow=feed.name,
+                    flow=flow.name,
                     filter_hash=filter_hash,
                     window=window,
                     delivered=page.delivered.updates,
@@ -221,10 +221,10 @@ class Bookkeeper:
 
     # -- inside
 
-    def _is_known(self, feed: Feed) -> None:
-        known = self._known.setdefault(feed.key, set())
-        known.add(feed.epoch)
-        known -= {one for one in known if one < feed.epoch - _EPOCHS}
+    def _is_known(self, flow: PublisherFlow) -> None:
+        known = self._known.setdefault(flow.key, set())
+        known.add(flow.epoch)
+        known -= {one for one in known if one < flow.epoch - _EPOCHS}
 
     def _begins(
         self,
@@ -284,27 +284,27 @@ class Bookkeeper:
                 found[window] = Problem(settled.begin, end, updates, updates - lacks, first, settled.begin)
         return found
 
-    def _differs(self, feed: Feed, books: Books, window: int, problem: Problem, now_s: float) -> None:
-        books.problem(feed.filter.hash, window, problem, now_s)
-        self.mismatches[feed.application] = self.mismatches.get(feed.application, 0) + 1
+    def _differs(self, flow: PublisherFlow, books: Books, window: int, problem: Problem, now_s: float) -> None:
+        books.problem(flow.filter.hash, window, problem, now_s)
+        self.mismatches[flow.application] = self.mismatches.get(flow.application, 0) + 1
         _log.error(
             "%s lost updates at %s: %s. Next: `wormholectl audit --app %s` says which; a replay from the first of "
             "these places "
             "delivers them again",
-            feed.name,
-            feed.subscriber,
+            flow.name,
+            flow.subscriber,
             problem,
-            feed.application,
-            extra=feed.about,
+            flow.application,
+            extra=flow.about,
         )
 
 
-def _sent_until(feed: Feed) -> LogPosition:
+def _sent_until(flow: PublisherFlow) -> LogPosition:
     """Behind it nothing was sent in an earlier epoch."""
-    replay = feed.control.replay
+    replay = flow.control.replay
     if replay is None or replay.until is None:
-        return feed.sent_until
-    return max(feed.sent_until, replay.until.order)
+        return flow.sent_until
+    return max(flow.sent_until, replay.until.order)
 
 
 def _add_range(reply: admin_pb2.AuditReply, range_: Range, **what: Any) -> None:

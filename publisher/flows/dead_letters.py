@@ -1,7 +1,7 @@
 """Parks updates, delivers them again, and forgets them: what the publisher does with a
 :class:`~wormhole.ports.dead_letters.DeadLetterStore`.
 
-A feed carries what is parked of it (``Feed.parked``), as it was when its epoch began and with what was parked since.
+``PublisherFlow.parked`` is what is parked of a flow, as it was when its epoch began and with what was parked since.
 The order that matters:
 
 - parking: stored durably, then answered; only then does the subscriber count the update as processed.
@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.model.errors import DecodeError, EpochRefused, MarkerStoreError, ProtocolError, UsageError, WormholeError
 from wormhole.model.position import flow_name
@@ -54,22 +54,22 @@ _FOLLOWS: Final = "an earlier update of its row is parked"
 
 
 class DeadLetterOffice:
-    """See the module. ``limit``: parked updates of one flow. ``feeds``: every flow. ``held``: whether a subscriber has
-    the feed; ``again``: assign the feed anew, told why; ``lost``: another publisher owns it.
+    """See the module. ``limit``: parked updates of one flow. ``flows``: every flow. ``held``: whether a subscriber has
+    the flow; ``again``: assign the flow anew, told why; ``lost``: another publisher owns it.
     """
 
     def __init__(
         self,
         store: DeadLetterStore,
         limit: int,
-        feeds: Mapping[FlowKey, Feed],
-        held: Callable[[Feed], bool],
-        again: Callable[[Feed, str], None],
-        lost: Callable[[Feed], None],
+        flows: Mapping[FlowKey, PublisherFlow],
+        held: Callable[[PublisherFlow], bool],
+        again: Callable[[PublisherFlow, str], None],
+        lost: Callable[[PublisherFlow], None],
     ) -> None:
         self.limit = limit
         self._store = store
-        self._feeds = feeds
+        self._flows = flows
         self._held = held
         self._again = again
         self._lost = lost
@@ -78,21 +78,21 @@ class DeadLetterOffice:
 
     # -- for the assigner
 
-    async def load(self, feed: Feed) -> None:
+    async def load(self, flow: PublisherFlow) -> None:
         """Read what is parked, for the epoch that was just raised. Raises what the store raises."""
-        async with self._lock(feed):
-            feed.parks_now(await asyncio.to_thread(self._load, feed.key))
+        async with self._lock(flow):
+            flow.parks_now(await asyncio.to_thread(self._load, flow.key))
 
     async def look(self) -> None:
         """Read what is parked of flows that nobody has received yet, so that it can be shown.
 
         Raises what the store raises.
         """
-        for feed in tuple(self._feeds.values()):
-            if feed.parked is None:
-                async with self._lock(feed):
-                    letters = await asyncio.to_thread(self._load, feed.key)
-                    feed.parks_now(letters if feed.parked is None else feed.parked)
+        for flow in tuple(self._flows.values()):
+            if flow.parked is None:
+                async with self._lock(flow):
+                    letters = await asyncio.to_thread(self._load, flow.key)
+                    flow.parks_now(letters if flow.parked is None else flow.parked)
 
     def _load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         letters = self._store.load(flow)
@@ -107,7 +107,7 @@ class DeadLetterOffice:
 
     async def park(
         self,
-        feed: Feed,
+        flow: PublisherFlow,
         epoch: int,
         letter: DeadLetter,
         parcel: Parcel,
@@ -120,52 +120,54 @@ class DeadLetterOffice:
         again: the flow waits.
         """
         trouble = ""
-        while epoch == feed.epoch and waits():
+        while epoch == flow.epoch and waits():
             try:
-                async with self._lock(feed):
-                    answer = await self._park(feed, epoch, letter, parcel, max_frame // 2)
-                if trouble and feed.cause == trouble:
-                    feed.explain("")
+                async with self._lock(flow):
+                    answer = await self._park(flow, epoch, letter, parcel, max_frame // 2)
+                if trouble and flow.cause == trouble:
+                    flow.explain("")
                 return answer
             except EpochRefused as error:
                 _log.error("%s", error)
-                if epoch == feed.epoch:
-                    self._lost(feed)
+                if epoch == flow.epoch:
+                    self._lost(flow)
                 return None
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = str(error)
-                    feed.explain(trouble)
+                    flow.explain(trouble)
                     _log.error(
-                        "%s waits, for update %s cannot be parked: %s", feed.name, letter.id, error, extra=feed.about
+                        "%s waits, for update %s cannot be parked: %s", flow.name, letter.id, error, extra=flow.about
                     )
             await asyncio.sleep(_RETRY_S)
         return None
 
-    async def _park(self, feed: Feed, epoch: int, letter: DeadLetter, parcel: Parcel, most_rows: int) -> str | None:
-        if epoch != feed.epoch:
+    async def _park(
+        self, flow: PublisherFlow, epoch: int, letter: DeadLetter, parcel: Parcel, most_rows: int
+    ) -> str | None:
+        if epoch != flow.epoch:
             return None
-        parked = feed.parked or ()
+        parked = flow.parked or ()
         known = next((one for one in parked if one.id == letter.id), None)
         # In a mass replay one that is to be delivered again still holds its row: it was not tried, and stays marked.
-        if known is not None and not (known.retrying and feed.control.replay is None):
+        if known is not None and not (known.retrying and flow.control.replay is None):
             return ""
-        if known is None and (refused := self._refusal(feed, parked, letter, most_rows)):
-            if self._full.get(feed.key) != epoch:  # said once: a subscriber may ask as often as it likes
-                self._full[feed.key] = epoch
-                _log.error("%s is full: %s", feed.name, refused, extra=feed.about)
+        if known is None and (refused := self._refusal(flow, parked, letter, most_rows)):
+            if self._full.get(flow.key) != epoch:  # said once: a subscriber may ask as often as it likes
+                self._full[flow.key] = epoch
+                _log.error("%s is full: %s", flow.name, refused, extra=flow.about)
             return refused
         letter = replace(letter, parked_at=time.time(), retrying=False)
-        await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)
-        feed.parks_now(in_order((*(one for one in feed.parked or () if one is not known), letter)))
+        await asyncio.to_thread(self._store.park, flow.key, epoch, letter, parcel)
+        flow.parks_now(in_order((*(one for one in flow.parked or () if one is not known), letter)))
         # What follows of a row may be hundreds, which the list shows.
         level = logging.WARNING if letter.error else logging.DEBUG
-        _log.log(level, "%s: update %s is parked: %s", feed.name, letter.id, letter.error or _FOLLOWS, extra=feed.about)
+        _log.log(level, "%s: update %s is parked: %s", flow.name, letter.id, letter.error or _FOLLOWS, extra=flow.about)
         return ""
 
-    def _refusal(self, feed: Feed, parked: tuple[DeadLetter, ...], letter: DeadLetter, most_rows: int) -> str:
+    def _refusal(self, flow: PublisherFlow, parked: tuple[DeadLetter, ...], letter: DeadLetter, most_rows: int) -> str:
         size = letter.size + sum(one.size for one in parked)
-        skip = f"Next: `wormholectl flows skip {feed.name} --update {letter.id}` passes over it"
+        skip = f"Next: `wormholectl flows skip {flow.name} --update {letter.id}` passes over it"
         if letter.size > self._store.largest:
             return (
                 f"update {letter.id} has {letter.size} bytes, and the store takes {self._store.largest} of one. {skip}"
@@ -189,109 +191,109 @@ class DeadLetterOffice:
         else:
             return ""
         return (
-            f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {feed.name}`, or `discard` "
+            f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {flow.name}`, or `discard` "
             "instead of `retry`"
         )
 
-    async def redeliver(self, stream: SubscriberStream, feed: Feed) -> bool:
+    async def redeliver(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
         """Send what is to be delivered again, one letter after the other.
 
         Whether all is done; false: the epoch ended before.
         """
-        epoch = feed.epoch
-        while (letter := next((one for one in feed.parked or () if one.retrying), None)) is not None:
+        epoch = flow.epoch
+        while (letter := next((one for one in flow.parked or () if one.retrying), None)) is not None:
             try:
-                parcel = await self._patiently(feed, epoch, partial(self._readable, feed.key, letter.id))
+                parcel = await self._patiently(flow, epoch, partial(self._readable, flow.key, letter.id))
             except KeyError:
                 # An operator took it out of the store by hand, or discards it just now: then this epoch ends.
-                feed.parks_now(tuple(one for one in feed.parked or () if one is not letter))
-                _log.warning("%s: update %s is not parked any more", feed.name, letter.id, extra=feed.about)
+                flow.parks_now(tuple(one for one in flow.parked or () if one is not letter))
+                _log.warning("%s: update %s is not parked any more", flow.name, letter.id, extra=flow.about)
                 continue
             if parcel is None:
                 return False
-            acked = stream.send_letter(feed, parcel)
+            acked = stream.send_letter(flow, parcel)
             if acked is None or not await acked:
                 return False
-            async with self._lock(feed):
+            async with self._lock(flow):
                 # When it failed again it was parked again before the ack, and is not marked any more.
-                if letter in (feed.parked or ()):
-                    if not await self._patiently(feed, epoch, partial(self._deleted, feed.key, letter.id, epoch)):
+                if letter in (flow.parked or ()):
+                    if not await self._patiently(flow, epoch, partial(self._deleted, flow.key, letter.id, epoch)):
                         return False
-                    feed.parks_now(tuple(one for one in feed.parked or () if one is not letter))
+                    flow.parks_now(tuple(one for one in flow.parked or () if one is not letter))
                     _log.info(
                         "%s: update %s was delivered again and is not parked any more",
-                        feed.name,
+                        flow.name,
                         letter.id,
-                        extra=feed.about,
+                        extra=flow.about,
                     )
-        return feed.epoch == epoch
+        return flow.epoch == epoch
 
     # -- for operators
 
-    async def letters(self, flow: FlowKey | None, limit: int) -> tuple[list[admin_pb2.DeadLetter], int]:
+    async def letters(self, only: FlowKey | None, limit: int) -> tuple[list[admin_pb2.DeadLetter], int]:
         """What is parked of a flow, or of all, at most ``limit`` and as many as fit one message; and how many there
         are. Raises what the store raises.
         """
         await self.look()
-        feeds = [feed for key, feed in sorted(self._feeds.items()) if flow in (None, key)]
-        all_ = [(feed, letter) for feed in feeds for letter in feed.parked or ()]
+        flows = [flow for key, flow in sorted(self._flows.items()) if only in (None, key)]
+        all_ = [(flow, letter) for flow in flows for letter in flow.parked or ()]
         told: list[admin_pb2.DeadLetter] = []
         left = _LIST_BYTES
-        for feed, letter in all_[:limit]:
-            one = _told(feed, letter)
+        for flow, letter in all_[:limit]:
+            one = _told(flow, letter)
             left -= one.ByteSize()
             if left < 0:
                 break
             told.append(one)
         return told, len(all_)
 
-    async def retry(self, feed: Feed, key: str, preview: bool = False) -> str:
+    async def retry(self, flow: PublisherFlow, key: str, preview: bool = False) -> str:
         """Deliver the parked updates of the row ``key`` (empty: all) again; what will be or was done. Raises
         :class:`~wormhole.model.errors.UsageError` when there are none and what the store raises."""
-        async with self._lock(feed):
-            letters = await asyncio.to_thread(self._store.load, feed.key)
-            chosen = _chosen(feed, letters, key)
+        async with self._lock(flow):
+            letters = await asyncio.to_thread(self._store.load, flow.key)
+            chosen = _chosen(flow, letters, key)
             together = bound_together(letters, chosen)
             if not preview:
-                await asyncio.to_thread(self._store.retry, feed.key, together)
+                await asyncio.to_thread(self._store.retry, flow.key, together)
                 if not self._held(
-                    feed
+                    flow
                 ):  # an epoch keeps what it began with; where there is none, less may now be in the way
-                    feed.parks_now(await asyncio.to_thread(self._store.load, feed.key))
+                    flow.parks_now(await asyncio.to_thread(self._store.load, flow.key))
         more = len(together) - len(chosen)
         note = f"{_count(len(chosen))} delivered again, in order, before anything new"
         if not preview:
-            self._again(feed, f"{_count(len(together))} delivered again")
+            self._again(flow, f"{_count(len(together))} delivered again")
         return note + (f"; {more} more of rows that they share an update with" if more else "")
 
-    async def discard(self, feed: Feed, key: str, preview: bool = False) -> str:
+    async def discard(self, flow: PublisherFlow, key: str, preview: bool = False) -> str:
         """Forget the parked updates of the row ``key`` (empty: all): the application never gets them.
 
         Raises as :meth:`retry`.
         """
-        async with self._lock(feed):
-            letters = await asyncio.to_thread(self._store.load, feed.key)
-            chosen = _chosen(feed, letters, key)
+        async with self._lock(flow):
+            letters = await asyncio.to_thread(self._store.load, flow.key)
+            chosen = _chosen(flow, letters, key)
             if not preview:
-                await asyncio.to_thread(self._store.remove, feed.key, chosen)
-                feed.parks_now(tuple(letter for letter in feed.parked or () if letter.id not in chosen))
+                await asyncio.to_thread(self._store.remove, flow.key, chosen)
+                flow.parks_now(tuple(letter for letter in flow.parked or () if letter.id not in chosen))
         if not preview:
             _log.warning(
-                "%s: %s discarded: %s", feed.name, _count(len(chosen)), ", ".join(chosen[:_NAMED]), extra=feed.about
+                "%s: %s discarded: %s", flow.name, _count(len(chosen)), ", ".join(chosen[:_NAMED]), extra=flow.about
             )
-            self._again(feed, f"{_count(len(chosen))} discarded")
+            self._again(flow, f"{_count(len(chosen))} discarded")
         return f"{_count(len(chosen))} discarded, the application never gets them"
 
-    async def forget(self, feed: Feed) -> None:
+    async def forget(self, flow: PublisherFlow) -> None:
         """The flow's record is deleted: so are its letters. Raises what the store raises."""
-        async with self._lock(feed):
-            await asyncio.to_thread(self._store.forget, feed.key)
-            feed.parks_now(())
+        async with self._lock(flow):
+            await asyncio.to_thread(self._store.forget, flow.key)
+            flow.parks_now(())
 
     # -- inside
 
-    def _lock(self, feed: Feed) -> asyncio.Lock:
-        return self._locks.setdefault(feed.key, asyncio.Lock())
+    def _lock(self, flow: PublisherFlow) -> asyncio.Lock:
+        return self._locks.setdefault(flow.key, asyncio.Lock())
 
     def _readable(self, flow: FlowKey, id_: str) -> Parcel:
         parcel = self._store.read(flow, id_)
@@ -311,21 +313,21 @@ class DeadLetterOffice:
         self._store.remove(flow, [id_], epoch)
         return True
 
-    async def _patiently(self, feed: Feed, epoch: int, ask: Callable[[], _T]) -> _T | None:
+    async def _patiently(self, flow: PublisherFlow, epoch: int, ask: Callable[[], _T]) -> _T | None:
         """Ask the store until it answers; ``None`` when the epoch ended. Raises ``KeyError``."""
         trouble = ""
-        while feed.epoch == epoch:
+        while flow.epoch == epoch:
             try:
                 return await asyncio.to_thread(ask)
             except EpochRefused as error:
                 _log.error("%s", error)
-                self._lost(feed)
+                self._lost(flow)
                 return None
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = str(error)
-                    feed.explain(trouble)
-                    _log.error("%s waits for its parked updates: %s", feed.name, error, extra=feed.about)
+                    flow.explain(trouble)
+                    _log.error("%s waits for its parked updates: %s", flow.name, error, extra=flow.about)
             await asyncio.sleep(_RETRY_S)
         return None
 
@@ -339,22 +341,22 @@ def _count(number: int) -> str:
     return "1 parked update is" if number == 1 else f"{number} parked updates are"
 
 
-def _chosen(feed: Feed, letters: tuple[DeadLetter, ...], key: str) -> list[str]:
+def _chosen(flow: PublisherFlow, letters: tuple[DeadLetter, ...], key: str) -> list[str]:
     chosen = [letter.id for letter in letters if not key or key in map(row_text, letter.rows)]
     if not chosen:
         rows = list(dict.fromkeys(row_text(row) for letter in letters for row in letter.rows))
         known = ", ".join(rows[:_NAMED]) + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")
         raise UsageError(
             f"no update of {key} is parked" if key else "no update is parked",
-            flow=feed.name,
+            flow=flow.name,
             hint=f"parked are {known}" if rows else None,
         )
     return chosen
 
 
-def _told(feed: Feed, letter: DeadLetter) -> admin_pb2.DeadLetter:
+def _told(flow: PublisherFlow, letter: DeadLetter) -> admin_pb2.DeadLetter:
     return admin_pb2.DeadLetter(
-        flow=feed.name,
+        flow=flow.name,
         update_id=letter.id,
         table=update_pb2.RowKey.FromString(letter.rows[0]).table,
         key=shortened(row_text(letter.rows[0]), _LONGEST_KEY),

@@ -96,7 +96,7 @@ class Housekeeping:
                 oldest = self._fleet.oldest_place()
                 if oldest is None:
                     return
-                places = [oldest, *(feed.durable.read_from for feed in self._assigner.feeds.values())]
+                places = [oldest, *(flow.durable.read_from for flow in self._assigner.flows.values())]
                 places += await self._applications.needed()
                 await asyncio.to_thread(self._source.release, min(places))
         except WormholeError as error:
@@ -122,5 +122,5 @@ class Housekeeping:
     def _let_go(self) -> None:
         """Another publisher has the log: what is open here would only look as if it were served."""
         for stream in self._assigner.streams():
-            if stream.feeds:
+            if stream.flows:
                 stream.hang_up("another publisher took the log over")

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Coroutine
 
 from caravan.fleet import Fleet
-from caravan.flow import Flow
+from caravan.flow import CaravanFlow
 from publisher.flows.assigner import Assigner
 from publisher.flows.background import Chores
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from publisher.push.stream import SubscriberStream
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, UsageError, WormholeError
@@ -36,7 +36,7 @@ class Losses:
         assigner: Assigner,
         fleet: Fleet,
         chores: Chores,
-        go_back: Callable[[SubscriberStream, Feed, Datamarker], Coroutine[None, None, None]],
+        go_back: Callable[[SubscriberStream, PublisherFlow, Datamarker], Coroutine[None, None, None]],
     ) -> None:
         self._source = source
         self._assigner = assigner
@@ -44,22 +44,22 @@ class Losses:
         self._chores = chores
         self._go_back = go_back
 
-    def held(self, flow: Flow, error: WormholeError) -> None:
+    def held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
         """No caravan can read on for the flow."""
-        feed = self._assigner.feeds.get((flow.application, flow.shard))
-        if feed is None or feed.flow is not flow:
+        flow = self._assigner.flows.get((caravan_flow.application, caravan_flow.shard))
+        if flow is None or flow.caravan_flow is not caravan_flow:
             return
-        _log.error("%s is held: %s", feed.name, error, extra=feed.about)
-        feed.hold(str(error))
+        _log.error("%s is held: %s", flow.name, error, extra=flow.about)
+        flow.hold(str(error))
         if isinstance(error, PositionPurged | Diverged):
-            self._chores.spawn(self._tell(feed, flow, error))
+            self._chores.spawn(self._tell(flow, caravan_flow, error))
 
-    async def _tell(self, feed: Feed, flow: Flow, error: PositionPurged | Diverged) -> None:
+    async def _tell(self, flow: PublisherFlow, caravan_flow: CaravanFlow, error: PositionPurged | Diverged) -> None:
         """What cannot be read from the marker on is for the application to decide about."""
         kind = LossKind.PURGED if isinstance(error, PositionPurged) else LossKind.DIVERGED
         gap = LogGap(kind, error.first_missing, error.last_missing, str(error))
         if kind is LossKind.PURGED:  # what a log that diverged lacks was delivered
-            gap = gap.without(flow.marker.delivered)
+            gap = gap.without(caravan_flow.marker.delivered)
         told = ""
         while True:
             try:
@@ -69,40 +69,40 @@ class Losses:
                 # Whatever the reason: a loss that is never reported could be accepted by nobody.
                 if str(trouble) != told:
                     told = str(trouble)
-                    _log.warning("the loss of %s is reported later: %s", feed.name, trouble, extra=feed.about)
+                    _log.warning("the loss of %s is reported later: %s", flow.name, trouble, extra=flow.about)
                 await asyncio.sleep(_RETRY_S)
-                if feed.flow is not flow:
+                if flow.caravan_flow is not caravan_flow:
                     return
-        stream = self._assigner.stream_of(feed)
-        if stream is not None and feed.flow is flow and feed.stage is Stage.HELD:
-            feed.ask(gap, resume)
-            stream.tell_loss(feed, gap, resume)
+        stream = self._assigner.stream_of(flow)
+        if stream is not None and flow.caravan_flow is caravan_flow and flow.stage is Stage.HELD:
+            flow.ask(gap, resume)
+            stream.tell_loss(flow, gap, resume)
 
-    def decided(self, feed: Feed, proceed: bool) -> None:
+    def decided(self, flow: PublisherFlow, proceed: bool) -> None:
         """The application's answer; or an operator's, who lets go on a flow whose application halts."""
-        stream = self._assigner.stream_of(feed)
-        if stream is None or feed.loss is None or feed.flow is None or feed.releasing:
+        stream = self._assigner.stream_of(flow)
+        if stream is None or flow.loss is None or flow.caravan_flow is None or flow.releasing:
             return
-        gap, resume = feed.loss
+        gap, resume = flow.loss
         if not proceed:
-            feed.decline(f"held: the application halts at a data loss: {gap.message}")
+            flow.decline(f"held: the application halts at a data loss: {gap.message}")
             _log.error(
                 "%s stays held: %s. Next: replay what is missing, then `wormholectl flows accept-loss %s`",
-                feed.name,
+                flow.name,
                 gap.message,
-                feed.name,
-                extra=feed.about,
+                flow.name,
+                extra=flow.about,
             )
             return
-        _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message, extra=feed.about)
-        back = resume.order < feed.marker.order
-        feed.accept(back=back)
+        _log.warning("%s goes on at %s after a data loss: %s", flow.name, resume, gap.message, extra=flow.about)
+        back = resume.order < flow.marker.order
+        flow.accept(back=back)
         if back:
             # Another history of the log: only a rewind goes back.
-            self._chores.spawn(self._go_back(stream, feed, resume))
+            self._chores.spawn(self._go_back(stream, flow, resume))
             return
-        feed.flow.pass_gap(resume)
-        self._fleet.resume(feed.flow)
+        flow.caravan_flow.pass_gap(resume)
+        self._fleet.resume(flow.caravan_flow)
 
 
 def _resume(source: LogSource, error: PositionPurged | Diverged) -> Datamarker:

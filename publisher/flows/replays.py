@@ -31,7 +31,7 @@ from publisher.flows.books import Bookkeeper
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.refused import RefusedError
 from publisher.flows.replay_states import Run, cause, hashed, mine, opened, parked, permitted, stale, taken
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.audit.ledger import Settled
 from wormhole.model.errors import Diverged, PositionPurged, ProtocolError, WormholeError
@@ -99,9 +99,9 @@ class Replays:
         books: Bookkeeper,
         settle: Callable[[], Awaitable[None]],
         stored: Callable[[MarkerWrite], None],
-        control: Callable[[Feed, Callable[[FlowControl], FlowControl]], Awaitable[None]],
-        move: Callable[[Feed, Datamarker], Awaitable[None]],
-        record: Callable[[Collection[Feed]], Awaitable[None]],
+        control: Callable[[PublisherFlow, Callable[[FlowControl], FlowControl]], Awaitable[None]],
+        move: Callable[[PublisherFlow, Datamarker], Awaitable[None]],
+        record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
         room: Room,
     ) -> None:
         self._room = room
@@ -124,123 +124,123 @@ class Replays:
 
     # -- what is told
 
-    def lock(self, flow: FlowKey) -> asyncio.Lock:
+    def lock(self, key: FlowKey) -> asyncio.Lock:
         """Held while something about the flow's replay, or about its datamarker, is decided."""
-        return self._locks.setdefault(flow, asyncio.Lock())
+        return self._locks.setdefault(key, asyncio.Lock())
 
-    def run_of(self, feed: Feed) -> Run | None:
-        """What this process knows of the replay that has the feed."""
-        run, replay = self._runs.get(feed.key), feed.control.replay
+    def run_of(self, flow: PublisherFlow) -> Run | None:
+        """What this process knows of the replay that has the flow."""
+        run, replay = self._runs.get(flow.key), flow.control.replay
         return run if run is not None and replay is not None and run.id == replay.id else None
 
-    def cause(self, feed: Feed) -> str:
+    def cause(self, flow: PublisherFlow) -> str:
         """Why the log's updates do not go to the flow's subscriber, in words; empty when no replay is why."""
-        replay = feed.control.replay
-        return "" if replay is None else cause(feed.name, replay, self.run_of(feed))
+        replay = flow.control.replay
+        return "" if replay is None else cause(flow.name, replay, self.run_of(flow))
 
     # -- the requests
 
-    async def begin(self, flow: FlowKey, wanted: ReplayControl) -> None:
+    async def begin(self, key: FlowKey, wanted: ReplayControl) -> None:
         """Take the flow from the live log for the replay, or take a replay of the same id up again."""
-        async with self._one(flow) as feed:
-            now = feed.control.replay
+        async with self._one(key) as flow:
+            now = flow.control.replay
             anew = now is None or now.id != wanted.id
-            if anew and wanted.begin is not None and wanted.begin.order > feed.marker.order:
+            if anew and wanted.begin is not None and wanted.begin.order > flow.marker.order:
                 raise RefusedError(
                     grpc.StatusCode.INVALID_ARGUMENT,
                     (
-                        f"{wanted.begin} is ahead of the flow's datamarker {feed.marker}: what lies between would "
+                        f"{wanted.begin} is ahead of the flow's datamarker {flow.marker}: what lies between would "
                         "never "
                         "be delivered"
                     ),
-                    flow=feed.name,
+                    flow=flow.name,
                     hint="begin at the datamarker or before it",
                 )
-            known = self.run_of(feed)
+            known = self.run_of(flow)
             leased = known is None or time.monotonic() < known.until
-            with _recorded(feed):
-                await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))
+            with _recorded(flow):
+                await self._control(flow, lambda c: replace(c, replay=taken(flow.name, c.replay, wanted, leased)))
             run = Run(wanted.id, time.monotonic() + wanted.lease_s)
             if known is not None and known.id == run.id:
                 run.updates, run.bytes = known.updates, known.bytes
             if known is not None:
                 _fenced(known)
-            self._runs[flow] = run
-            self._over.pop(flow, None)
-            feed.resume()  # somebody wants it to be tried again
-            stream = self._assigner.stream_of(feed)
+            self._runs[key] = run
+            self._over.pop(key, None)
+            flow.resume()  # somebody wants it to be tried again
+            stream = self._assigner.stream_of(flow)
             if stream is not None:
-                self._assigner.revoke(stream, feed, f"is replayed by {wanted.who}")
-        _log.warning("%s is held for replay %s by %s", feed.name, wanted.id, wanted.who, extra=feed.about)
+                self._assigner.revoke(stream, flow, f"is replayed by {wanted.who}")
+        _log.warning("%s is held for replay %s by %s", flow.name, wanted.id, wanted.who, extra=flow.about)
 
     async def open(
-        self, flow: FlowKey, replay: str, ticket: str, *, parks: bool, opener: str, above: int = 0
+        self, key: FlowKey, replay: str, ticket: str, *, parks: bool, opener: str, above: int = 0
     ) -> Opening | str:
         """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked
         updates; ``opener``: who it is; ``above``: the epoch that its subscriber holds.
         """
-        async with self._one(flow) as feed:
-            now = permitted(feed.name, feed.control.replay, replay, ticket)
-            run = self._known(feed, now)
+        async with self._one(key) as flow:
+            now = permitted(flow.name, flow.control.replay, replay, ticket)
+            run = self._known(flow, now)
             if now.subscriber:
-                self._assigner.lend(feed, now.subscriber)  # the former task's: a handler may still run there
-            stream = self._assigner.receiver(feed)
+                self._assigner.lend(flow, now.subscriber)  # the former task's: a handler may still run there
+            stream = self._assigner.receiver(flow)
             if stream is None:
-                run.waits = feed.cause
+                run.waits = flow.cause
                 return run.waits
-            if why := self._overtakes(stream, feed, parks):
+            if why := self._overtakes(stream, flow, parks):
                 run.waits = why
                 return run.waits
             await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
-            with _recorded(feed):
-                if not now.attempts and now.begin is not None and now.begin.order < feed.marker.order:
-                    await self._move(feed, now.begin)
+            with _recorded(flow):
+                if not now.attempts and now.begin is not None and now.begin.order < flow.marker.order:
+                    await self._move(flow, now.begin)
                 else:
-                    feed.raised(await asyncio.to_thread(self._store.raise_epoch, flow, above))
-            run.epoch, epoch = 0, feed.epoch
-            counted_to = await self._books.open_replay(feed)
-            await self._dead_letters.load(feed)  # after the epoch was raised: a former one parks nothing any more
-            if why := self._overtakes(stream, feed, parks):
+                    flow.raised(await asyncio.to_thread(self._store.raise_epoch, key, above))
+            run.epoch, epoch = 0, flow.epoch
+            counted_to = await self._books.open_replay(flow)
+            await self._dead_letters.load(flow)  # after the epoch was raised: a former one parks nothing any more
+            if why := self._overtakes(stream, flow, parks):
                 run.waits = why
                 return run.waits
 
             def begun(control: FlowControl) -> FlowControl:
-                present = permitted(feed.name, control.replay, replay, ticket)
+                present = permitted(flow.name, control.replay, replay, ticket)
                 return replace(control, replay=opened(present, stream.info.id, opener))
 
-            with _recorded(feed):
-                await self._control(feed, begun)
-            await self._record((feed,))  # the subscriber refuses an epoch that is not recorded
-            if feed.epoch != epoch or feed.control.paused:
-                run.waits = f"paused by {feed.control.paused}" if feed.control.paused else "its datamarker was set"
+            with _recorded(flow):
+                await self._control(flow, begun)
+            await self._record((flow,))  # the subscriber refuses an epoch that is not recorded
+            if flow.epoch != epoch or flow.control.paused:
+                run.waits = f"paused by {flow.control.paused}" if flow.control.paused else "its datamarker was set"
                 return run.waits
-            run.epoch, run.filter_hash, run.waits = epoch, feed.filter.hash, ""
+            run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, ""
             run.parking.drop()
             run.parking = Arriving(self._room.share(lambda error: _fenced(run)))
             run.max_frame = stream.max_frame_bytes
             return Opening(
                 stream,
                 epoch,
-                feed.marker,
+                flow.marker,
                 now.progress,
-                feed.control.skip,
-                feed.filter.text,
-                feed.parks,
-                feed.parked_rows,
+                flow.control.skip,
+                flow.filter.text,
+                flow.parks,
+                flow.parked_rows,
                 counted_to,
-                feed.rewound,
+                flow.rewound,
             )
 
-    def check(self, flow: FlowKey, replay: str, ticket: str) -> None:
+    def check(self, key: FlowKey, replay: str, ticket: str) -> None:
         """Raises unless the ticket is the one of the replay that has the flow: before anything large is made of a
         request.
         """
-        feed = self._feed(flow)
-        permitted(feed.name, feed.control.replay, replay, ticket)
+        flow = self._flow(key)
+        permitted(flow.name, flow.control.replay, replay, ticket)
 
     async def advance(
         self,
-        flow: FlowKey,
+        key: FlowKey,
         replay: str,
         ticket: str,
         epoch: int,
@@ -254,197 +254,199 @@ class Replays:
 
         ``updates`` and ``size`` (bytes) are counted, ``settled`` is booked with the marker.
         """
-        async with self._one(flow) as feed:
-            now = permitted(feed.name, feed.control.replay, replay, ticket)
-            run = self._at_work(feed, now, epoch)
+        async with self._one(key) as flow:
+            now = permitted(flow.name, flow.control.replay, replay, ticket)
+            run = self._at_work(flow, now, epoch)
             if marker is not None or settled is not None:
-                await self._store_marker(feed, run, marker or feed.marker, settled)
+                await self._store_marker(flow, run, marker or flow.marker, settled)
             if progress and progress != now.progress:
-                await self._change(feed, now, lambda present: replace(present, progress=progress))
+                await self._change(flow, now, lambda present: replace(present, progress=progress))
             run.updates += updates
-            feed.count_replayed(updates)
+            flow.count_replayed(updates)
             run.bytes += size
 
-    async def park(self, flow: FlowKey, replay: str, ticket: str, epoch: int, frame: push_pb2.Park) -> str:
+    async def park(self, key: FlowKey, replay: str, ticket: str, epoch: int, frame: push_pb2.Park) -> str:
         """The next piece of an update that the subscriber wants to be parked in ``epoch``; once it is whole it is
         stored. Returns why it is refused; empty: it is durable, or more is to come. While the store fails it is tried
         again.
         """
-        feed = self._feed(flow)
-        run = self._at_work(feed, permitted(feed.name, feed.control.replay, replay, ticket), epoch)
+        flow = self._flow(key)
+        run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
         try:
-            whole = run.parking.take(frame, feed.name)
+            whole = run.parking.take(frame, flow.name)
         except ProtocolError as error:
-            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=feed.name) from error
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=flow.name) from error
         if whole is None:
             return ""
         # Not one request about the flow at a time: it must be possible to cancel a replay whose letters cannot be
         # stored.
         try:
-            letter = await asyncio.to_thread(open_letter, whole, feed.name)
-            refused = await self._dead_letters.park(feed, epoch, letter, whole.parcel, run.max_frame)
+            letter = await asyncio.to_thread(open_letter, whole, flow.name)
+            refused = await self._dead_letters.park(flow, epoch, letter, whole.parcel, run.max_frame)
         except ProtocolError as error:
-            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=feed.name) from error
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=flow.name) from error
         finally:
             whole.done()
         if refused is None:
-            raise stale(feed.name, "a newer task, an operator or another publisher ended it")
+            raise stale(flow.name, "a newer task, an operator or another publisher ended it")
         return refused
 
-    def renew(self, flow: FlowKey, replay: str, ticket: str) -> None:
+    def renew(self, key: FlowKey, replay: str, ticket: str) -> None:
         """The driver lives."""
-        feed = self._feed(flow)
-        now = permitted(feed.name, feed.control.replay, replay, ticket)
-        run = self._known(feed, now)
+        flow = self._flow(key)
+        now = permitted(flow.name, flow.control.replay, replay, ticket)
+        run = self._known(flow, now)
         run.until, run.trouble = time.monotonic() + now.lease_s, ""
 
     async def finish(
-        self, flow: FlowKey, replay: str, ticket: str, epoch: int, marker: Datamarker, *, accept_gap: bool
+        self, key: FlowKey, replay: str, ticket: str, epoch: int, marker: Datamarker, *, accept_gap: bool
     ) -> Gap | None:
         """Everything up to ``marker`` is processed: the flow goes live, if the log can be read from there on, or
         ``accept_gap``.
 
         Returns why it cannot."""
-        async with self._one(flow) as feed:
-            if (over := self._ended(feed, replay)) is not None and over.ticket == hashed(ticket):
+        async with self._one(key) as flow:
+            if (over := self._ended(flow, replay)) is not None and over.ticket == hashed(ticket):
                 return over.gap
-            now = permitted(feed.name, feed.control.replay, replay, ticket)
-            run = self._at_work(feed, now, epoch)
-            if marker.order < feed.marker.order:
+            now = permitted(flow.name, flow.control.replay, replay, ticket)
+            run = self._at_work(flow, now, epoch)
+            if marker.order < flow.marker.order:
                 raise RefusedError(
                     grpc.StatusCode.INVALID_ARGUMENT,
-                    f"{marker} is before the flow's datamarker {feed.marker}",
-                    flow=feed.name,
+                    f"{marker} is before the flow's datamarker {flow.marker}",
+                    flow=flow.name,
                     hint="finish where the subscriber has everything",
                 )
-            await self._store_marker(feed, run, marker)
-            self._books.replay_ended(feed)
-            gap = await self._gap(feed.marker)
+            await self._store_marker(flow, run, marker)
+            self._books.replay_ended(flow)
+            gap = await self._gap(flow.marker)
             if gap is not None and not accept_gap:
                 return gap
-            await self._change(feed, now, lambda present: None)
-            feed.was_at(None, None)  # it has let go
-            self._goes_live(feed, now, gap)
+            await self._change(flow, now, lambda present: None)
+            flow.was_at(None, None)  # it has let go
+            self._goes_live(flow, now, gap)
         if gap is None:
-            _log.warning("%s: replay %s is finished, it goes live at %s", feed.name, replay, marker, extra=feed.about)
+            _log.warning("%s: replay %s is finished, it goes live at %s", flow.name, replay, marker, extra=flow.about)
         else:
-            _log.error("%s: replay %s is finished with a gap: %s", feed.name, replay, gap.message, extra=feed.about)
+            _log.error("%s: replay %s is finished with a gap: %s", flow.name, replay, gap.message, extra=flow.about)
         return gap
 
-    async def cancel(self, flow: FlowKey, replay: str, who: str, ticket: str = "") -> Gap | None:
+    async def cancel(self, key: FlowKey, replay: str, who: str, ticket: str = "") -> Gap | None:
         """Give the replay up: the flow goes live; if the log does not hold its datamarker any more (returned) it needs
         a replay. With a ``ticket`` it has to be the right one.
         """
-        async with self._one(flow) as feed:
-            if (over := self._ended(feed, replay)) is not None:
+        async with self._one(key) as flow:
+            if (over := self._ended(flow, replay)) is not None:
                 return over.gap
-            now = mine(feed.name, feed.control.replay, replay)
+            now = mine(flow.name, flow.control.replay, replay)
             if ticket:
-                now = permitted(feed.name, now, replay, ticket, at_work=False)
-            gap = await self._gap(feed.marker)
-            await self._give_back(feed, now, gap, f"was cancelled by {who}")
+                now = permitted(flow.name, now, replay, ticket, at_work=False)
+            gap = await self._gap(flow.marker)
+            await self._give_back(flow, now, gap, f"was cancelled by {who}")
             return gap
 
     # -- by time, and by operators
 
     def look(self, now: float) -> None:
         """End what has no lease any more. ``now``: seconds of the monotonic clock."""
-        feeds = self._assigner.feeds
-        for key in [key for key in self._runs if (feed := feeds.get(key)) is None or self.run_of(feed) is None]:
+        flows = self._assigner.flows
+        for key in [key for key in self._runs if (flow := flows.get(key)) is None or self.run_of(flow) is None]:
             self._runs.pop(key).parking.drop()
-        for feed in feeds.values():
-            replay = feed.control.replay
+        for flow in flows.values():
+            replay = flow.control.replay
             if replay is None or replay.state not in _ACTIVE:
                 continue
-            if now >= self._known(feed, replay).until and feed.key not in self._ending:
-                self._ending.add(feed.key)
-                self._chores.spawn(self._run_out(feed.key))
+            if now >= self._known(flow, replay).until and flow.key not in self._ending:
+                self._ending.add(flow.key)
+                self._chores.spawn(self._run_out(flow.key))
 
-    def fence(self, feed: Feed) -> None:
+    def fence(self, flow: PublisherFlow) -> None:
         """Something that a task was told when it opened the flow holds no more: it has to open it again."""
-        run = self.run_of(feed)
+        run = self.run_of(flow)
         if run is not None:
             _fenced(run)
 
     # -- inside
 
-    async def _run_out(self, flow: FlowKey) -> None:
+    async def _run_out(self, key: FlowKey) -> None:
         try:
-            async with self._one(flow) as feed:
-                now, run = feed.control.replay, self.run_of(feed)
+            async with self._one(key) as flow:
+                now, run = flow.control.replay, self.run_of(flow)
                 if now is None or run is None or now.state not in _ACTIVE:
                     return
-                gap = await self._gap(feed.marker)
+                gap = await self._gap(flow.marker)
                 if time.monotonic() >= run.until:  # it may have been renewed meanwhile
-                    await self._give_back(feed, now, gap, f"has a driver that was silent for {now.lease_s:g} s")
+                    await self._give_back(flow, now, gap, f"has a driver that was silent for {now.lease_s:g} s")
         except WormholeError as error:  # looked at again: it must not stay held without anybody knowing
-            run = self._runs.get(flow)
+            run = self._runs.get(key)
             if run is not None and run.trouble != error.message:
                 run.trouble = error.message
-                _log.error("%s: a replay whose lease ran out cannot be ended: %s", flow_name(*flow), error)
+                _log.error("%s: a replay whose lease ran out cannot be ended: %s", flow_name(*key), error)
         finally:
-            self._ending.discard(flow)
+            self._ending.discard(key)
 
-    async def _give_back(self, feed: Feed, now: ReplayControl, gap: Gap | None, why: str) -> None:
-        self.fence(feed)
+    async def _give_back(self, flow: PublisherFlow, now: ReplayControl, gap: Gap | None, why: str) -> None:
+        self.fence(flow)
         if gap is None:
-            await self._change(feed, now, lambda present: None)
+            await self._change(flow, now, lambda present: None)
             if now.subscriber:
-                self._assigner.lend(feed, now.subscriber)
+                self._assigner.lend(flow, now.subscriber)
             if now.until is not None and now.attempts:
-                feed.reached(now.until.order)
-            self._goes_live(feed, now, None)
-            _log.warning("%s: replay %s %s; it goes live at %s", feed.name, now.id, why, feed.marker, extra=feed.about)
+                flow.reached(now.until.order)
+            self._goes_live(flow, now, None)
+            _log.warning("%s: replay %s %s; it goes live at %s", flow.name, now.id, why, flow.marker, extra=flow.about)
             return
-        await self._change(feed, now, lambda present: replace(present, state=ReplayState.NEEDS_REPLAY))
-        run = self._known(feed, now)
+        await self._change(flow, now, lambda present: replace(present, state=ReplayState.NEEDS_REPLAY))
+        run = self._known(flow, now)
         run.waits, run.trouble = gap.message, ""
-        _log.error("%s needs a replay: %s %s, %s", feed.name, now.id, why, gap, extra=feed.about)
+        _log.error("%s needs a replay: %s %s, %s", flow.name, now.id, why, gap, extra=flow.about)
 
-    def _goes_live(self, feed: Feed, now: ReplayControl, gap: Gap | None) -> None:
-        if (run := self._runs.pop(feed.key, None)) is not None:
+    def _goes_live(self, flow: PublisherFlow, now: ReplayControl, gap: Gap | None) -> None:
+        if (run := self._runs.pop(flow.key, None)) is not None:
             run.parking.drop()
-        self._over[feed.key] = _Over(now.id, now.ticket, gap)
-        self._assigner.go_on(feed)
+        self._over[flow.key] = _Over(now.id, now.ticket, gap)
+        self._assigner.go_on(flow)
 
     async def _change(
-        self, feed: Feed, now: ReplayControl, change: Callable[[ReplayControl], ReplayControl | None]
+        self, flow: PublisherFlow, now: ReplayControl, change: Callable[[ReplayControl], ReplayControl | None]
     ) -> None:
         """Change what is stored, unless somebody else had the flow meanwhile."""
 
         def changed(control: FlowControl) -> FlowControl:
-            present = mine(feed.name, control.replay, now.id)
+            present = mine(flow.name, control.replay, now.id)
             if (present.ticket, present.attempts) != (now.ticket, now.attempts):
-                self.fence(feed)
-                raise stale(feed.name, "another publisher gave it to a newer task")
+                self.fence(flow)
+                raise stale(flow.name, "another publisher gave it to a newer task")
             return replace(control, replay=change(present))
 
-        with _recorded(feed):
-            await self._control(feed, changed)
+        with _recorded(flow):
+            await self._control(flow, changed)
 
-    async def _store_marker(self, feed: Feed, run: Run, marker: Datamarker, settled: Settled | None = None) -> None:
-        pages = {} if settled is None else self._books.book(feed, settled, marker.order)
-        if marker.order < feed.marker.order:  # the application asked for what is before its datamarker
+    async def _store_marker(
+        self, flow: PublisherFlow, run: Run, marker: Datamarker, settled: Settled | None = None
+    ) -> None:
+        pages = {} if settled is None else self._books.book(flow, settled, marker.order)
+        if marker.order < flow.marker.order:  # the application asked for what is before its datamarker
             if not pages:
                 return
-            marker = feed.marker
-        write, done = MarkerWrite(feed.key, run.epoch, marker, run.filter_hash, pages), False
+            marker = flow.marker
+        write, done = MarkerWrite(flow.key, run.epoch, marker, run.filter_hash, pages), False
         try:
             if await asyncio.to_thread(self._store.store, [write]):
-                raise stale(feed.name, "a newer epoch is stored")
+                raise stale(flow.name, "a newer epoch is stored")
             done = True
         finally:
             if not done:
-                self._books.forget(feed)
-        if feed.epoch == write.epoch:
-            feed.acked(marker)
+                self._books.forget(flow)
+        if flow.epoch == write.epoch:
+            flow.acked(marker)
             self._stored(write)
 
-    def _overtakes(self, stream: SubscriberStream, feed: Feed, parks: bool) -> str:
+    def _overtakes(self, stream: SubscriberStream, flow: PublisherFlow, parks: bool) -> str:
         """Why a task cannot push to the subscriber without overtaking what is parked; empty: it can."""
-        if feed.parked and not parks:
-            return parked(feed.dead_letters)
-        return "" if self._assigner.keeps_order(stream, feed) else feed.cause
+        if flow.parked and not parks:
+            return parked(flow.dead_letters)
+        return "" if self._assigner.keeps_order(stream, flow) else flow.cause
 
     async def _gap(self, marker: Datamarker) -> Gap | None:
         """Whether the log can be read from there on: it is opened to see."""
@@ -456,10 +458,10 @@ class Replays:
             await asyncio.to_thread(reader.close)
             return None
 
-    async def reaches(self, feed: Feed) -> bool:
-        """Whether the log holds the feed's datamarker; no when it cannot be told."""
+    async def reaches(self, flow: PublisherFlow) -> bool:
+        """Whether the log holds the flow's datamarker; no when it cannot be told."""
         try:
-            return await self._gap(feed.marker) is None
+            return await self._gap(flow.marker) is None
         except WormholeError:
             return False
 
@@ -470,48 +472,48 @@ class Replays:
         except WormholeError:
             return None
 
-    def _known(self, feed: Feed, replay: ReplayControl) -> Run:
-        run = self.run_of(feed)
+    def _known(self, flow: PublisherFlow, replay: ReplayControl) -> Run:
+        run = self.run_of(flow)
         if run is None:  # of a publisher before this one: its driver has a whole lease to find this one
-            run = self._runs[feed.key] = Run(replay.id, time.monotonic() + replay.lease_s)
+            run = self._runs[flow.key] = Run(replay.id, time.monotonic() + replay.lease_s)
         return run
 
-    def _at_work(self, feed: Feed, now: ReplayControl, epoch: int) -> Run:
+    def _at_work(self, flow: PublisherFlow, now: ReplayControl, epoch: int) -> Run:
         """What is known of the replay, for a task that works in its newest epoch."""
-        run = self._known(feed, now)
+        run = self._known(flow, now)
         if not epoch:
-            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request names no epoch", flow=feed.name)
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request names no epoch", flow=flow.name)
         if not now.attempts:
-            raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, "it was not opened yet", flow=feed.name)
-        if not run.epoch or epoch != run.epoch or epoch != feed.epoch:
-            raise stale(feed.name, "a newer task, an operator or a restart of the publisher ended it")
-        if feed.filter.hash != run.filter_hash:
-            raise stale(feed.name, "the application's filter changed")
+            raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, "it was not opened yet", flow=flow.name)
+        if not run.epoch or epoch != run.epoch or epoch != flow.epoch:
+            raise stale(flow.name, "a newer task, an operator or a restart of the publisher ended it")
+        if flow.filter.hash != run.filter_hash:
+            raise stale(flow.name, "the application's filter changed")
         return run
 
-    def _ended(self, feed: Feed, replay: str) -> _Over | None:
-        over = self._over.get(feed.key) if feed.control.replay is None else None
+    def _ended(self, flow: PublisherFlow, replay: str) -> _Over | None:
+        over = self._over.get(flow.key) if flow.control.replay is None else None
         return over if over is not None and over.id == replay else None
 
-    def _feed(self, flow: FlowKey) -> Feed:
-        feed = self._assigner.feeds.get(flow)
-        if feed is None:
+    def _flow(self, key: FlowKey) -> PublisherFlow:
+        flow = self._assigner.flows.get(key)
+        if flow is None:
             raise RefusedError(
                 grpc.StatusCode.NOT_FOUND,
                 (
-                    f"{flow_name(*flow)} is not served: its application is not configured here, or the log does not "
+                    f"{flow_name(*key)} is not served: its application is not configured here, or the log does not "
                     "have "
                     "its shard"
                 ),
                 hint="`wormholectl flows` lists those that there are",
             )
-        return feed
+        return flow
 
     @asynccontextmanager
-    async def _one(self, flow: FlowKey) -> AsyncIterator[Feed]:
+    async def _one(self, key: FlowKey) -> AsyncIterator[PublisherFlow]:
         """One request about a flow at a time."""
-        async with self.lock(flow):
-            yield self._feed(flow)
+        async with self.lock(key):
+            yield self._flow(key)
 
 
 def _fenced(run: Run) -> None:
@@ -520,13 +522,13 @@ def _fenced(run: Run) -> None:
 
 
 @contextmanager
-def _recorded(feed: Feed) -> Iterator[None]:
+def _recorded(flow: PublisherFlow) -> Iterator[None]:
     """Something about the flow's record in the marker store: it has none when the store raises ``KeyError``."""
     try:
         yield
     except KeyError:
         raise RefusedError(
             grpc.StatusCode.NOT_FOUND,
-            f"the datamarker of {feed.name} is missing in the marker store",
+            f"the datamarker of {flow.name} is missing in the marker store",
             hint="restore the store, or restart the publisher to begin anew",
         ) from None

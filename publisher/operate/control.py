@@ -22,7 +22,7 @@ from publisher.flows.update_ids import check_update_id, is_behind
 from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
 from publisher.operate.status import flow_status
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker, flow_name
@@ -75,8 +75,8 @@ class Control:
             self._publisher.applications.registering if located else nullcontext(),
             self._publisher.replays.lock(key) if ends_replay else nullcontext(),
         ):
-            feed = self._assigner.feeds.get(key)
-            step, before = await (self._unserved(request, key) if feed is None else self._look(request, feed, who))
+            flow = self._assigner.flows.get(key)
+            step, before = await (self._unserved(request, key) if flow is None else self._look(request, flow, who))
             if request.preview:
                 return admin_pb2.ChangeReply(before=before, after=step.after, notes=step.notes)
             try:
@@ -84,8 +84,8 @@ class Control:
             except KeyError:
                 raise no_flow(self._publisher, key) from None
             reply = admin_pb2.ChangeReply(before=before, after=step.after, notes=step.notes)
-            if feed is not None:
-                reply.after.CopyFrom(self._status(feed))
+            if flow is not None:
+                reply.after.CopyFrom(self._status(flow))
         _log.warning("%s: %s by %s: %s -> %s", request.flow, step.what, who, step.old or "-", step.new or "-")
         reply.notes.extend(await record(self._publisher, who, step.what, request.flow, step.old, step.new))
         return reply
@@ -94,32 +94,34 @@ class Control:
         """What is parked."""
         office = self._publisher.dead_letters
         key = flow_key(request.flow) if request.flow else None
-        if key is not None and key not in self._assigner.feeds:
+        if key is not None and key not in self._assigner.flows:
             raise no_flow(self._publisher, key)
         letters, total = await office.letters(key, request.limit or _LETTERS)
         return admin_pb2.DeadLettersReply(letters=letters, total=total, limit=office.limit)
 
-    async def _look(self, request: admin_pb2.ChangeRequest, feed: Feed, who: str) -> tuple[_Step, admin_pb2.FlowStatus]:
-        before = self._status(feed)
+    async def _look(
+        self, request: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str
+    ) -> tuple[_Step, admin_pb2.FlowStatus]:
+        before = self._status(flow)
         match request.WhichOneof("what"):
             case "pause":
-                step = self._pause(feed, who)
+                step = self._pause(flow, who)
             case "resume":
-                step = self._resume(feed)
+                step = self._resume(flow)
             case "set_marker":
-                step = await self._set_marker(feed, request.set_marker)
+                step = await self._set_marker(flow, request.set_marker)
             case "skip":
-                step = self._skip(feed, request.skip.update_id)
+                step = self._skip(flow, request.skip.update_id)
             case "accept_loss":
-                step = self._accept_loss(feed)
+                step = self._accept_loss(flow)
             case "retry_dead_letters":
                 key = request.retry_dead_letters.key
-                step = await self._letters("retry-dead-letters", feed, self._publisher.dead_letters.retry, key)
+                step = await self._letters("retry-dead-letters", flow, self._publisher.dead_letters.retry, key)
             case "discard_dead_letters":
                 key = request.discard_dead_letters.key
-                step = await self._letters("discard-dead-letters", feed, self._publisher.dead_letters.discard, key)
+                step = await self._letters("discard-dead-letters", flow, self._publisher.dead_letters.discard, key)
             case "forget":
-                step = await self._begin_anew(feed)
+                step = await self._begin_anew(flow)
             case _:
                 raise RefusedError(
                     grpc.StatusCode.INVALID_ARGUMENT, "the request names no change that this release knows"
@@ -128,53 +130,53 @@ class Control:
 
     # -- the verbs
 
-    def _pause(self, feed: Feed, who: str) -> _Step:
-        if feed.control.paused:
-            raise not_now(feed, f"it is paused already, by {feed.control.paused}")
+    def _pause(self, flow: PublisherFlow, who: str) -> _Step:
+        if flow.control.paused:
+            raise not_now(flow, f"it is paused already, by {flow.control.paused}")
         paused = f"{who} at {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC"
-        after = self._status(feed)
+        after = self._status(flow)
         after.paused, after.state, after.cause = paused, "paused", f"paused by {paused}"
         after.subscriber = ""
 
         async def pause() -> None:
-            await self._publisher.control(feed, lambda control: replace(control, paused=paused))
-            self._ask_back(feed, f"paused by {paused}")
-            self._publisher.replays.fence(feed)
+            await self._publisher.control(flow, lambda control: replace(control, paused=paused))
+            self._ask_back(flow, f"paused by {paused}")
+            self._publisher.replays.fence(flow)
 
-        step = _Step("pause", after, pause, self._state(feed), "paused")
-        headroom = self._publisher.log_watch.headroom(feed.marker)
+        step = _Step("pause", after, pause, self._state(flow), "paused")
+        headroom = self._publisher.log_watch.headroom(flow.marker)
         if headroom is not None:
             step.notes.append(f"the log holds its datamarker for about {headroom / 3600:.1f} h more as it grows now")
-        if feed.control.replay is not None:
-            step.notes.append(f"replay {feed.control.replay.id} waits until it is resumed")
-        if feed in (stream.feeds if (stream := self._assigner.stream_of(feed)) is not None else ()):
-            step.notes.append(f"{feed.subscriber} finishes what it has begun first")
+        if flow.control.replay is not None:
+            step.notes.append(f"replay {flow.control.replay.id} waits until it is resumed")
+        if flow in (stream.flows if (stream := self._assigner.stream_of(flow)) is not None else ()):
+            step.notes.append(f"{flow.subscriber} finishes what it has begun first")
         return step
 
-    def _resume(self, feed: Feed) -> _Step:
-        paused = feed.control.paused
-        if not paused and not feed.halted:
-            lacks_log = feed.loss is not None or feed.lost_record or _needs_replay(feed)
+    def _resume(self, flow: PublisherFlow) -> _Step:
+        paused = flow.control.paused
+        if not paused and not flow.halted:
+            lacks_log = flow.loss is not None or flow.lost_record or _needs_replay(flow)
             hint = "`accept-loss` is for a flow that is held at missing log" if lacks_log else None
-            raise not_now(feed, "it is neither paused nor halted", hint)
-        after = self._status(feed)
+            raise not_now(flow, "it is neither paused nor halted", hint)
+        after = self._status(flow)
         after.paused, after.halted_at, after.state, after.cause = "", "", "unassigned", "goes on soon"
 
         async def resume() -> None:
-            await self._publisher.control(feed, lambda control: replace(control, paused=""))
-            self._assigner.go_on(self._publisher.present(feed))
+            await self._publisher.control(flow, lambda control: replace(control, paused=""))
+            self._assigner.go_on(self._publisher.present(flow))
 
-        step = _Step("resume", after, resume, "paused" if paused else feed.cause, "goes on")
-        if feed.halted_at:
+        step = _Step("resume", after, resume, "paused" if paused else flow.cause, "goes on")
+        if flow.halted_at:
             step.notes.append(
-                f"update {feed.halted_at} is delivered again; if its handler fails again, the flow halts again"
+                f"update {flow.halted_at} is delivered again; if its handler fails again, the flow halts again"
             )
-        if not self._assigner.live_subscribers(feed.application):
+        if not self._assigner.live_subscribers(flow.application):
             step.notes.append("no subscriber is there: it goes on when one comes")
         return step
 
-    async def _set_marker(self, feed: Feed, wanted: admin_pb2.SetMarker) -> _Step:
-        _check_not_replayed(feed)
+    async def _set_marker(self, flow: PublisherFlow, wanted: admin_pb2.SetMarker) -> _Step:
+        _check_not_replayed(flow)
         source = self._publisher.source
         match wanted.WhichOneof("to"):
             case "place":
@@ -183,30 +185,30 @@ class Control:
                 to = await located(source, by_time(source, wanted.at_s, time.time()))
             case _:
                 raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request does not say where to set the marker")
-        return self._move("set-marker", feed, to)
+        return self._move("set-marker", flow, to)
 
-    def _move(self, what: str, feed: Feed, to: Datamarker) -> _Step:
-        notes = distance(self._publisher.log_watch, feed.shard, feed.marker, to, time.time())
+    def _move(self, what: str, flow: PublisherFlow, to: Datamarker) -> _Step:
+        notes = distance(self._publisher.log_watch, flow.shard, flow.marker, to, time.time())
         notes.append("an application that keeps its place with its own data begins there, not at this one")
-        if feed.control.paused:
+        if flow.control.paused:
             notes.append("the flow stays paused")
-        if feed.halted:
+        if flow.halted:
             notes.append("it is halted: it still has to be resumed")
 
         async def move() -> None:
-            await self._publisher.move(feed, to)
-            await self._no_replay(feed)  # the marker first: until it is set the flow shows that it needs something
-            await self._placed(feed)
+            await self._publisher.move(flow, to)
+            await self._no_replay(flow)  # the marker first: until it is set the flow shows that it needs something
+            await self._placed(flow)
 
-        return _Step(what, self._moved(feed, to), move, str(feed.marker), str(to), notes)
+        return _Step(what, self._moved(flow, to), move, str(flow.marker), str(to), notes)
 
-    def _moved(self, feed: Feed, to: Datamarker) -> admin_pb2.FlowStatus:
-        after = self._status(feed)
+    def _moved(self, flow: PublisherFlow, to: Datamarker) -> admin_pb2.FlowStatus:
+        after = self._status(flow)
         after.marker.CopyFrom(marker_to_message(to))
         after.place.CopyFrom(position_to_message(to.order))
         after.epoch += 1
         after.loss_pending = False
-        lag = self._publisher.log_watch.lag(feed.shard, to, time.time())
+        lag = self._publisher.log_watch.lag(flow.shard, to, time.time())
         after.lag_s = lag.seconds
         after.ClearField("lag_bytes")
         after.ClearField("lag_transactions")
@@ -216,93 +218,93 @@ class Control:
             after.lag_transactions = lag.transactions
         return after
 
-    def _skip(self, feed: Feed, update_id: str) -> _Step:
+    def _skip(self, flow: PublisherFlow, update_id: str) -> _Step:
         check_update_id(update_id)
-        skipped = feed.control.skip
+        skipped = flow.control.skip
         if update_id in skipped:
-            raise not_now(feed, f"update {update_id} is skipped already")
+            raise not_now(flow, f"update {update_id} is skipped already")
         if len(skipped) >= MOST_SKIPPED:
             raise not_now(
-                feed,
+                flow,
                 f"it skips {MOST_SKIPPED} updates already, which is the most",
                 "wait until it has passed them, or set its datamarker behind them",
             )
-        if is_behind(self._publisher.served.kind, update_id, feed.marker):
-            raise not_now(feed, f"its datamarker {feed.marker} is behind update {update_id} already")
-        here = feed.halted and feed.halted_at == update_id
-        after = self._status(feed)
+        if is_behind(self._publisher.served.kind, update_id, flow.marker):
+            raise not_now(flow, f"its datamarker {flow.marker} is behind update {update_id} already")
+        here = flow.halted and flow.halted_at == update_id
+        after = self._status(flow)
         after.skip.append(update_id)
 
         async def skip() -> None:
-            await self._publisher.control(feed, lambda control: replace(control, skip=(*control.skip, update_id)))
+            await self._publisher.control(flow, lambda control: replace(control, skip=(*control.skip, update_id)))
             if here:
-                self._assigner.go_on(self._publisher.present(feed))
-            self._ask_back(feed, f"skips {update_id} from now on")
-            self._publisher.replays.fence(feed)
+                self._assigner.go_on(self._publisher.present(flow))
+            self._ask_back(flow, f"skips {update_id} from now on")
+            self._publisher.replays.fence(flow)
 
-        step = _Step("skip", after, skip, "", update_id, [f"{feed.application} never processes {update_id}"])
+        step = _Step("skip", after, skip, "", update_id, [f"{flow.application} never processes {update_id}"])
         if here:
             after.halted_at, after.state, after.cause = "", "unassigned", "goes on soon"
             step.notes.append("the flow is halted at this update and goes on behind it")
-        elif feed.halted:
-            at = f"at {feed.halted_at or 'another update'}"
+        elif flow.halted:
+            at = f"at {flow.halted_at or 'another update'}"
             step.notes.append(f"the flow is halted {at}, not at this update: it still has to be resumed")
         return step
 
-    def _accept_loss(self, feed: Feed) -> _Step:
-        if _needs_replay(feed):
-            after = self._status(feed)
+    def _accept_loss(self, flow: PublisherFlow) -> _Step:
+        if _needs_replay(flow):
+            after = self._status(flow)
             after.state, after.cause = "unassigned", "goes on soon"
             after.ClearField("replay")
-            note = f"{feed.application} is told what is missing, and decides as at any loss of log"
-            return _Step("accept-loss", after, lambda: self._no_replay(feed), "needs_replay", "goes on", [note])
-        if feed.lost_record:
-            after = self._status(feed)
+            note = f"{flow.application} is told what is missing, and decides as at any loss of log"
+            return _Step("accept-loss", after, lambda: self._no_replay(flow), "needs_replay", "goes on", [note])
+        if flow.lost_record:
+            after = self._status(flow)
             after.state, after.cause, after.loss_pending = "unassigned", "goes on soon", False
-            begin = str(feed.marker)
+            begin = str(flow.marker)
             note = f"delivery begins at {begin}: what lies before and was not delivered never is"
-            return _Step("accept-loss", after, lambda: self._placed(feed), feed.lost_record, begin, [note])
-        if feed.loss is None:
-            raise not_now(feed, "no loss of log is waiting for a decision")
-        if feed.releasing:
+            return _Step("accept-loss", after, lambda: self._placed(flow), flow.lost_record, begin, [note])
+        if flow.loss is None:
+            raise not_now(flow, "no loss of log is waiting for a decision")
+        if flow.releasing:
             raise not_now(
-                feed, f"{feed.subscriber} gives it back just now, and would not go on", "try again in a moment"
+                flow, f"{flow.subscriber} gives it back just now, and would not go on", "try again in a moment"
             )
-        if feed.stage is not Stage.DECLINED:
+        if flow.stage is not Stage.DECLINED:
             raise not_now(
-                feed, "its application is being asked about the loss just now", "wait for its answer, then look again"
+                flow, "its application is being asked about the loss just now", "wait for its answer, then look again"
             )
-        gap, resume = feed.loss
-        after = self._moved(feed, resume)
+        gap, resume = flow.loss
+        after = self._moved(flow, resume)
         after.epoch -= 1
         after.state, after.cause = "catching_up", ""
         missing = f" ({gap.first_missing or '?'} to {gap.last_missing or '?'})"
         what = "in no log any more" if gap.kind is LossKind.DIVERGED else "never delivered"
 
         async def accept() -> None:
-            self._publisher.losses.decided(feed, True)
+            self._publisher.losses.decided(flow, True)
 
         return _Step("accept-loss", after, accept, gap.message, str(resume), [f"{what}: {gap.message}{missing}"])
 
     async def _letters(
-        self, what: str, feed: Feed, ask: Callable[[Feed, str, bool], Awaitable[str]], key: str
+        self, what: str, flow: PublisherFlow, ask: Callable[[PublisherFlow, str, bool], Awaitable[str]], key: str
     ) -> _Step:
-        note = await ask(feed, key, True)
+        note = await ask(flow, key, True)
 
         async def made() -> None:
-            await ask(feed, key, False)
-            self._publisher.replays.fence(feed)
+            await ask(flow, key, False)
+            self._publisher.replays.fence(flow)
 
-        return _Step(what, self._status(feed), made, f"{feed.dead_letters} parked", key or "all", [note])
+        return _Step(what, self._status(flow), made, f"{flow.dead_letters} parked", key or "all", [note])
 
-    async def _begin_anew(self, feed: Feed) -> _Step:
+    async def _begin_anew(self, flow: PublisherFlow) -> _Step:
         """Forget a flow that is served: as a new one it begins where the application's ``start`` says."""
-        _check_not_replayed(feed)
-        live = self._assigner.live_subscribers(feed.application)
+        _check_not_replayed(flow)
+        live = self._assigner.live_subscribers(flow.application)
         if live:
-            raise not_now(feed, f"subscribers of {feed.application} are there: {', '.join(live)}", "stop them first")
-        source, start = self._publisher.source, self._publisher.applications.start_of(feed.application)
-        step = self._move("forget", feed, await located(source, by_text(source, start)))
+            raise not_now(flow, f"subscribers of {flow.application} are there: {', '.join(live)}", "stop them first")
+        source, start = self._publisher.source, self._publisher.applications.start_of(flow.application)
+        step = self._move("forget", flow, await located(source, by_text(source, start)))
         step.after.paused, step.after.halted_at = "", ""
         del step.after.skip[:]
         move = step.do
@@ -310,9 +312,9 @@ class Control:
         async def forget() -> None:
             # The record stays, so that epochs never fall; what is in it begins anew. The marker last: until it is set,
             # the operator sees that nothing was done, and does it again.
-            await self._publisher.dead_letters.forget(feed)
-            await self._publisher.control(feed, lambda control: FlowControl())
-            self._assigner.go_on(feed)
+            await self._publisher.dead_letters.forget(flow)
+            await self._publisher.control(flow, lambda control: FlowControl())
+            self._assigner.go_on(flow)
             await move()
 
         step.do = forget
@@ -360,44 +362,44 @@ class Control:
 
     # -- inside
 
-    async def _no_replay(self, feed: Feed) -> None:
+    async def _no_replay(self, flow: PublisherFlow) -> None:
         """The flow no longer needs one."""
-        if feed.control.replay is not None:
-            await self._publisher.control(feed, lambda control: replace(control, replay=None))
-            self._assigner.go_on(self._publisher.present(feed))
+        if flow.control.replay is not None:
+            await self._publisher.control(flow, lambda control: replace(control, replay=None))
+            self._assigner.go_on(self._publisher.present(flow))
 
-    async def _placed(self, feed: Feed) -> None:
+    async def _placed(self, flow: PublisherFlow) -> None:
         """It is known where the flow goes on."""
-        if feed.lost_record:
-            await self._publisher.restore_record(feed, feed.marker)
-        if feed.control.missing:
-            await self._publisher.control(feed, lambda control: replace(control, missing=""))
-            self._assigner.go_on(self._publisher.present(feed))
+        if flow.lost_record:
+            await self._publisher.restore_record(flow, flow.marker)
+        if flow.control.missing:
+            await self._publisher.control(flow, lambda control: replace(control, missing=""))
+            self._assigner.go_on(self._publisher.present(flow))
 
-    def _ask_back(self, feed: Feed, cause: str) -> None:
-        feed = self._publisher.present(feed)
-        stream = self._assigner.stream_of(feed)
+    def _ask_back(self, flow: PublisherFlow, cause: str) -> None:
+        flow = self._publisher.present(flow)
+        stream = self._assigner.stream_of(flow)
         if stream is not None:
-            self._assigner.revoke(stream, feed, cause)
+            self._assigner.revoke(stream, flow, cause)
         self._assigner.changed()
 
-    def _status(self, feed: Feed) -> admin_pb2.FlowStatus:
-        return flow_status(self._publisher, feed, self._publisher.lead_flows(), time.time())
+    def _status(self, flow: PublisherFlow) -> admin_pb2.FlowStatus:
+        return flow_status(self._publisher, flow, self._publisher.lead_flows(), time.time())
 
-    def _state(self, feed: Feed) -> str:
-        return self._publisher.state(feed, self._publisher.lead_flows()).value
+    def _state(self, flow: PublisherFlow) -> str:
+        return self._publisher.state(flow, self._publisher.lead_flows()).value
 
 
-def _needs_replay(feed: Feed) -> bool:
-    replay = feed.control.replay
+def _needs_replay(flow: PublisherFlow) -> bool:
+    replay = flow.control.replay
     return replay is not None and replay.state is ReplayState.NEEDS_REPLAY
 
 
-def _check_not_replayed(feed: Feed) -> None:
-    replay = feed.control.replay
-    if replay is not None and not _needs_replay(feed):
+def _check_not_replayed(flow: PublisherFlow) -> None:
+    replay = flow.control.replay
+    if replay is not None and not _needs_replay(flow):
         raise not_now(
-            feed,
+            flow,
             f"replay {replay.id} by {replay.who} has it",
             f"wait until it is through, or `wormholectl replay --cancel {replay.id}`",
         )

@@ -12,8 +12,8 @@ from typing import Final
 from caravan.caravan import Caravan
 from publisher.operate.readiness import readiness
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
-from publisher.push.stages import FeedState
+from publisher.push.flow import PublisherFlow
+from publisher.push.stages import PublisherFlowState
 from publisher.push.stream import Refusal
 from wormhole import __version__
 from wormhole.coordination.port import Contact
@@ -56,14 +56,14 @@ async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
         for why in Refusal:
             add(c.PUSH_REFUSED, traffic.refused[why], *who, why.value)
     lead_flows = publisher.lead_flows()
-    states: Counter[tuple[str, FeedState]] = Counter()
-    for number, feed in enumerate(tuple(publisher.assigner.feeds.values())):
+    states: Counter[tuple[str, PublisherFlowState]] = Counter()
+    for number, flow in enumerate(tuple(publisher.assigner.flows.values())):
         if number % _FLOWS_AT_ONCE == _FLOWS_AT_ONCE - 1:
             await asyncio.sleep(0)
-        state = publisher.state(feed, lead_flows)
-        states[feed.application, state] += 1
-        for metric, value in _flow(publisher, feed, state):
-            add(metric, value, feed.application, feed.shard)
+        state = publisher.state(flow, lead_flows)
+        states[flow.application, state] += 1
+        for metric, value in _flow(publisher, flow, state):
+            add(metric, value, flow.application, flow.shard)
     for application in {application for application, _ in states}:
         add(c.AUDIT_MISMATCHES, publisher.books.mismatches.get(application, 0), application)
     for (application, state), number in states.items():
@@ -147,30 +147,32 @@ def _furthest_behind(publisher: Publisher, lead: Caravan | None, others: list[Ca
     return None if None in behind else max((some for some in behind if some is not None), default=0)
 
 
-def _flow(publisher: Publisher, feed: Feed, state: FeedState) -> Iterator[tuple[Metric, float | None]]:
+def _flow(
+    publisher: Publisher, flow: PublisherFlow, state: PublisherFlowState
+) -> Iterator[tuple[Metric, float | None]]:
     watch, clock = publisher.log_watch, time.monotonic()
-    lag = watch.lag(feed.shard, feed.marker, time.time())
-    stream = publisher.assigner.stream_of(feed)
-    credit, in_flight = (0, 0) if stream is None else stream.credit(feed)
+    lag = watch.lag(flow.shard, flow.marker, time.time())
+    stream = publisher.assigner.stream_of(flow)
+    credit, in_flight = (0, 0) if stream is None else stream.credit(flow)
     # Behind by bytes and not by time: nobody knows when what follows was committed, for nothing was read there yet.
     yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds
     yield c.FLOW_LAG_BYTES, lag.bytes
     # What is replayed does not need the log at its datamarker.
-    yield c.FLOW_HEADROOM, None if feed.control.replay is not None else watch.headroom(feed.marker)
-    yield c.FLOW_HELD, state is FeedState.HELD
-    yield c.FLOW_PAUSED, bool(feed.control.paused)
-    yield c.FLOW_NEEDS_REPLAY, state is FeedState.NEEDS_REPLAY
-    yield c.FLOW_REPLAYED, feed.replayed
-    yield c.FLOW_UPDATES, feed.updates
-    yield c.FLOW_BYTES, feed.bytes
-    yield c.FLOW_BAD_VALUES, feed.bad_values
-    yield c.FLOW_LOSSES, feed.losses
-    yield c.FLOW_DEAD_LETTERS, feed.dead_letters
+    yield c.FLOW_HEADROOM, None if flow.control.replay is not None else watch.headroom(flow.marker)
+    yield c.FLOW_HELD, state is PublisherFlowState.HELD
+    yield c.FLOW_PAUSED, bool(flow.control.paused)
+    yield c.FLOW_NEEDS_REPLAY, state is PublisherFlowState.NEEDS_REPLAY
+    yield c.FLOW_REPLAYED, flow.replayed
+    yield c.FLOW_UPDATES, flow.updates
+    yield c.FLOW_BYTES, flow.bytes
+    yield c.FLOW_BAD_VALUES, flow.bad_values
+    yield c.FLOW_LOSSES, flow.losses
+    yield c.FLOW_DEAD_LETTERS, flow.dead_letters
     yield c.FLOW_CREDIT, credit
     yield c.FLOW_IN_FLIGHT, in_flight
-    yield c.FLOW_CREDIT_WAIT, clock - feed.waiting_credit_since if feed.waiting_credit_since else 0.0
-    yield c.FLOW_STALLED, clock - feed.progressed_at if in_flight and feed.progressed_at else 0.0
-    report = feed.handler
+    yield c.FLOW_CREDIT_WAIT, clock - flow.waiting_credit_since if flow.waiting_credit_since else 0.0
+    yield c.FLOW_STALLED, clock - flow.progressed_at if in_flight and flow.progressed_at else 0.0
+    report = flow.handler
     if report is not None:
         yield c.FLOW_HANDLED, report.updates
         yield c.FLOW_HANDLER_TIME, report.busy_s

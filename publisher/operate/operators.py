@@ -14,7 +14,7 @@ import grpc
 
 from publisher.flows.refused import RefusedError
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from wormhole.coordination.port import HistoryEntry
 from wormhole.model.errors import WormholeError
 from wormhole.model.position import flow_name
@@ -62,15 +62,15 @@ def flow_key(text: str) -> FlowKey:
 def no_flow(publisher: Publisher, key: FlowKey, more: list[str] | None = None) -> RefusedError:
     """There is none of that name. ``more``: names beside those that are served, for what was meant."""
     name = flow_name(*key)
-    names = sorted({*(feed.name for feed in publisher.assigner.feeds.values()), *(more or ())})
+    names = sorted({*(flow.name for flow in publisher.assigner.flows.values()), *(more or ())})
     close = difflib.get_close_matches(name, names[:_COMPARED], n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else "`wormholectl flows` lists those that there are"
     return RefusedError(grpc.StatusCode.NOT_FOUND, f"there is no flow {name!r} in this log", hint=hint)
 
 
-def not_now(feed: Feed, why: str, hint: str | None = None) -> RefusedError:
+def not_now(flow: PublisherFlow, why: str, hint: str | None = None) -> RefusedError:
     """What the flow's state does not permit."""
-    return RefusedError(grpc.StatusCode.FAILED_PRECONDITION, f"{feed.name}: {why}", hint=hint)
+    return RefusedError(grpc.StatusCode.FAILED_PRECONDITION, f"{flow.name}: {why}", hint=hint)
 
 
 def person(who: str, certificate: str) -> str:

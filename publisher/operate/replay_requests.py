@@ -18,7 +18,7 @@ from publisher.flows.replays import Gap, Opening
 from publisher.operate.operators import check_serving, flow_key, no_flow, person, record
 from publisher.operate.status import flow_status, replay_status
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from wormhole.audit.ledger import Settled
 from wormhole.model.errors import PositionPurged, ProtocolError
 from wormhole.model.position import Datamarker, flow_name
@@ -53,7 +53,7 @@ class ReplayRequests:
         certificate = permit() if what == "begin" or (what == "cancel" and not request.ticket) else ""
         check_serving(self._publisher)
         key = flow_key(request.flow)
-        if key not in self._publisher.assigner.feeds:
+        if key not in self._publisher.assigner.flows:
             raise self._unserved(key) or no_flow(self._publisher, key)
         reply = admin_pb2.ReplayReply()
         match what:
@@ -106,7 +106,7 @@ class ReplayRequests:
         self, request: admin_pb2.ReplayRequest, key: FlowKey, who: str, reply: admin_pb2.ReplayReply
     ) -> None:
         asked = request.begin
-        feed = self._publisher.assigner.feeds[key]
+        flow = self._publisher.assigner.flows[key]
         if not asked.preview:
             ticket = secrets.token_urlsafe(32)
             wanted = ReplayControl(
@@ -121,11 +121,11 @@ class ReplayRequests:
                 snapshot=_marker(asked, "snapshot"),
                 where=_short(asked.where, _MOST_WHERE, "where"),
             )
-            before = self._publisher.state(feed, self._publisher.lead_flows()).value
+            before = self._publisher.state(flow, self._publisher.lead_flows()).value
             await self._replays.begin(key, wanted)
             reply.ticket = ticket
             await record(self._publisher, who, "replay", request.flow, before, f"held for {wanted.id}")
-        reply.reaches = await self._replays.reaches(feed)
+        reply.reaches = await self._replays.reaches(flow)
 
     def _opened(self, found: Opening) -> admin_pb2.OpenedReplay:
         served = self._publisher.served
@@ -200,11 +200,11 @@ class ReplayRequests:
         return told
 
     def _tell(self, key: FlowKey, reply: admin_pb2.ReplayReply) -> None:
-        feed: Feed | None = self._publisher.assigner.feeds.get(key)
-        if feed is None:
+        flow: PublisherFlow | None = self._publisher.assigner.flows.get(key)
+        if flow is None:
             return  # its application was removed meanwhile
-        reply.flow.CopyFrom(flow_status(self._publisher, feed, self._publisher.lead_flows(), time.time()))
-        told = replay_status(self._publisher, feed)
+        reply.flow.CopyFrom(flow_status(self._publisher, flow, self._publisher.lead_flows(), time.time()))
+        told = replay_status(self._publisher, flow)
         if told is not None:
             reply.replay.CopyFrom(told)
 

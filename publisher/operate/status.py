@@ -12,7 +12,7 @@ from typing import Final
 from caravan.caravan import Caravan
 from caravan.fleet import CaravanEvent
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole import __version__
 from wormhole.host.compiled import compiled_modules
@@ -44,8 +44,8 @@ async def whole_status(publisher: Publisher) -> admin_pb2.PublisherStatus:
     return message
 
 
-def status(publisher: Publisher, flow: str = "", after: str = "") -> admin_pb2.PublisherStatus:
-    """The publisher's state now, with a page of its flows. ``flow``: of the flows only this one; ``after``: the page
+def status(publisher: Publisher, only: str = "", after: str = "") -> admin_pb2.PublisherStatus:
+    """The publisher's state now, with a page of its flows. ``only``: of the flows only this one; ``after``: the page
     behind that flow, with nothing beside the flows.
     """
     if after:
@@ -53,17 +53,17 @@ def status(publisher: Publisher, flow: str = "", after: str = "") -> admin_pb2.P
         message = admin_pb2.PublisherStatus(dataset=served.dataset.name, copy=served.copy, log=served.log)
     else:
         message = _but_for_flows(publisher)
-    _add_flows(message, publisher, flow, after)
+    _add_flows(message, publisher, only, after)
     return message
 
 
-def _add_flows(message: admin_pb2.PublisherStatus, publisher: Publisher, flow: str, after: str) -> None:
+def _add_flows(message: admin_pb2.PublisherStatus, publisher: Publisher, only: str, after: str) -> None:
     now, lead_flows = time.time(), publisher.lead_flows()
-    feeds = {feed.name: feed for feed in publisher.assigner.feeds.values()}
-    names = sorted(name for name in feeds if name > after) if not flow else [flow] if flow in feeds else []
+    flows = {flow.name: flow for flow in publisher.assigner.flows.values()}
+    names = sorted(name for name in flows if name > after) if not only else [only] if only in flows else []
     size = 0
     for count, name in enumerate(names):
-        told = flow_status(publisher, feeds[name], lead_flows, now)
+        told = flow_status(publisher, flows[name], lead_flows, now)
         size += told.ByteSize()
         if count and (size > _PAGE_BYTES or count == _PAGE_FLOWS):
             message.more = names[count - 1]
@@ -142,54 +142,56 @@ def _subscriber(stream: SubscriberStream) -> admin_pb2.SubscriberStatus:
         subscriber=stream.info.id,
         address=stream.info.address,
         state="connected" if stream.connected else "unreachable",
-        flows=len(stream.feeds),
+        flows=len(stream.flows),
         cause=stream.cause,
     )
 
 
-def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], now: float) -> admin_pb2.FlowStatus:
+def flow_status(
+    publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset[str], now: float
+) -> admin_pb2.FlowStatus:
     """One flow's state. ``lead_flows``: as :meth:`Publisher.lead_flows` says; ``now``: seconds since 1970."""
-    stream = publisher.assigner.stream_of(feed)
-    credit, in_flight = (0, 0) if stream is None else stream.credit(feed)
-    flow = feed.flow
-    caravan = None if flow is None else publisher.fleet.caravan_of(flow)
-    place = feed.marker.order if flow is None else flow.place
-    lag = publisher.log_watch.lag(feed.shard, feed.marker, now)
+    stream = publisher.assigner.stream_of(flow)
+    credit, in_flight = (0, 0) if stream is None else stream.credit(flow)
+    caravan_flow = flow.caravan_flow
+    caravan = None if caravan_flow is None else publisher.fleet.caravan_of(caravan_flow)
+    place = flow.marker.order if caravan_flow is None else caravan_flow.place
+    lag = publisher.log_watch.lag(flow.shard, flow.marker, now)
     clock = time.monotonic()
     return admin_pb2.FlowStatus(
-        flow=flow_name(feed.application, feed.shard),
-        state=publisher.state(feed, lead_flows).value,
-        subscriber=feed.subscriber or ("" if feed.control.replay is None else feed.control.replay.subscriber),
-        epoch=feed.epoch,
+        flow=flow_name(flow.application, flow.shard),
+        state=publisher.state(flow, lead_flows).value,
+        subscriber=flow.subscriber or ("" if flow.control.replay is None else flow.control.replay.subscriber),
+        epoch=flow.epoch,
         place=position_to_message(place),
-        marker=marker_to_message(feed.marker),
+        marker=marker_to_message(flow.marker),
         credit=max(credit - in_flight, 0),  # one body that is larger than all credit goes out alone
         in_flight=in_flight,
-        updates=feed.updates,
-        bytes=feed.bytes,
-        bad_values=feed.bad_values,
+        updates=flow.updates,
+        bytes=flow.bytes,
+        bad_values=flow.bad_values,
         lag_s=lag.seconds,
         lag_bytes=lag.bytes,
         lag_transactions=lag.transactions,
-        headroom_s=None if feed.control.replay is not None else publisher.log_watch.headroom(feed.marker),
+        headroom_s=None if flow.control.replay is not None else publisher.log_watch.headroom(flow.marker),
         caravan=0 if caravan is None else caravan.number,
-        filter=feed.filter.text,
-        cause=publisher.cause(feed),
-        paused=feed.control.paused,
-        skip=feed.control.skip,
-        dead_letters=feed.dead_letters,
-        halted_at=feed.halted_at,
-        loss_pending=feed.loss is not None or bool(feed.lost_record),
-        handler=feed.handler,
-        credit_waited_s=clock - feed.waiting_credit_since if feed.waiting_credit_since else 0.0,
-        progress_s=clock - feed.progressed_at if in_flight and feed.progressed_at else 0.0,
-        replay=replay_status(publisher, feed),
+        filter=flow.filter.text,
+        cause=publisher.cause(flow),
+        paused=flow.control.paused,
+        skip=flow.control.skip,
+        dead_letters=flow.dead_letters,
+        halted_at=flow.halted_at,
+        loss_pending=flow.loss is not None or bool(flow.lost_record),
+        handler=flow.handler,
+        credit_waited_s=clock - flow.waiting_credit_since if flow.waiting_credit_since else 0.0,
+        progress_s=clock - flow.progressed_at if in_flight and flow.progressed_at else 0.0,
+        replay=replay_status(publisher, flow),
     )
 
 
-def replay_status(publisher: Publisher, feed: Feed) -> admin_pb2.ReplayStatus | None:
+def replay_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.ReplayStatus | None:
     """The mass replay that has the flow."""
-    replay, run = feed.control.replay, publisher.replays.run_of(feed)
+    replay, run = flow.control.replay, publisher.replays.run_of(flow)
     if replay is None:
         return None
     told = admin_pb2.ReplayStatus(

@@ -1,6 +1,6 @@
 """The stages of a flow at its publisher, and the events that lead from one to the next. Pure.
 
-:class:`~publisher.push.feed.Feed` owns the stage of its flow and alone calls :func:`after`.
+:class:`~publisher.push.flow.PublisherFlow` owns the stage of its flow and alone calls :func:`after`.
 docs/architecture.md draws the stages; a test compares the drawing with :data:`TRANSITIONS`.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from wormhole.ports.marker_store import ReplayState
 
-__all__ = ["TRANSITIONS", "Event", "FeedState", "ImpossibleError", "Stage", "after", "shown"]
+__all__ = ["TRANSITIONS", "Event", "ImpossibleError", "PublisherFlowState", "Stage", "after", "shown"]
 
 
 class Stage(Enum):
@@ -116,7 +116,7 @@ def after(stage: Stage, event: Event) -> Stage:
     return possible[stage]
 
 
-class FeedState(Enum):
+class PublisherFlowState(Enum):
     """What an operator sees of a flow."""
 
     UNASSIGNED = "unassigned"
@@ -132,21 +132,25 @@ class FeedState(Enum):
 
 def shown(
     stage: Stage, *, at_lead: bool, paused: bool = False, replay: ReplayState | None = None, blocked: bool = False
-) -> FeedState:
+) -> PublisherFlowState:
     """What an operator sees. ``at_lead``: it travels with the lead caravan; ``replay``: of the mass replay that has it;
     ``blocked``: its record is lost, or another publisher has it at its subscriber."""
     match stage:
         case Stage.OPEN:
-            return FeedState.LIVE if at_lead else FeedState.CATCHING_UP
+            return PublisherFlowState.LIVE if at_lead else PublisherFlowState.CATCHING_UP
         case Stage.RELEASING:
-            return FeedState.RELEASING
+            return PublisherFlowState.RELEASING
         case Stage.HELD | Stage.DECIDING | Stage.DECLINED:
-            return FeedState.HELD
+            return PublisherFlowState.HELD
         case Stage.OPENING | Stage.WITHDRAWN:
-            return FeedState.HELD if blocked else FeedState.OPENING
+            return PublisherFlowState.HELD if blocked else PublisherFlowState.OPENING
         case Stage.UNASSIGNED | Stage.HALTED | Stage.REDELIVERING:
             if replay is not None:
-                return FeedState.NEEDS_REPLAY if replay is ReplayState.NEEDS_REPLAY else FeedState.REPLAYING
+                return (
+                    PublisherFlowState.NEEDS_REPLAY
+                    if replay is ReplayState.NEEDS_REPLAY
+                    else PublisherFlowState.REPLAYING
+                )
             if paused:
-                return FeedState.PAUSED
-            return FeedState.HELD if blocked or stage is Stage.HALTED else FeedState.UNASSIGNED
+                return PublisherFlowState.PAUSED
+            return PublisherFlowState.HELD if blocked or stage is Stage.HALTED else PublisherFlowState.UNASSIGNED

@@ -20,8 +20,8 @@ import grpc
 import grpc.aio
 
 from caravan.fleet import Fleet
-from caravan.flow import Flow, FlowState
-from publisher.push.feed import Feed
+from caravan.flow import CaravanFlow, CaravanFlowState
+from publisher.push.flow import PublisherFlow
 from publisher.push.messages import Messages
 from publisher.push.pacing import Allowance, Reading
 from publisher.push.redial import Redial
@@ -131,19 +131,19 @@ class StreamEvents:
     """What a stream tells its owner; called on the event loop, must not block.
 
     ``parking``: an update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers. ``undone``: a
-    transaction with that id was rolled back, of which the feed sent a part; the feed has to be assigned anew.
-    ``ready``: the subscriber answered, feeds may be given to it. ``ended``: it was lost, and every feed with it.
+    transaction with that id was rolled back, of which the flow sent a part; the flow has to be assigned anew.
+    ``ready``: the subscriber answered, flows may be given to it. ``ended``: it was lost, and every flow with it.
     """
 
     ready: Callable[[SubscriberStream], None]
-    opened: Callable[[SubscriberStream, Feed, Datamarker | None], None]
-    parking: Callable[[SubscriberStream, Feed, int, ParkWanted], None]
-    acked: Callable[[Feed, int, Datamarker], None]
-    released: Callable[[SubscriberStream, Feed], None]
-    undone: Callable[[SubscriberStream, Feed, str], None]
-    failed: Callable[[SubscriberStream, Feed, FlowFailed], None]
-    decided: Callable[[Feed, bool], None]
-    ended: Callable[[SubscriberStream, list[Feed], str], None]
+    opened: Callable[[SubscriberStream, PublisherFlow, Datamarker | None], None]
+    parking: Callable[[SubscriberStream, PublisherFlow, int, ParkWanted], None]
+    acked: Callable[[PublisherFlow, int, Datamarker], None]
+    released: Callable[[SubscriberStream, PublisherFlow], None]
+    undone: Callable[[SubscriberStream, PublisherFlow, str], None]
+    failed: Callable[[SubscriberStream, PublisherFlow, FlowFailed], None]
+    decided: Callable[[PublisherFlow, bool], None]
+    ended: Callable[[SubscriberStream, list[PublisherFlow], str], None]
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ class SubscriberStream:
         self._answers = 0
         self._late: set[int] = set()  # flows whose turn did not come in the last round
         self._session = self._new_session()
-        self._feeds: dict[int, tuple[PushFlow, Feed]] = {}
+        self._flows: dict[int, tuple[PushFlow, PublisherFlow]] = {}
         self._control: list[bytes] = []
         self._wake = asyncio.Event()
         self._hung_up: asyncio.Future[str] | None = None
@@ -204,33 +204,33 @@ class SubscriberStream:
     # -- what the owner does
 
     @property
-    def feeds(self) -> list[Feed]:
-        """Feeds that are open, or being opened, on this stream."""
-        return [feed for _, feed in self._feeds.values()]
+    def flows(self) -> list[PublisherFlow]:
+        """Flows that are open, or being opened, on this stream."""
+        return [flow for _, flow in self._flows.values()]
 
     def wake(self) -> None:
         """There may be something to write."""
         self._wake.set()
 
-    def assign(self, feed: Feed, *, yields: bool) -> None:
-        """Give the feed, whose epoch was just raised, to the subscriber. ``yields``: it gives way to another publisher
+    def assign(self, flow: PublisherFlow, *, yields: bool) -> None:
+        """Give the flow, whose epoch was just raised, to the subscriber. ``yields``: it gives way to another publisher
         that is connected.
         """
         push, frame = self._session.assign(
-            feed.application,
-            feed.shard,
-            feed.epoch,
-            feed.marker,
-            feed.sent_until,
+            flow.application,
+            flow.shard,
+            flow.epoch,
+            flow.marker,
+            flow.sent_until,
             time.monotonic(),
-            skip=feed.control.skip,
-            park=feed.parks,
-            parked=feed.parked_rows.items(),
-            rolled_back=feed.rolled_back,
-            rewound=feed.rewound,
+            skip=flow.control.skip,
+            park=flow.parks,
+            parked=flow.parked_rows.items(),
+            rolled_back=flow.rolled_back,
+            rewound=flow.rewound,
             yields=yields,
         )
-        if (feed.control.skip or feed.parks) and not self._session.parks and not self._told_version:
+        if (flow.control.skip or flow.parks) and not self._session.parks and not self._told_version:
             self._told_version = True
             _log.warning(
                 "subscriber %s speaks protocol version %d: it skips no updates, and halts where others park. Next: "
@@ -239,25 +239,28 @@ class SubscriberStream:
                 self.info.id,
                 self._session.version,
             )
-        self._feeds[push.number] = (push, feed)
+        self._flows[push.number] = (push, flow)
         self._send(frame)
 
-    def revoke(self, feed: Feed, cause: str) -> None:
-        """Ask for the feed back; ``events.released`` follows."""
-        for push, mine in self._feeds.values():
-            if mine is feed and push.phase is not FlowPhase.REVOKED:
-                if feed.flow is not None:
-                    self._offer_last(push, feed, feed.flow)
-                    self._fleet.remove(feed.flow)
+    def revoke(self, flow: PublisherFlow, cause: str) -> None:
+        """Ask for the flow back; ``events.released`` follows."""
+        for push, mine in self._flows.values():
+            if mine is flow and push.phase is not FlowPhase.REVOKED:
+                if flow.caravan_flow is not None:
+                    self._offer_last(push, flow, flow.caravan_flow)
+                    self._fleet.remove(flow.caravan_flow)
                 self._send(self._session.revoke(push, cause))
 
-    def _offer_last(self, push: PushFlow, feed: Feed, flow: Flow) -> None:
+    def _offer_last(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow) -> None:
         """A datamarker right before the revocation: a subscriber that has nothing unfinished acknowledges it, and
         nothing is repeated.
         """
         # When the publisher stops, the caravans have ended before the streams: the flows wait then.
-        if push.phase is FlowPhase.OPEN and flow.state in (FlowState.TRAVELLING, FlowState.WAITING):
-            frame = self._datamarker(push, feed, flow, time.monotonic())
+        if push.phase is FlowPhase.OPEN and caravan_flow.state in (
+            CaravanFlowState.TRAVELLING,
+            CaravanFlowState.WAITING,
+        ):
+            frame = self._datamarker(push, flow, caravan_flow, time.monotonic())
             if frame is not None:
                 self._send(frame)
 
@@ -271,55 +274,55 @@ class SubscriberStream:
         """The largest message that both sides take."""
         return self._session.max_frame_bytes
 
-    def lacking(self, feed: Feed) -> int:
-        """Bytes by which the feed's assignment would be too large a message, for all that is skipped and parked of it;
+    def lacking(self, flow: PublisherFlow) -> int:
+        """Bytes by which the flow's assignment would be too large a message, for all that is skipped and parked of it;
         0 when it fits.
         """
-        return self._session.lacking(feed.control.skip, feed.parked_rows.items())
+        return self._session.lacking(flow.control.skip, flow.parked_rows.items())
 
-    def parked(self, feed: Feed, epoch: int, update_id: str, refused: str) -> None:
+    def parked(self, flow: PublisherFlow, epoch: int, update_id: str, refused: str) -> None:
         """Answer ``events.parking``; nothing is said when the epoch is over."""
-        for push, mine in tuple(self._feeds.values()):
-            if mine is feed and push.epoch == epoch:
+        for push, mine in tuple(self._flows.values()):
+            if mine is flow and push.epoch == epoch:
                 self._answers += 1
                 self._send(self._session.parked(push, update_id, refused))
         if self._answers > _MOST_ANSWERS:
             unread = f"park: {self._answers} answers wait to be written, and the subscriber does not read"
             self.refuse(ProtocolError(unread, hint="the subscriber has to read its stream"), Refusal.UNREAD)
 
-    def send_letter(self, feed: Feed, parcel: Parcel) -> asyncio.Future[bool] | None:
+    def send_letter(self, flow: PublisherFlow, parcel: Parcel) -> asyncio.Future[bool] | None:
         """Send a parked update again, before anything of the log.
 
-        The answer: ``Feed.letter``; ``None``: the feed is not open here.
+        The answer: ``PublisherFlow.letter``; ``None``: the flow is not open here.
         """
-        for push, mine in self._feeds.values():
-            if mine is feed and push.phase is FlowPhase.OPEN:
+        for push, mine in self._flows.values():
+            if mine is flow and push.phase is FlowPhase.OPEN:
                 schema = Schema.from_canonical(parcel.schema)
-                for frame in self._session.letter(push, schema, parcel.body, feed.marker, time.monotonic()):
+                for frame in self._session.letter(push, schema, parcel.body, flow.marker, time.monotonic()):
                     self._send(frame)
-                if feed.ledger is not None:
-                    feed.ledger.letter(parcel.body)
-                    feed.ledger.offered(feed.marker)
-                return feed.expect_letter()
+                if flow.ledger is not None:
+                    flow.ledger.letter(parcel.body)
+                    flow.ledger.offered(flow.marker)
+                return flow.expect_letter()
         return None
 
-    def tell_loss(self, feed: Feed, gap: LogGap, resume: Datamarker) -> None:
+    def tell_loss(self, flow: PublisherFlow, gap: LogGap, resume: Datamarker) -> None:
         """Ask the application what to do about missing log; ``events.decided`` follows."""
-        for push, mine in self._feeds.values():
-            if mine is feed and push.phase is FlowPhase.OPEN:
+        for push, mine in self._flows.values():
+            if mine is flow and push.phase is FlowPhase.OPEN:
                 self._send(self._session.data_loss(push, gap, resume))
 
-    def credit(self, feed: Feed) -> tuple[int, int]:
-        """Credit and bytes in flight of the feed."""
-        for push, mine in self._feeds.values():
-            if mine is feed:
+    def credit(self, flow: PublisherFlow) -> tuple[int, int]:
+        """Credit and bytes in flight of the flow."""
+        for push, mine in self._flows.values():
+            if mine is flow:
                 return push.window.credit, push.window.in_flight
         return 0, 0
 
     def hang_up(self, cause: str) -> None:
         """End the connection without waiting for the subscriber.
 
-        Every feed is lost at once; then it is dialled again.
+        Every flow is lost at once; then it is dialled again.
         """
         self._lose(cause)
         if self._hung_up is not None and not self._hung_up.done():
@@ -364,7 +367,7 @@ class SubscriberStream:
             self._lose(self.cause or "the stream was closed")
 
     def _lose(self, cause: str) -> None:
-        """The connection is over, for us at least: no feed of it travels any more.
+        """The connection is over, for us at least: no flow of it travels any more.
 
         What it still says is not looked at.
         """
@@ -372,15 +375,15 @@ class SubscriberStream:
             self.since = time.monotonic()
         self.connected = False
         self.cause = cause
-        lost = self.feeds
-        self._feeds.clear()
+        lost = self.flows
+        self._flows.clear()
         self._control.clear()
         self._answers = 0
         self._session.close()
         self._session = self._new_session()
-        for feed in lost:
-            if feed.flow is not None:
-                self._fleet.remove(feed.flow)
+        for flow in lost:
+            if flow.caravan_flow is not None:
+                self._fleet.remove(flow.caravan_flow)
         self._events.ended(self, lost, cause)
 
     # -- the connection
@@ -489,42 +492,42 @@ class SubscriberStream:
                 self.cause = ""
                 self._events.ready(self)
             case Opened(push, have, life, processed, epochs):
-                feed = self._feeds[push.number][1]
-                self._events.opened(self, feed, have)
-                if feed.ledger is not None:
-                    feed.ledger.opened(life, processed, epochs)
+                flow = self._flows[push.number][1]
+                self._events.opened(self, flow, have)
+                if flow.ledger is not None:
+                    flow.ledger.opened(life, processed, epochs)
             case Progressed(push, processed):
-                feed = self._feeds[push.number][1]
-                feed.progressed(self._heard_at)
-                if feed.ledger is not None:
-                    feed.ledger.heard(processed)
+                flow = self._flows[push.number][1]
+                flow.progressed(self._heard_at)
+                if flow.ledger is not None:
+                    flow.ledger.heard(processed)
                 self.wake()
             case ParkWanted(push):
-                self._events.parking(self, self._feeds[push.number][1], push.epoch, event)
+                self._events.parking(self, self._flows[push.number][1], push.epoch, event)
             case Reported(push, report):
-                self._feeds[push.number][1].reported(report, self._heard_at)
+                self._flows[push.number][1].reported(report, self._heard_at)
             case Acked(push, marker, processed):
                 self.traffic.acks += 1
-                feed = self._feeds[push.number][1]
-                feed.progressed(self._heard_at)
-                if feed.ledger is not None:
-                    feed.ledger.heard(processed)
-                self._events.acked(feed, push.epoch, marker)
+                flow = self._flows[push.number][1]
+                flow.progressed(self._heard_at)
+                if flow.ledger is not None:
+                    flow.ledger.heard(processed)
+                self._events.acked(flow, push.epoch, marker)
             case Released(push, processed):
-                feed = self._closed(push)
-                if feed.ledger is not None:
-                    feed.ledger.heard(processed)
-                self._events.released(self, feed)
+                flow = self._closed(push)
+                if flow.ledger is not None:
+                    flow.ledger.heard(processed)
+                self._events.released(self, flow)
             case FlowFailed(push):
                 self._events.failed(self, self._closed(push), event)
             case LossDecided(push, proceed):
-                self._events.decided(self._feeds[push.number][1], proceed)
+                self._events.decided(self._flows[push.number][1], proceed)
 
-    def _closed(self, push: PushFlow) -> Feed:
-        _, feed = self._feeds.pop(push.number)
-        if feed.flow is not None:
-            self._fleet.remove(feed.flow)
-        return feed
+    def _closed(self, push: PushFlow) -> PublisherFlow:
+        _, flow = self._flows.pop(push.number)
+        if flow.caravan_flow is not None:
+            self._fleet.remove(flow.caravan_flow)
+        return flow
 
     async def _write(self, call: PushCall, session: PushSession) -> str:
         silence = self._dialer.heartbeat_s
@@ -590,131 +593,135 @@ class SubscriberStream:
         self._answers = 0
         if self._session.welcomed and self._may_send():
             members = self._in_turn()
-            for count, (push, feed) in enumerate(members):
+            for count, (push, flow) in enumerate(members):
                 if out.bytes >= _ROUND:
                     self._late = {late.number for late, _ in members[count:]}
                     self.wake()
                     break
-                self._gather_flow(push, feed, now, out)
+                self._gather_flow(push, flow, now, out)
             else:
                 self._late.clear()
         return out.take()
 
-    def _in_turn(self) -> list[tuple[PushFlow, Feed]]:
-        members = list(self._feeds.values())
+    def _in_turn(self) -> list[tuple[PushFlow, PublisherFlow]]:
+        members = list(self._flows.values())
         if len(members) > 1:
             self._turn = (self._turn + 1) % len(members)
             members = members[self._turn :] + members[: self._turn]
             lead = self._fleet.lead
             if lead is not None:
-                members.sort(key=lambda member: member[1].flow not in lead.flows)
+                members.sort(key=lambda member: member[1].caravan_flow not in lead.flows)
             if self._late:
                 members.sort(key=lambda member: member[0].number not in self._late)
         return members
 
-    def _gather_flow(self, push: PushFlow, feed: Feed, now: float, out: Messages) -> None:
+    def _gather_flow(self, push: PushFlow, flow: PublisherFlow, now: float, out: Messages) -> None:
         """Add what one flow may send now."""
-        flow = feed.flow
-        if flow is None or push.phase is not FlowPhase.OPEN:
+        caravan_flow = flow.caravan_flow
+        if caravan_flow is None or push.phase is not FlowPhase.OPEN:
             return
-        if flow.blocked and push.window.half_free:
-            self._fleet.moved(flow)
+        if caravan_flow.blocked and push.window.half_free:
+            self._fleet.moved(caravan_flow)
         quantum = _QUANTUM
-        cursor = flow.cursor
-        while quantum > 0 and flow.state is FlowState.TRAVELLING and (piece := flow.peek()) is not None:
+        cursor = caravan_flow.cursor
+        while (
+            quantum > 0
+            and caravan_flow.state is CaravanFlowState.TRAVELLING
+            and (piece := caravan_flow.peek()) is not None
+        ):
             if piece.gap is not None:
-                self._meet_gap(feed, flow, piece.gap)
+                self._meet_gap(flow, caravan_flow, piece.gap)
                 break
             if piece.undone:
-                self._events.undone(self, feed, piece.undone)
+                self._events.undone(self, flow, piece.undone)
                 break
             if piece.broken is not None:
-                if piece.broken.update_id in feed.control.skip:
-                    _log.warning("%s skips what cannot be decoded: %s", feed.name, piece.broken, extra=feed.about)
-                    flow.pass_broken(piece.broken.update_id)
+                if piece.broken.update_id in flow.control.skip:
+                    _log.warning("%s skips what cannot be decoded: %s", flow.name, piece.broken, extra=flow.about)
+                    caravan_flow.pass_broken(piece.broken.update_id)
                     continue
-                self._offer(push, feed, flow, now, out)
-                self._stop(feed, flow, f"held at {flow.place}: {piece.broken}")
+                self._offer(push, flow, caravan_flow, now, out)
+                self._stop(flow, caravan_flow, f"held at {caravan_flow.place}: {piece.broken}")
                 break
             body = piece.body
             if body is not None:
-                if body.bad and feed.halts_on_bad_value:
-                    self._meet_bad_value(push, feed, flow, body.bad[0], now, out)
+                if body.bad and flow.halts_on_bad_value:
+                    self._meet_bad_value(push, flow, caravan_flow, body.bad[0], now, out)
                     break
                 if not push.window.admits(len(body.data)):
-                    feed.lacks_credit(now)
+                    flow.lacks_credit(now)
                     break
-                feed.has_credit()
+                flow.has_credit()
                 if not push.window.in_flight:
-                    feed.progressed(now)  # there was nothing to do before
+                    flow.progressed(now)  # there was nothing to do before
                 if piece.marker is None and self._session.marker_due(push, now, soon=True):
-                    self._offer(push, feed, flow, now, out)  # the transaction that begins here may be long
+                    self._offer(push, flow, caravan_flow, now, out)  # the transaction that begins here may be long
                 for schema in self._session.schemas(body.schemas):
                     out.add(schema)
-                for frame in self._session.batch(push, body.data, flow.place, unfinished=body.unfinished):
+                for frame in self._session.batch(push, body.data, caravan_flow.place, unfinished=body.unfinished):
                     out.add(*frame)
-                feed.sent(body)
+                flow.sent(body)
                 quantum -= len(body.data)
                 self.traffic.batches += 1
-            flow.take()
+            caravan_flow.take()
             if piece.marker is not None and self._session.marker_due(push, now):
-                self._offer(push, feed, flow, now, out)
+                self._offer(push, flow, caravan_flow, now, out)
         else:
             if quantum <= 0:
                 self.wake()
-            elif flow.state is FlowState.TRAVELLING and self._session.marker_due(push, now):
-                self._offer(push, feed, flow, now, out)
-        if flow.cursor != cursor:  # also when it only skipped what it has
-            self._fleet.moved(flow)
+            elif caravan_flow.state is CaravanFlowState.TRAVELLING and self._session.marker_due(push, now):
+                self._offer(push, flow, caravan_flow, now, out)
+        if caravan_flow.cursor != cursor:  # also when it only skipped what it has
+            self._fleet.moved(caravan_flow)
 
-    def _offer(self, push: PushFlow, feed: Feed, flow: Flow, now: float, out: Messages) -> None:
-        frame = self._datamarker(push, feed, flow, now)
+    def _offer(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, now: float, out: Messages) -> None:
+        frame = self._datamarker(push, flow, caravan_flow, now)
         if frame is not None:
             out.add(frame)
 
-    def _datamarker(self, push: PushFlow, feed: Feed, flow: Flow, now: float) -> bytes | None:
+    def _datamarker(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, now: float) -> bytes | None:
         """Where the flow is; ``None`` amid a transaction, behind whose first updates the datamarker before it would
         stand, and for one that was offered.
         """
-        if flow.inside:
+        if caravan_flow.inside:
             return None
-        frame = self._session.datamarker(push, flow.marker, now)
-        if frame is not None and feed.ledger is not None:
-            feed.ledger.offered(flow.marker)
+        frame = self._session.datamarker(push, caravan_flow.marker, now)
+        if frame is not None and flow.ledger is not None:
+            flow.ledger.offered(caravan_flow.marker)
         return frame
 
     def _meet_bad_value(
-        self, push: PushFlow, feed: Feed, flow: Flow, bad: BadUpdate, now: float, out: Messages
+        self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, bad: BadUpdate, now: float, out: Messages
     ) -> None:
         """Hold the flow before the segment that has the update, with what was sent acknowledged."""
-        self._offer(push, feed, flow, now, out)
+        self._offer(push, flow, caravan_flow, now, out)
         self._stop(
-            feed,
             flow,
+            caravan_flow,
             f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: "
             f"{bad.why}. "
             'Next: declare the format that it has, or set on_bad_value = "deliver"',
         )
 
-    def _stop(self, feed: Feed, flow: Flow, cause: str) -> None:
-        feed.hold(cause)
-        self._fleet.hold(flow, cause)
-        _log.error("%s is %s", feed.name, cause, extra=feed.about)
+    def _stop(self, flow: PublisherFlow, caravan_flow: CaravanFlow, cause: str) -> None:
+        flow.hold(cause)
+        self._fleet.hold(caravan_flow, cause)
+        _log.error("%s is %s", flow.name, cause, extra=flow.about)
 
-    def _meet_gap(self, feed: Feed, flow: Flow, gap: LogGap) -> None:
-        caravan = self._fleet.caravan_of(flow)
-        cursor = flow.cursor
+    def _meet_gap(self, flow: PublisherFlow, caravan_flow: CaravanFlow, gap: LogGap) -> None:
+        caravan = self._fleet.caravan_of(caravan_flow)
+        cursor = caravan_flow.cursor
         assert caravan is not None
         assert cursor is not None
         entry = caravan.buffer.entry(cursor)
         assert entry is not None
         begin: LogPosition = entry.segment.begin
-        before = flow.marker
+        before = caravan_flow.marker
         gap = gap.without(before.delivered)
         # What was prepared before the gap may be committed behind it.
         read_from = before.read_from if before.read_from < before.order else begin
         resume = Datamarker(begin, gap.delivered or before.delivered, read_from, None, before.committed_at_us)
-        self._fleet.hold(flow, gap.message)
-        feed.ask(gap, resume)
-        _log.error("data loss for %s: %s", feed.name, gap.message, extra=feed.about)
-        self.tell_loss(feed, gap, resume)
+        self._fleet.hold(caravan_flow, gap.message)
+        flow.ask(gap, resume)
+        _log.error("data loss for %s: %s", flow.name, gap.message, extra=flow.about)
+        self.tell_loss(flow, gap, resume)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Final
 
-from spark_replay.replay.flow import FlowRun
+from spark_replay.replay.flow import ReplayFlow
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.planning import FlowPlan
 from spark_replay.replay.progress import Pace, Progress
@@ -39,7 +39,7 @@ class Driver:
         self._pace = Pace()
         slots = min(jobs.slots, len(plans)) or 1
         self._slots = slots
-        self.runs = [FlowRun(plan, wish, setting, look, jobs, told, wish.rate / slots) for plan in plans]
+        self.runs = [ReplayFlow(plan, wish, setting, look, jobs, told, wish.rate / slots) for plan in plans]
 
     def run(self) -> list[FlowReport]:
         """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report
@@ -72,7 +72,7 @@ class Driver:
 
         Those that are taken up stay the replay's: what they came to is stored with it.
         """
-        begun: list[FlowRun] = []
+        begun: list[ReplayFlow] = []
         try:
             for run in self.runs:
                 begun.append(run)
@@ -102,11 +102,11 @@ class Driver:
         """
         ended = threading.Event()
         every = min(_LOOK_S, self._wish.lease_s / 3)
-        logs: dict[tuple[str, str, str], list[FlowRun]] = {}
+        logs: dict[tuple[str, str, str], list[ReplayFlow]] = {}
         for run in self.runs:
             logs.setdefault(run.plan.seen.log, []).append(run)
 
-        def keep(runs: Sequence[FlowRun]) -> None:
+        def keep(runs: Sequence[ReplayFlow]) -> None:
             while not ended.wait(every):
                 for run in runs:
                     if run.finished:

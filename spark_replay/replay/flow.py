@@ -23,7 +23,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["FlowRun"]
+__all__ = ["ReplayFlow"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _MODES: Final = {"log": admin_pb2.LOG, "latest": admin_pb2.LATEST}
 R = TypeVar("R")
 
 
-class FlowRun:
+class ReplayFlow:
     """See the module. ``rate``: bytes per second of its task. ``stopped``: nothing new is to be begun. Used by the
     flow's own thread and by that of the leases.
     """

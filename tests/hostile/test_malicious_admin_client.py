@@ -60,14 +60,14 @@ async def test_what_is_told_of_flows_comes_in_pages_whatever_subscribers_report(
     async with served(world) as (publisher, address):
         await world.register(loud)
         await reports(loud)
-        feeds = publisher.assigner.feeds.values()
-        await eventually(lambda: all(feed.handler is not None for feed in feeds), "reported")
+        flows = publisher.assigner.flows.values()
+        await eventually(lambda: all(flow.handler is not None for flow in flows), "reported")
         first = admin_pb2.PublisherStatus.FromString(await ask(address, "Describe", b""))
         assert 0 < len(first.flows) < len(TABLES)
         assert sum(flow.ByteSize() for flow in first.flows) < 12_000
         assert first.more == first.flows[-1].flow
         whole = await asyncio.to_thread(admin_client.describe, address)
-        assert [flow.flow for flow in whole.flows] == sorted(feed.name for feed in feeds)
+        assert [flow.flow for flow in whole.flows] == sorted(flow.name for flow in flows)
         assert (await status.whole_status(publisher)).flows == whole.flows
 
 
@@ -160,7 +160,7 @@ async def test_calls_that_are_opened_and_send_nothing_keep_no_operator_out(
             await call.wait_for_connection()
         codes = {await calls[-1].code()}
         await ask(address, "Change", PAUSE.SerializeToString(), token=await bearer(world))
-        assert publisher.assigner.feeds[KEY].control.paused
+        assert publisher.assigner.flows[KEY].control.paused
         codes |= {await call.code() for call in calls}
         assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED}
         await ask(address, "Describe", b"")

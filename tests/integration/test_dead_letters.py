@@ -11,8 +11,8 @@ import pytest
 
 from publisher.flows import dead_letters as module
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
-from publisher.push.stages import FeedState
+from publisher.push.flow import PublisherFlow
+from publisher.push.stages import PublisherFlowState
 from publisher.stores.dead_letters.memory import MemoryDeadLetters
 from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
 from tests.support.eventually import eventually
@@ -60,13 +60,13 @@ async def subscribed(world: World, subscriber: Subscriber, **options: Any) -> As
         await coordinator.stop()
 
 
-async def feed_of(publisher: Publisher) -> Feed:
-    await eventually(lambda: KEY in publisher.assigner.feeds, "the flow is known")
-    return publisher.assigner.feeds[KEY]
+async def flow_of(publisher: Publisher) -> PublisherFlow:
+    await eventually(lambda: KEY in publisher.assigner.flows, "the flow is known")
+    return publisher.assigner.flows[KEY]
 
 
-def ids(feed: Feed) -> list[str]:
-    return [letter.id.rpartition("/")[2] for letter in feed.parked or ()]
+def ids(flow: PublisherFlow) -> list[str]:
+    return [letter.id.rpartition("/")[2] for letter in flow.parked or ()]
 
 
 async def test_from_failure_to_retry(world: World) -> None:
@@ -74,47 +74,47 @@ async def test_from_failure_to_retry(world: World) -> None:
     async with world.publisher() as publisher, subscribed(world, subscriber):
         world.commit("a", "b")
         last = world.commit("a", "c")
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.durable == last, "everything was processed or parked")
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.durable == last, "everything was processed or parked")
         assert subscriber.seen == ["b", "c"]
         told, total = await publisher.dead_letters.letters(KEY, 1)
-        assert total == feed.dead_letters == 2
+        assert total == flow.dead_letters == 2
         [first] = told
         assert (first.flow, first.table, first.key, first.op) == ("app/log.t", "t", "t:0x61", "upsert")
         assert first.error == "ValueError('a is bad')"
         (_, second), _ = await publisher.dead_letters.letters(None, 10)
         assert second.error == "an earlier update of its row is parked"
-        epoch = feed.epoch
-        note = await publisher.dead_letters.retry(feed, "t:0x61", preview=True)
+        epoch = flow.epoch
+        note = await publisher.dead_letters.retry(flow, "t:0x61", preview=True)
         assert "2 parked updates are delivered again" in note
-        assert feed.epoch == epoch
+        assert flow.epoch == epoch
         subscriber.bad.clear()
         subscriber.seen.clear()
-        await publisher.dead_letters.retry(feed, "t:0x61")
+        await publisher.dead_letters.retry(flow, "t:0x61")
         world.commit("a", "d")
         await eventually(lambda: subscriber.seen == ["a", "a", "a", "d"], "in order, before anything new")
-        await eventually(lambda: not feed.dead_letters, "they are gone")
+        await eventually(lambda: not flow.dead_letters, "they are gone")
         assert world.markers.letters == {KEY: {}}
         with pytest.raises(UsageError, match="no update is parked"):
-            await publisher.dead_letters.retry(feed, "")
+            await publisher.dead_letters.retry(flow, "")
 
 
 async def test_parked_updates_outlive_both_processes(world: World) -> None:
     async with world.publisher() as publisher, subscribed(world, Keys("a")):
         place = world.commit("a")
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.durable == place, "parked")
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.durable == place, "parked")
     another = Keys()
     async with world.publisher() as publisher, subscribed(world, another):
         place = world.commit("a", "b")
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.durable == place, "what follows is parked too")
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.durable == place, "what follows is parked too")
         assert another.seen == ["b"]
-        assert feed.dead_letters == 2
-        await publisher.dead_letters.discard(feed, "")
+        assert flow.dead_letters == 2
+        await publisher.dead_letters.discard(flow, "")
         world.commit("a")
         await eventually(lambda: another.seen == ["b", "a"], "the row is free")
-        assert feed.dead_letters == 0
+        assert flow.dead_letters == 0
 
 
 async def test_at_the_bound_the_flow_stands_and_says_what_to_do(world: World) -> None:
@@ -122,18 +122,18 @@ async def test_at_the_bound_the_flow_stands_and_says_what_to_do(world: World) ->
     subscriber = Keys("a")
     async with world.publisher() as publisher, subscribed(world, subscriber):
         first = world.commit("a")
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.durable == first, "parked")
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.durable == first, "parked")
         last = world.commit("a", "b")
-        await eventually(lambda: feed.state(frozenset()) is FeedState.HELD, "full")
-        assert "1 updates are parked, which is publisher.dead_letters" in feed.cause
-        assert "wormholectl flows dead-letters retry app/log.t" in feed.cause
+        await eventually(lambda: flow.state(frozenset()) is PublisherFlowState.HELD, "full")
+        assert "1 updates are parked, which is publisher.dead_letters" in flow.cause
+        assert "wormholectl flows dead-letters retry app/log.t" in flow.cause
         assert "b" not in subscriber.seen
         subscriber.bad.clear()
-        await publisher.dead_letters.retry(feed, "")
-        await eventually(lambda: feed.durable == last, "there is room again")
+        await publisher.dead_letters.retry(flow, "")
+        await eventually(lambda: flow.durable == last, "there is room again")
         assert subscriber.seen == ["a", "a", "b"]
-        assert feed.dead_letters == 0
+        assert flow.dead_letters == 0
 
 
 async def test_bytes_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,12 +141,12 @@ async def test_bytes_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPat
     async with world.publisher() as publisher, subscribed(world, Keys("a")):
         world.commit("a")
         world.commit("a")
-        feed = await feed_of(publisher)
-        await eventually(lambda: "10 are kept" in feed.cause, "the first goes in, the second does not")
-        assert feed.dead_letters == 1
+        flow = await flow_of(publisher)
+        await eventually(lambda: "10 are kept" in flow.cause, "the first goes in, the second does not")
+        assert flow.dead_letters == 1
         monkeypatch.setattr(MemoryDeadLetters, "largest", 10)
-        await publisher.dead_letters.discard(feed, "")
-        await eventually(lambda: "the store takes 10 of one" in feed.cause, "no single one may be larger")
+        await publisher.dead_letters.discard(flow, "")
+        await eventually(lambda: "the store takes 10 of one" in flow.cause, "no single one may be larger")
 
 
 async def test_while_the_store_fails_the_flow_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,13 +163,13 @@ async def test_while_the_store_fails_the_flow_waits(world: World, monkeypatch: p
     subscriber = Keys("a")
     async with world.publisher() as publisher, subscribed(world, subscriber):
         place = world.commit("a", "b")
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.cause == "the disk is full", "it says what it waits for")
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.cause == "the disk is full", "it says what it waits for")
         assert subscriber.seen == []
-        assert feed.marker != place
+        assert flow.marker != place
         full = False
-        await eventually(lambda: feed.durable == place, "goes on")
-        assert feed.dead_letters == 1
+        await eventually(lambda: flow.durable == place, "goes on")
+        assert flow.dead_letters == 1
 
 
 async def test_another_owner_is_noticed(world: World) -> None:
@@ -177,27 +177,27 @@ async def test_another_owner_is_noticed(world: World) -> None:
     subscriber.waiting.clear()
     async with world.publisher() as publisher, subscribed(world, subscriber):
         world.commit("a")
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.flow is not None and feed.updates > 0, "its handler is at work")
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.caravan_flow is not None and flow.updates > 0, "its handler is at work")
         record = world.markers.records[KEY]
         world.markers.records[KEY] = type(record)(record.marker, record.epoch + 5, record.start)
         subscriber.waiting.set()
-        await eventually(lambda: feed.epoch == record.epoch + 6, "assigned anew in an epoch above")
-        await eventually(lambda: feed.dead_letters == 1, "and parked in that")
+        await eventually(lambda: flow.epoch == record.epoch + 6, "assigned anew in an epoch above")
+        await eventually(lambda: flow.dead_letters == 1, "and parked in that")
 
 
 async def test_a_subscriber_of_version_1_is_given_no_flow_with_parked_updates(world: World) -> None:
     async with world.publisher() as publisher, subscribed(world, Keys("a")):
         place = world.commit("a")
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.durable == place, "parked")
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.durable == place, "parked")
     async with scripted_subscriber("app", "old") as old, world.publisher() as publisher:
         await world.register(old)
         await old.hears("hello")
-        feed = await feed_of(publisher)
-        await eventually(lambda: "old speaks protocol version 1, which knows no parking" in feed.cause, "it says why")
+        flow = await flow_of(publisher)
+        await eventually(lambda: "old speaks protocol version 1, which knows no parking" in flow.cause, "it says why")
         assert old.heard_nothing()
-        await publisher.dead_letters.discard(feed, "")
+        await publisher.dead_letters.discard(flow, "")
         assert not (await old.hears("assign")).assign.park
 
 
@@ -207,19 +207,19 @@ async def test_a_subscriber_that_takes_no_message_as_large_as_the_assignment_wai
     bad = [f"{number:03}" + "x" * 200 for number in range(30)]
     async with world.publisher() as publisher, subscribed(world, Keys(*bad)):
         place = world.commit(*bad)
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.durable == place, "parked")
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.durable == place, "parked")
     small = Keys()
     async with world.publisher() as publisher, subscribed(world, small, max_frame=4096):
-        feed = await feed_of(publisher)
-        await eventually(lambda: "bytes too many for one message" in feed.cause, "it says why")
-        epoch = feed.epoch
+        flow = await flow_of(publisher)
+        await eventually(lambda: "bytes too many for one message" in flow.cause, "it says why")
+        epoch = flow.epoch
         (stream,) = publisher.assigner.streams()
         world.commit("next")
         publisher.assigner.changed()
         await eventually(lambda: stream.traffic.connections == 1 and stream.connected, "its stream is not ended by it")
-        assert (feed.epoch, small.seen, stream.feeds) == (epoch, [], []), "nor are epochs used up"
-        await publisher.dead_letters.retry(feed, "")
+        assert (flow.epoch, small.seen, stream.flows) == (epoch, [], []), "nor are epochs used up"
+        await publisher.dead_letters.retry(flow, "")
         await eventually(lambda: small.seen == [*bad, "next"], "what is delivered again needs no room")
 
 
@@ -227,9 +227,9 @@ async def test_as_much_is_parked_as_the_subscriber_can_be_told_of(world: World) 
     bad = [f"{number:03}" + "x" * 200 for number in range(30)]
     async with world.publisher() as publisher, subscribed(world, Keys(*bad), max_frame=4096):
         world.commit(*bad)
-        feed = await feed_of(publisher)
-        await eventually(lambda: "half of max_frame is 2048" in feed.cause, "it halts, and says why")
-        assert 0 < feed.dead_letters < len(bad)
+        flow = await flow_of(publisher)
+        await eventually(lambda: "half of max_frame is 2048" in flow.cause, "it halts, and says why")
+        assert 0 < flow.dead_letters < len(bad)
 
 
 async def test_a_subscriber_of_version_1_is_told_of_no_skip_and_the_log_is(
@@ -245,18 +245,18 @@ async def test_a_subscriber_of_version_1_is_told_of_no_skip_and_the_log_is(
         )
 
 
-async def test_reports_reach_the_feed(world: World) -> None:
+async def test_reports_reach_the_flow(world: World) -> None:
     world.settings["heartbeat"] = 0.2
     subscriber = Keys()
     async with world.publisher() as publisher, subscribed(world, subscriber):
         world.commit("a")
-        feed = await feed_of(publisher)
-        await eventually(lambda: feed.handler is not None and feed.handler.updates == 1, "told")
-        assert feed.progressed_at > 0
+        flow = await flow_of(publisher)
+        await eventually(lambda: flow.handler is not None and flow.handler.updates == 1, "told")
+        assert flow.progressed_at > 0
         subscriber.waiting.clear()
         world.commit("b")
-        await eventually(lambda: feed.handler is not None and bool(feed.handler.running_update), "it runs")
-        assert feed.handler is not None
-        assert feed.handler.running_s >= 0
+        await eventually(lambda: flow.handler is not None and bool(flow.handler.running_update), "it runs")
+        assert flow.handler is not None
+        assert flow.handler.running_s >= 0
         subscriber.waiting.set()
-        await eventually(lambda: feed.handler is not None and feed.handler.slowest_table == "t", "it was slow")
+        await eventually(lambda: flow.handler is not None and flow.handler.slowest_table == "t", "it was slow")

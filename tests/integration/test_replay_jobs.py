@@ -17,7 +17,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
-from spark_replay.replay.flow import FlowRun
+from spark_replay.replay.flow import ReplayFlow
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.plan import Asked
@@ -57,7 +57,7 @@ async def test_a_snapshot_comes_first_and_then_what_the_archive_has_behind_it(
         assert (one.first, one.range.begin, one.range.until) == (marker_at(0), marker_at(5), marker_at(7))
         jobs = Jobs(spark, await asyncio.to_thread(start_rows, spark, folder, "orders", "main"))
         one.snapshot_rows = (await asyncio.to_thread(jobs.snapshot_rows))["a"]
-        run = FlowRun(one, asked, setting(store), lambda: [found], jobs, Listener(), 0.0)
+        run = ReplayFlow(one, asked, setting(store), lambda: [found], jobs, Listener(), 0.0)
         await asyncio.to_thread(run.begin)
         script.marker = marker_at(0)  # as the publisher does when the first task opens it
         async with scripted_subscriber("cache", "s1") as subscriber:

@@ -105,7 +105,7 @@ async def taking_part(scene: Scene) -> AsyncIterator[None]:
     retry = RetryPolicy(attempts=1, first_wait=0.01, longest_wait=0.01)
     async with scene.world.publisher() as scene.publisher:
         async with serve_admin(scene.publisher, "127.0.0.1:0", None) as address:
-            await eventually(lambda: KEY in scene.publisher.assigner.feeds, "registered")
+            await eventually(lambda: KEY in scene.publisher.assigner.flows, "registered")
             served = scene.publisher.served
             local = LocalAdmin(served.settings.state_dir, served.dataset.name, served.copy, served.log)
             scene.driver = ReplayClient(Reach(address), FLOW, "r1", local=local)
@@ -160,12 +160,12 @@ async def test_one_bad_update_does_not_stop_a_replay(
 
         # The flow is live, with what was parked in the replay.
         last = scene.world.commit("bad", "d")
-        feed = scene.publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.durable == last, "processed or parked")
+        flow = scene.publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.durable == last, "processed or parked")
         assert (scene.keys.seen[-1], len(scene.parked)) == (b"d", 3)
         scene.keys.bad = b""
         before = len(scene.keys.seen)
-        await scene.publisher.dead_letters.retry(feed, "")
+        await scene.publisher.dead_letters.retry(flow, "")
         await eventually(lambda: not scene.parked, "delivered again")
         assert scene.keys.seen[before:] == [b"bad"] * 3
 
@@ -175,16 +175,16 @@ async def test_what_is_parked_at_the_beginning_stays_before_what_follows(scene: 
     async with taking_part(scene):
         outcome = await scene.replayed(first)
         await asyncio.to_thread(scene.driver.finish, outcome.epoch, first)
-        feed = scene.publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.flow is not None, "live")
+        flow = scene.publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.caravan_flow is not None, "live")
         end = await scene.archived("bad", "e")
-        await eventually(lambda: feed.durable == end, "processed or parked")
+        await eventually(lambda: flow.durable == end, "processed or parked")
 
         # Another replay, from the first row on: what is parked comes by again, and is to be delivered again meanwhile.
         what = admin_pb2.BeginReplay(who="me@here", mode=admin_pb2.LOG, lease_s=600)
         what.begin.CopyFrom(marker_to_message(scene.begin))
         await asyncio.to_thread(scene.driver.begin, what)
-        await scene.publisher.dead_letters.retry(feed, "")
+        await scene.publisher.dead_letters.retry(flow, "")
         scene.keys.seen.clear()
         scene.keys.bad = b""
         outcome = await scene.replayed(end)

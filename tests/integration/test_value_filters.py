@@ -115,14 +115,14 @@ async def test_a_filter_changed_while_its_flow_is_behind_a_real_log(tmp_path: Pa
         async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
             await world.register(s1)
             before = await s1.accepts(await s1.hears_later("assign"), credit=1)
-            feed = publisher.assigner.feeds[("app", "log")]
+            flow = publisher.assigner.flows[("app", "log")]
             await asyncio.to_thread(writer.put, b"1", document(1, status="open"))
             frame = await s1.hears_later("batch")
             assert [update.key for update in s1.updates(frame)] == [(b"1",)]
             await s1.processed(frame)
             offered = await s1.hears_later("datamarker")
             await s1.acks(offered)
-            await eventually(lambda: feed.durable.delivered == offered.datamarker.marker.delivered, "stored")
+            await eventually(lambda: flow.durable.delivered == offered.datamarker.marker.delivered, "stored")
             for n in range(2, 8):  # one is on its way, the others wait for credit
                 await asyncio.to_thread(writer.put, b"%d" % n, document(n, status="open" if n % 2 else "paid"))
             await s1.hears_later("batch")

@@ -40,7 +40,7 @@ AUDIT_FAULTS: list[Fault] = [
     Fault(
         name="replay-counts-what-was-delivered-before",
         file="publisher/flows/books.py",
-        old="        return books.counted_to(feed.filter.hash)\n",
+        old="        return books.counted_to(flow.filter.hash)\n",
         new="        return None\n",
         tests=(_KEEPER,),
         promise="each update counts as delivered once, replays included",

@@ -93,7 +93,7 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="flow-given-away-without-an-end",
-        file="publisher/push/feed.py",
+        file="publisher/push/flow.py",
         old="        self.spacing.given(now)\n",
         new="",
         tests=(_HOSTILE, "-kgiven"),

@@ -11,7 +11,7 @@ _CONTROL = "tests/unit/publisher/operate/test_control.py"
 OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="pause-forgotten-at-a-restart",
-        file="publisher/push/feed.py",
+        file="publisher/push/flow.py",
         old="        self.control = record.control\n",
         new="",
         tests=(f"{_CONTROL}::test_a_paused_flow_is_finished_and_stays_paused_after_a_restart",),
@@ -28,8 +28,8 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="late-ack-undoes-a-rewind",
         file="publisher/publisher.py",
-        old="                feed.moved(epoch, to)\n",
-        new="                feed.moved(feed.epoch, to)\n",
+        old="                flow.moved(epoch, to)\n",
+        new="                flow.moved(flow.epoch, to)\n",
         tests=(f"{_CONTROL}::test_an_ack_of_before_the_rewind_does_not_undo_it",),
         promise="a marker that was set back is not moved on by an ack of before",
     ),
@@ -62,9 +62,9 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="skipped-before-it-is-durable",
         file="publisher/publisher.py",
-        old="                done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)\n",
-        new="                feed.controlled(wanted)\n"
-        "                done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)\n",
+        old="                done = await asyncio.to_thread(self.store.set_control, flow.key, wanted, was)\n",
+        new="                flow.controlled(wanted)\n"
+        "                done = await asyncio.to_thread(self.store.set_control, flow.key, wanted, was)\n",
         tests=(f"{_CONTROL}::test_a_store_that_fails_changes_nothing",),
         promise="what an operator asks for counts once it is stored",
     ),
@@ -87,7 +87,7 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="former-holder-forgotten",
         file="publisher/flows/assigner.py",
-        old="                self._former[feed.key] = feed\n",
+        old="                self._former[flow.key] = flow\n",
         new="                pass\n",
         tests=(
             "tests/unit/publisher/flows/test_assigner.py::test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_for",

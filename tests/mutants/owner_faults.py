@@ -66,22 +66,23 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="held-epoch-not-exceeded",
         file="publisher/flows/assigner.py",
-        old="self._store.raise_epoch, feed.key, above)",
-        new="self._store.raise_epoch, feed.key, 0)",
+        old="self._store.raise_epoch, flow.key, above)",
+        new="self._store.raise_epoch, flow.key, 0)",
         tests=(f"{_PUBLISHER}::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",),
         promise="a marker store that was set back does not hold its flows for ever",
     ),
     Fault(
         name="live-while-nothing-is-sent",
         file="publisher/publisher.py",
-        old="        if feed.flow is not None and not self.ownership.may_send():\n            return FeedState.HELD\n",
+        old="        if flow.caravan_flow is not None and not self.ownership.may_send():\n"
+        "            return PublisherFlowState.HELD\n",
         new="",
         tests=(f"{_PUBLISHER}::test_a_flow_is_not_called_live_while_nothing_may_be_sent",),
         promise="no flow is reported as live while nothing of it can be sent",
     ),
     Fault(
         name="a-rewind-is-forgotten-at-a-restart",
-        file="publisher/push/feed.py",
+        file="publisher/push/flow.py",
         old="        self.rewound = record.rewound\n",
         new="",
         tests=(f"{_PUBLISHER}::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",),

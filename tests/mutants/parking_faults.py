@@ -36,8 +36,8 @@ PARKING_FAULTS: list[Fault] = [
     Fault(
         name="parked-is-answered-before-it-is-stored",
         file="publisher/flows/dead_letters.py",
-        old="        await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)\n",
-        new="        asyncio.get_running_loop().call_later(9, self._store.park, feed.key, epoch, letter, parcel)\n",
+        old="        await asyncio.to_thread(self._store.park, flow.key, epoch, letter, parcel)\n",
+        new="        asyncio.get_running_loop().call_later(9, self._store.park, flow.key, epoch, letter, parcel)\n",
         tests=("tests/unit/publisher/flows/test_dead_letters.py",),
         promise="what the publisher says is parked is durable",
     ),
@@ -60,8 +60,8 @@ PARKING_FAULTS: list[Fault] = [
     Fault(
         name="log-overtakes-what-is-delivered-again",
         file="publisher/publisher.py",
-        old="        if any(letter.retrying for letter in feed.parked or ()):",
-        new="        if any(letter.retrying for letter in feed.parked or ()) and not self._begin(stream, feed):",
+        old="        if any(letter.retrying for letter in flow.parked or ()):",
+        new="        if any(letter.retrying for letter in flow.parked or ()) and not self._begin(stream, flow):",
         tests=("tests/integration/test_dead_letters.py",),
         promise="parked updates are delivered again before anything new",
     ),
@@ -100,7 +100,7 @@ PARKING_FAULTS: list[Fault] = [
     ),
     Fault(
         name="replay-overtakes-what-is-to-be-delivered-again",
-        file="publisher/push/feed.py",
+        file="publisher/push/flow.py",
         old="also_retried=self.control.replay is not None)",
         new="also_retried=False)",
         tests=("tests/integration/test_replay_parking.py",),

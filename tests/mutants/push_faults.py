@@ -46,7 +46,7 @@ PUSH_FAULTS: list[Fault] = [
     Fault(
         name="assigned-before-it-is-recorded",
         file="publisher/flows/assigner.py",
-        old="                    await self._record([feed for _, feed in raised])  # subscribers refuse what is "
+        old="                    await self._record([flow for _, flow in raised])  # subscribers refuse what is "
         "not recorded\n",
         new="                    pass\n",
         tests=("tests/unit/publisher/flows/test_assigner.py",),

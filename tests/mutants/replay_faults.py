@@ -19,15 +19,15 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="replay-in-epochs-below-the-subscriber-s",
         file="publisher/flows/replays.py",
-        old="self._store.raise_epoch, flow, above)",
-        new="self._store.raise_epoch, flow)",
+        old="self._store.raise_epoch, key, above)",
+        new="self._store.raise_epoch, key)",
         tests=(f"{_REPLAYS}::test_a_task_gets_an_epoch_above_the_one_that_its_subscriber_holds",),
         promise="a replay goes on at once above the epochs that a subscriber holds",
     ),
     Fault(
         name="replayed-range-skipped-by-an-application-s-own-datamarker",
         file="publisher/flows/replays.py",
-        old="                feed.rewound,\n",
+        old="                flow.rewound,\n",
         new="                False,\n",
         tests=(
             f"{_REPLAYS}::test_a_task_learns_that_its_replay_set_the_datamarker_back_until_something_is_acknowledged",
@@ -112,7 +112,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="former-task-of-a-replay-stores",
         file="publisher/flows/replays.py",
-        old="        if not run.epoch or epoch != run.epoch or epoch != feed.epoch:\n",
+        old="        if not run.epoch or epoch != run.epoch or epoch != flow.epoch:\n",
         new="        if not run.epoch:\n",
         tests=(f"{_REPLAYS}::test_what_a_former_task_says_is_refused",),
         promise="only the newest task of a replay moves a flow's datamarker",
@@ -136,7 +136,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="silent-driver-goes-live-beyond-the-log",
         file="publisher/flows/replays.py",
-        old="                gap = await self._gap(feed.marker)\n                if time",
+        old="                gap = await self._gap(flow.marker)\n                if time",
         new="                gap = None\n                if time",
         tests=(f"{_REPLAYS}::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",),
         promise="a flow whose replay was given up goes live only where the log holds its datamarker",
@@ -144,7 +144,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="silent-driver-keeps-the-flow",
         file="publisher/flows/replays.py",
-        old="                self._chores.spawn(self._run_out(feed.key))\n",
+        old="                self._chores.spawn(self._run_out(flow.key))\n",
         new="                pass\n",
         tests=(f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",),
         promise="a flow is never held by a replay whose driver is gone",
@@ -168,8 +168,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="handed-over-before-the-marker-is-stored",
         file="publisher/flows/replays.py",
-        old="            await self._store_marker(feed, run, marker)\n            self._books.replay_ended(feed)\n",
-        new="            self._books.replay_ended(feed)\n",
+        old="            await self._store_marker(flow, run, marker)\n            self._books.replay_ended(flow)\n",
+        new="            self._books.replay_ended(flow)\n",
         tests=(f"{_REPLAYS}::test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended",),
         promise="the live flow begins where the replay ended",
     ),
@@ -184,7 +184,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="replay-to-two-subscribers",
         file="publisher/flows/replays.py",
-        old="                self._assigner.lend(feed, now.subscriber)  # the",
+        old="                self._assigner.lend(flow, now.subscriber)  # the",
         new="                pass  # the",
         tests=(f"{_REPLAYS}::test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run",),
         promise="no two subscribers work on a flow at one time, replayed or not",
@@ -192,8 +192,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="other-publishers-replay-overwritten",
         file="publisher/publisher.py",
-        old="self.store.set_control, feed.key, wanted, was)",
-        new="self.store.set_control, feed.key, wanted)",
+        old="self.store.set_control, flow.key, wanted, was)",
+        new="self.store.set_control, flow.key, wanted)",
         tests=(f"{_REPLAYS}::test_what_another_publisher_gave_to_a_newer_task_is_left_alone",),
         promise="what has a flow changes by compare-and-set",
     ),
@@ -216,9 +216,9 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="live-while-replayed",
         file="publisher/flows/replays.py",
-        old="                await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, "
+        old="                await self._control(flow, lambda c: replace(c, replay=taken(flow.name, c.replay, "
         "wanted, leased)))\n",
-        new="                feed.controlled(replace(feed.control, replay=taken(feed.name, feed.control.replay, "
+        new="                flow.controlled(replace(flow.control, replay=taken(flow.name, flow.control.replay, "
         "wanted, leased)))\n",
         tests=(
             f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",

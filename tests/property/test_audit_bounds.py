@@ -14,9 +14,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caravan.flow import Flow
+from caravan.flow import CaravanFlow
 from publisher.flows.books import Bookkeeper
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.stores.markers.memory import MemoryMarkerStore
 from subscriber_sdk import AckLater, Datamarker, RetryPolicy, Subscriber, Update
 from subscriber_sdk.admission import Admission
@@ -110,7 +110,7 @@ class World:
         self.store.open()
         self.store.register(CACHE, marker(0), "latest")
         self.keeper = Bookkeeper(self.store)
-        self.feed = self.new_feed()
+        self.flow = self.new_flow()
         self.waiting: MarkerWrite | None = None
         self.processes = {name: self.process(name) for name in NAMES}
         self.at = 0
@@ -125,19 +125,19 @@ class World:
     def process(self, name: str) -> Process:
         return Process(name, self.truth, self.concurrency)
 
-    def new_feed(self) -> Feed:
-        return Feed(*CACHE, Filter.parse(None), self.store.load()[CACHE].marker, marker(len(LOG)).order)
+    def new_flow(self) -> PublisherFlow:
+        return PublisherFlow(*CACHE, Filter.parse(None), self.store.load()[CACHE].marker, marker(len(LOG)).order)
 
     # -- the publisher
 
     def put(self, pages: Any) -> None:
         books = dict(self.waiting.books) if self.waiting is not None else {}
-        self.waiting = MarkerWrite(CACHE, self.feed.epoch, self.feed.marker, "", {**books, **pages})
+        self.waiting = MarkerWrite(CACHE, self.flow.epoch, self.flow.marker, "", {**books, **pages})
 
     def stored(self) -> None:
         if self.waiting is not None:
             assert not self.store.store([self.waiting])
-            self.feed.stored(self.waiting.marker)
+            self.flow.stored(self.waiting.marker)
             self.waiting = None
 
     async def assign(self, name: str) -> None:
@@ -147,9 +147,9 @@ class World:
         process.hang_up()
         await self.settle()
         self.stored()
-        self.feed.raised(self.store.raise_epoch(CACHE))
-        self.feed.assign(name, 0.0)
-        await self.keeper.load(self.feed)
+        self.flow.raised(self.store.raise_epoch(CACHE))
+        self.flow.assign(name, 0.0)
+        await self.keeper.load(self.flow)
         process.connect()
         hello = push_pb2.Hello(
             min_version=1, max_version=2, publisher="p", application="cache", subscriber=name, heartbeat_ms=1000, max_frame_bytes=1 << 20  # noqa: E501
@@ -157,7 +157,7 @@ class World:
         self.session, self.who, self.push = PushSession(hello), name, None
         self.say(self.session.start())
         await self.hear()
-        self.push, frame = self.session.assign(*CACHE, self.feed.epoch, self.feed.marker, None, 0.0)
+        self.push, frame = self.session.assign(*CACHE, self.flow.epoch, self.flow.marker, None, 0.0)
         self.say(frame)
         await self.hear()
 
@@ -170,29 +170,29 @@ class World:
         if self.push is None or self.push.phase is not FlowPhase.OPEN:
             return
         assert self.session is not None
-        assert self.feed.ledger is not None
+        assert self.flow.ledger is not None
         for _ in range(min(transactions, len(LOG) - self.at)):
             one: Body = LOG[self.at]
             for frame in self.session.schemas(one.schemas):
                 self.say(frame)
             for frames in self.session.batch(self.push, one.data, marker(self.at).order):
                 self.say(b"".join(frames))
-            self.feed.ledger.sent(one)
+            self.flow.ledger.sent(one)
             self.at += 1
             if offers:
                 self.offer()
         self.offer()
-        assert self.feed.flow is not None
-        self.feed.flow.place = marker(self.at).order
+        assert self.flow.caravan_flow is not None
+        self.flow.caravan_flow.place = marker(self.at).order
 
     def offer(self) -> None:
         assert self.session is not None
         assert self.push is not None
-        assert self.feed.ledger is not None
+        assert self.flow.ledger is not None
         frame = self.session.datamarker(self.push, marker(self.at), 0.0)
         if frame is not None:
             self.say(frame)
-            self.feed.ledger.offered(marker(self.at))
+            self.flow.ledger.offered(marker(self.at))
 
     async def hear(self) -> None:
         """Everything that was said so far."""
@@ -207,33 +207,33 @@ class World:
                 self.happened(event)
 
     def happened(self, event: object) -> None:
-        feed = self.feed
+        flow = self.flow
         match event:
             case Opened(_, _, life, processed, epochs):
-                self.keeper.open(feed)
-                assert feed.ledger is not None
-                feed.ledger.opened(life, processed, epochs)
-                self.at = feed.marker.order.offset
-                feed.begin(Flow(*CACHE, feed.filter, feed.marker, feed.epoch, lambda: None))
-            case Progressed(_, processed) if feed.ledger is not None:
-                feed.ledger.heard(processed)
+                self.keeper.open(flow)
+                assert flow.ledger is not None
+                flow.ledger.opened(life, processed, epochs)
+                self.at = flow.marker.order.offset
+                flow.begin(CaravanFlow(*CACHE, flow.filter, flow.marker, flow.epoch, lambda: None))
+            case Progressed(_, processed) if flow.ledger is not None:
+                flow.ledger.heard(processed)
             case Acked(_, acked, processed):
-                assert feed.ledger is not None
-                feed.ledger.heard(processed)
-                if self.push is not None and self.push.epoch == feed.epoch:  # else a rewind ended it
-                    feed.acked(acked)
-                    self.put(self.keeper.acknowledged(feed, acked))
+                assert flow.ledger is not None
+                flow.ledger.heard(processed)
+                if self.push is not None and self.push.epoch == flow.epoch:  # else a rewind ended it
+                    flow.acked(acked)
+                    self.put(self.keeper.acknowledged(flow, acked))
             case Released(_, processed):
-                if feed.ledger is not None:
-                    feed.ledger.heard(processed)
+                if flow.ledger is not None:
+                    flow.ledger.heard(processed)
                 self.closed(released=True)
             case FlowFailed():
                 self.closed(released=True)
 
     def closed(self, *, released: bool) -> None:
         if self.session is not None:
-            self.put(self.keeper.closed(self.feed, released=released))
-            self.feed.release("over")
+            self.put(self.keeper.closed(self.flow, released=released))
+            self.flow.release("over")
             self.session = self.push = None
 
     # -- what may happen
@@ -268,15 +268,15 @@ class World:
         self.unsure |= self.rewound
         self.session = self.push = self.waiting = None
         self.keeper = Bookkeeper(self.store)
-        self.feed = self.new_feed()
+        self.flow = self.new_flow()
 
     async def rewind(self, by: int) -> None:
-        to = marker(max(0, self.feed.marker.order.offset + (by if by < 3 else -by)))
-        self.moved_past |= to.order > self.feed.durable.order
+        to = marker(max(0, self.flow.marker.order.offset + (by if by < 3 else -by)))
+        self.moved_past |= to.order > self.flow.durable.order
         self.waiting = None
-        past = to.order > self.feed.durable.order
-        self.feed.moved(self.store.rewind(CACHE, to), to)
-        pages = self.keeper.moved(self.feed, past=past)
+        past = to.order > self.flow.durable.order
+        self.flow.moved(self.store.rewind(CACHE, to), to)
+        pages = self.keeper.moved(self.flow, past=past)
         if pages:
             self.put(pages)
             self.stored()
@@ -333,7 +333,7 @@ class World:
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """By window, at least and at most so many repeats."""
-        reply = self.keeper.report(admin_pb2.AuditRequest(), [self.feed])
+        reply = self.keeper.report(admin_pb2.AuditRequest(), [self.flow])
         found = {}
         for one in reply.windows:
             assert not one.missing
@@ -391,7 +391,7 @@ async def play(concurrency: int, steps: list[tuple[str, str, int]]) -> None:
             true = world.repeats(window)
             assert least <= true <= most
             assert world.unsure or world.moved_past or least == true == most, "all was told"
-        delivered = sum(one.delivered for one in world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).windows)
+        delivered = sum(one.delivered for one in world.keeper.report(admin_pb2.AuditRequest(), [world.flow]).windows)
         assert world.moved_past or delivered == sum(total(one.tallies).updates for one in LOG)
     finally:
         for process in world.processes.values():

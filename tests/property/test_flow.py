@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caravan.buffer import ChangeBuffer
-from caravan.flow import Flow, FlowState
+from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.changes import Change
 from publisher.sources.memory.source import MemorySource
 from wormhole.filters import Filter
@@ -95,7 +95,7 @@ class _Journey:
         for number, transaction in enumerate(transactions, 1):
             self._expect(number, transaction, self.source.commit(transaction))
         self.caravans: list[_Rider] = []
-        self.flow = Flow("app", shard, _FILTERS[wanted], self.start, 1, lambda: None)
+        self.flow = CaravanFlow("app", shard, _FILTERS[wanted], self.start, 1, lambda: None)
         self.schemas: dict[int, Schema] = {}
 
     def _expect(self, number: int, transaction: list[Change], marker: Datamarker) -> None:
@@ -196,7 +196,7 @@ def test_every_wanted_update_once_whatever_the_moves(
             case "deliver":
                 journey.deliver(data.draw(st.integers(1, 3)))
             case "leave":
-                journey.flow.leave(FlowState.WAITING, "the test said so")
+                journey.flow.leave(CaravanFlowState.WAITING, "the test said so")
             case "open":  # a caravan anywhere, also far behind the flow
                 journey.open(data.draw(st.sampled_from(markers)))
             case _:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caravan.buffer import ChangeBuffer
-from caravan.flow import Flow, FlowState
+from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.dump import Dump
 from publisher.sources.mysql.reader import BinlogReader
@@ -99,7 +99,7 @@ class Taken:
     _endings: Endings = field(default_factory=Endings)
     _acknowledged: int = 0
 
-    def take(self, flow: Flow, reading: Reading) -> bool:
+    def take(self, flow: CaravanFlow, reading: Reading) -> bool:
         """Go on with the flow as a stream does; whether it can."""
         piece = flow.peek()
         if piece is None:
@@ -123,7 +123,7 @@ def followed(readings: list[Reading], shard: str, wanted: Filter, changes: Itera
     taken = Taken()
     marker = START
     while True:
-        flow = Flow("app", shard, wanted, marker, 1, lambda: None)
+        flow = CaravanFlow("app", shard, wanted, marker, 1, lambda: None)
         at, left = 0, next(changes)
         for reading in readings:
             if not reading.buffer.end:
@@ -135,7 +135,7 @@ def followed(readings: list[Reading], shard: str, wanted: Filter, changes: Itera
         while taken.take(flow, readings[at]):
             left -= 1
             if left == 0:
-                flow.leave(FlowState.WAITING, "left behind")
+                flow.leave(CaravanFlowState.WAITING, "left behind")
                 at, left = (at + 1) % len(readings), next(changes)
                 cursor = readings[at].buffer.join(flow.place)
                 assert cursor is not None

@@ -14,7 +14,7 @@ import pytest
 
 from caravan import caravan as module
 from caravan.caravan import Caravan
-from caravan.flow import Flow, FlowState
+from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.rate import RateCap
 from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import patience
@@ -93,7 +93,7 @@ class Settings:
     def may_leave(self, caravan: Caravan) -> bool:
         return not self.nowhere
 
-    def left(self, caravan: Caravan, flow: Flow) -> None:
+    def left(self, caravan: Caravan, flow: CaravanFlow) -> None:
         self.behind.append((flow.application, flow.cause))
 
     def advanced(self, caravan: Caravan, segment: Segment) -> None:
@@ -141,8 +141,8 @@ class Road:
             await asyncio.gather(task, return_exceptions=True)
             caravan.close()
 
-    def flow(self, name: str = "app", wake: Callable[[], None] = lambda: None) -> Flow:
-        return Flow(name, SHARD, Filter.parse(None), self.start, 1, wake)
+    def flow(self, name: str = "app", wake: Callable[[], None] = lambda: None) -> CaravanFlow:
+        return CaravanFlow(name, SHARD, Filter.parse(None), self.start, 1, wake)
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ async def test_nobody_is_held_up_so_the_reader_waits_for_the_slowest(road: Road)
         read = reader.waits
         for _ in range(20):
             await asyncio.sleep(0)
-        assert (reader.waits, flow.state, road.settings.behind) == (read, FlowState.TRAVELLING, [])
+        assert (reader.waits, flow.state, road.settings.behind) == (read, CaravanFlowState.TRAVELLING, [])
         while caravan.marker != end:
             while flow.peek() is not None:
                 flow.take()
@@ -336,7 +336,7 @@ async def test_who_holds_up_others_is_left_behind(road: Road) -> None:
         caravan.board(slow, 0)
         await until(lambda: caravan.marker == end)
         assert road.settings.behind == [("slow", "slower than its caravan: left behind")]
-        assert (slow.state, fast.state) == (FlowState.WAITING, FlowState.TRAVELLING)
+        assert (slow.state, fast.state) == (CaravanFlowState.WAITING, CaravanFlowState.TRAVELLING)
         assert caravan.flows == {fast}
         assert slow.place == road.start.order, "it goes on where it was"
 
@@ -353,13 +353,13 @@ async def test_with_nowhere_to_go_the_reader_waits_for_the_slowest_too(road: Roa
         read = reader.waits
         for _ in range(20):
             await asyncio.sleep(0)
-        assert (reader.waits, slow.state) == (read, FlowState.TRAVELLING)
-        caravan.leave(slow, FlowState.CLOSED, "its subscriber went")
+        assert (reader.waits, slow.state) == (read, CaravanFlowState.TRAVELLING)
+        caravan.leave(slow, CaravanFlowState.CLOSED, "its subscriber went")
         await until(lambda: caravan.marker == end)
         assert road.settings.behind == []
 
 
-def drain(flow: Flow, caravan: Caravan) -> None:
+def drain(flow: CaravanFlow, caravan: Caravan) -> None:
     while flow.peek() is not None:
         flow.take()
     caravan.moved()

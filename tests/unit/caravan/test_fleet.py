@@ -16,7 +16,7 @@ import pytest
 from caravan import caravan as caravan_module
 from caravan import fleet as fleet_module
 from caravan.fleet import CaravanEventKind, Fleet, FleetEvents, Limits
-from caravan.flow import Flow, FlowState
+from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import patience
 from wormhole.filters import Filter
@@ -84,7 +84,7 @@ class Rider:
         self.fleet = fleet
         self.paused = False
         self.ids: list[str] = []
-        self.flow = Flow(name, SHARD, Filter.parse(None), marker, 1, self._woken)
+        self.flow = CaravanFlow(name, SHARD, Filter.parse(None), marker, 1, self._woken)
         fleet.add(self.flow)
 
     def _woken(self) -> None:
@@ -95,7 +95,7 @@ class Rider:
             return
         if self.flow.blocked:
             self.fleet.moved(self.flow)
-        while self.flow.state is FlowState.TRAVELLING and (piece := self.flow.peek()) is not None:
+        while self.flow.state is CaravanFlowState.TRAVELLING and (piece := self.flow.peek()) is not None:
             assert piece.gap is None
             if piece.body is not None:
                 body = parse_body(piece.body.data)
@@ -119,7 +119,7 @@ class Yard:
         self.start = self.source.latest()
         self.begin: Datamarker | None = None
         """Where the lead begins, if not at the start."""
-        self.held: list[tuple[Flow, WormholeError]] = []
+        self.held: list[tuple[CaravanFlow, WormholeError]] = []
         events = FleetEvents(lambda f, e: self.held.append((f, e)), lambda s, m: None)
         self.fleet = Fleet(self.source, limits, events, lambda: 0.0, wall=lambda: WALL)
 
@@ -163,7 +163,7 @@ def expected(count: int) -> list[str]:
 async def test_flows_at_one_place_share_one_reader() -> None:
     async with running(Yard(Limits())) as yard:
         riders = [yard.rider(name) for name in "abc"]
-        await until(lambda: all(rider.flow.state is FlowState.TRAVELLING for rider in riders))
+        await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders))
         yard.source.write(5)
         await until(lambda: all(rider.ids == expected(5) for rider in riders))
         assert len(yard.fleet.caravans) == 1
@@ -178,23 +178,23 @@ async def test_the_lead_reads_without_any_flow() -> None:
 async def test_a_slow_flow_is_left_behind_and_misses_nothing() -> None:
     async with running(Yard(small())) as yard:
         quick_one, slow = yard.rider("quick"), yard.rider("slow")
-        await until(lambda: slow.flow.state is FlowState.TRAVELLING)
+        await until(lambda: slow.flow.state is CaravanFlowState.TRAVELLING)
         slow.paused = True
         yard.source.write(200)
         await until(lambda: quick_one.ids == expected(200))
-        assert slow.flow.state is FlowState.WAITING
+        assert slow.flow.state is CaravanFlowState.WAITING
         assert slow.flow.blocked
         assert "left behind" in slow.flow.cause
         slow.go_on()
         await until(lambda: slow.ids == expected(200))
         # It caught up, moved to the lead, and the caravan that brought it there is gone.
-        await until(lambda: len(yard.fleet.caravans) == 1 and slow.flow.state is FlowState.TRAVELLING)
+        await until(lambda: len(yard.fleet.caravans) == 1 and slow.flow.state is CaravanFlowState.TRAVELLING)
 
 
 async def test_memory_stays_bounded_while_everybody_is_slow_and_then_all_goes_on() -> None:
     async with running(Yard(small())) as yard:
         riders = [yard.rider(name) for name in "ab"]
-        await until(lambda: all(rider.flow.state is FlowState.TRAVELLING for rider in riders))
+        await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders))
         for rider in riders:
             rider.paused = True
         yard.source.write(200)
@@ -205,7 +205,7 @@ async def test_memory_stays_bounded_while_everybody_is_slow_and_then_all_goes_on
         await asyncio.sleep(0.05)  # nothing tells that it does nothing
         assert lead.buffer.end == number
         assert lead.buffer.size < yard.fleet.budget(lead) + 3 * yard.fleet.read_bytes
-        assert all(rider.flow.state is FlowState.TRAVELLING for rider in riders)
+        assert all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders)
         for rider in riders:
             rider.go_on()
         await until(lambda: all(rider.ids == expected(200) for rider in riders))
@@ -214,13 +214,13 @@ async def test_memory_stays_bounded_while_everybody_is_slow_and_then_all_goes_on
 async def test_with_one_caravan_it_waits_for_its_slowest_flow() -> None:
     async with running(Yard(small(caravans=1))) as yard:
         quick_one, slow = yard.rider("quick"), yard.rider("slow")
-        await until(lambda: slow.flow.state is FlowState.TRAVELLING)
+        await until(lambda: slow.flow.state is CaravanFlowState.TRAVELLING)
         slow.paused = True
         yard.source.write(200)
         lead = yard.fleet.lead
         assert lead is not None
         await until(lambda: lead.buffer.size > yard.fleet.budget(lead) and quick_one.flow.cursor == lead.buffer.end)
-        assert slow.flow.state is FlowState.TRAVELLING
+        assert slow.flow.state is CaravanFlowState.TRAVELLING
         await until(lambda: lead.waits)
         slow.go_on()
         await until(lambda: slow.ids == quick_one.ids == expected(200))
@@ -258,9 +258,9 @@ async def test_who_is_live_finds_the_lead_at_the_end_however_many_catch_up() -> 
     yard.begin = markers[-1]
     late = [yard.rider(str(i), marker) for i, marker in enumerate([yard.start, *markers[:-1]])]
     async with running(yard):
-        await until(lambda: all(rider.flow.state is FlowState.TRAVELLING for rider in late))
+        await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in late))
         live = yard.rider("live", yard.begin)
-        await until(lambda: live.flow.state is FlowState.TRAVELLING)
+        await until(lambda: live.flow.state is CaravanFlowState.TRAVELLING)
         yard.source.write(1)
         await until(lambda: live.ids)
         assert yard.fleet.caravan_of(live.flow) is yard.fleet.lead
@@ -293,7 +293,7 @@ async def test_a_caravan_takes_what_no_other_uses_and_gives_it_back() -> None:
     yard = Yard(Limits(caravans=2, buffer_bytes=400_000, read_bytes=4_000))
     async with running(yard):
         quick_one = yard.rider("quick")
-        await until(lambda: quick_one.flow.state is FlowState.TRAVELLING)
+        await until(lambda: quick_one.flow.state is CaravanFlowState.TRAVELLING)
         yard.source.write(500)
         await until(lambda: quick_one.ids == expected(500))
         lead = yard.fleet.lead
@@ -301,7 +301,7 @@ async def test_a_caravan_takes_what_no_other_uses_and_gives_it_back() -> None:
         assert lead.buffer.size > 300_000  # alone it has the whole budget
         slow = yard.rider("slow", yard.start)
         slow.paused = True
-        await until(lambda: slow.flow.state is FlowState.TRAVELLING and slow.flow.peek() is not None)
+        await until(lambda: slow.flow.state is CaravanFlowState.TRAVELLING and slow.flow.peek() is not None)
         await until(lambda: yard.fleet.governor.used() >= 390_000 and lead.buffer.size < 300_000)
         await asyncio.sleep(0.05)  # nothing tells that it does not grow
         assert yard.fleet.governor.used() < 400_000 + 3 * yard.fleet.read_bytes
@@ -314,7 +314,7 @@ async def test_over_the_one_budget_the_furthest_behind_is_evicted_to_its_own_pla
     yard.begin = yard.source.write(300)
     async with running(yard):
         lead = yard.rider("lead", yard.begin)
-        await until(lambda: lead.flow.state is FlowState.TRAVELLING)
+        await until(lambda: lead.flow.state is CaravanFlowState.TRAVELLING)
         slow = yard.rider("slow", yard.start)
         slow.paused = True
         await until(lambda: (c := yard.fleet.caravan_of(slow.flow)) is not None and c.buffer.size > 150_000)
@@ -380,7 +380,7 @@ async def test_a_log_that_comes_back_goes_on_where_it_was() -> None:
         yard.source.write(2)
         await until(lambda: rider.ids == expected(2))
         yard.source.set_reachable(False)
-        await until(lambda: rider.flow.state is FlowState.WAITING)
+        await until(lambda: rider.flow.state is CaravanFlowState.WAITING)
         assert "unreachable" in rider.flow.cause
         await until(lambda: "unreachable" in yard.fleet.trouble)
         yard.source.set_reachable(True)
@@ -422,12 +422,12 @@ async def test_while_a_log_stays_away_it_is_said_once_and_the_flow_tells_why(
 async def test_a_log_that_cannot_be_decoded_holds_its_flows() -> None:
     async with running(Yard(Limits())) as yard:
         rider = yard.rider("a")
-        await until(lambda: rider.flow.state is FlowState.TRAVELLING)
+        await until(lambda: rider.flow.state is CaravanFlowState.TRAVELLING)
         yard.source.broken = DecodeError("record 7: bad length")
         yard.source.write(1)
         await until(lambda: yard.held)
         assert yard.held == [(rider.flow, yard.source.broken)]
-        assert rider.flow.state is FlowState.HELD
+        assert rider.flow.state is CaravanFlowState.HELD
         assert rider.flow.cause == "record 7: bad length"
 
 
@@ -435,9 +435,9 @@ async def test_a_log_that_cannot_be_decoded_holds_its_flows() -> None:
 async def test_an_error_of_our_own_is_logged_and_the_log_is_opened_again() -> None:
     async with running(Yard(Limits())) as yard:
         rider = yard.rider("a")
-        await until(lambda: rider.flow.state is FlowState.TRAVELLING)
+        await until(lambda: rider.flow.state is CaravanFlowState.TRAVELLING)
         yard.source.broken = ZeroDivisionError("a bug")
-        await until(lambda: rider.flow.state is FlowState.WAITING)
+        await until(lambda: rider.flow.state is CaravanFlowState.WAITING)
         yard.source.broken = None
         yard.source.write(1)
         await until(lambda: rider.ids == expected(1))
@@ -448,7 +448,7 @@ async def test_a_log_that_breaks_while_its_caravan_is_closed_leaves_no_unretriev
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     async with running(Yard(Limits())) as yard:
         rider = yard.rider("a")
-        await until(lambda: rider.flow.state is FlowState.TRAVELLING)
+        await until(lambda: rider.flow.state is CaravanFlowState.TRAVELLING)
         yard.source.broken_when_closed = SourceUnavailable("the server closed the stream")
         (closed,) = yard.fleet._tasks
         yard.fleet._close(closed, "the plan has no use for it")
@@ -489,7 +489,7 @@ async def test_a_flow_ahead_of_the_log_is_held_rather_than_waited_for() -> None:
         rider = yard.rider("a", lost)
         await until(lambda: yard.held)
         assert isinstance(yard.held[0][1], Diverged)
-        assert rider.flow.state is FlowState.HELD
+        assert rider.flow.state is CaravanFlowState.HELD
 
 
 async def test_a_place_that_another_history_reused_is_noticed_though_a_buffer_holds_it() -> None:
@@ -518,18 +518,18 @@ async def test_flows_removed_while_the_log_is_opened_do_not_board() -> None:
         yard.source.gate.set()
         await until(lambda: yard.fleet.lead is not None)
         await asyncio.sleep(0.05)
-        assert all(rider.flow.state is FlowState.CLOSED for rider in riders)
+        assert all(rider.flow.state is CaravanFlowState.CLOSED for rider in riders)
         assert not any(caravan.flows for caravan in yard.fleet.caravans.values())
 
 
 async def test_a_new_flow_of_the_same_name_replaces_the_former() -> None:
     async with running(Yard(Limits())) as yard:
         former = yard.rider("a")
-        await until(lambda: former.flow.state is FlowState.TRAVELLING)
+        await until(lambda: former.flow.state is CaravanFlowState.TRAVELLING)
         present = yard.rider("a")
-        await until(lambda: present.flow.state is FlowState.TRAVELLING)
+        await until(lambda: present.flow.state is CaravanFlowState.TRAVELLING)
         yard.fleet.remove(former.flow)  # late news
-        assert former.flow.state is FlowState.CLOSED
+        assert former.flow.state is CaravanFlowState.CLOSED
         yard.source.write(1)
         await until(lambda: present.ids == expected(1))
         assert former.ids == []
@@ -561,4 +561,4 @@ async def test_a_stop_ends_a_waiting_read_and_a_capped_one_and_leaves_no_thread(
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("caravan-")]
     await until(lambda: not [t for t in threading.enumerate() if t.name in threads])
     assert not yard.fleet.caravans
-    assert rider.flow.state is FlowState.WAITING
+    assert rider.flow.state is CaravanFlowState.WAITING

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from caravan.buffer import ChangeBuffer
-from caravan.flow import Flow, FlowState
+from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.source import MemorySource
+from scripts.prepare import ROOT
+from tests.support.assigned import assigned_elsewhere
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LossKind
@@ -23,7 +25,7 @@ class Journey:
         self.source = MemorySource(log="log", sharding=Sharding("log"), now_us=lambda: 9)
         self.start = self.source.latest()
         self.wakes = 0
-        self.flow = Flow("app", "log", Filter.parse(None), self.start, 3, self._wake)
+        self.flow = CaravanFlow("app", "log", Filter.parse(None), self.start, 3, self._wake)
         self.buffer = ChangeBuffer(self.start.order)
         self._reader = self.source.open(self.start)
 
@@ -46,9 +48,9 @@ class Journey:
 
 def test_a_new_flow_waits_at_its_marker() -> None:
     flow = Journey().flow
-    assert (flow.state, flow.cause, flow.cursor, flow.peek()) == (FlowState.WAITING, "newly opened", None, None)
+    assert (flow.state, flow.cause, flow.cursor, flow.peek()) == (CaravanFlowState.WAITING, "newly opened", None, None)
     assert flow.name == "app/log"
-    assert repr(flow) == "<Flow app/log waiting epoch 3 at 1/1/0>"
+    assert repr(flow) == "<CaravanFlow app/log waiting epoch 3 at 1/1/0>"
 
 
 def test_peeking_does_not_move_and_taking_does() -> None:
@@ -73,7 +75,7 @@ def test_a_flow_that_left_forgets_what_it_looked_at() -> None:
     journey.commit()
     journey.read()
     assert journey.flow.peek() is not None
-    journey.flow.leave(FlowState.HELD, "why")
+    journey.flow.leave(CaravanFlowState.HELD, "why")
     assert (journey.flow.peek(), journey.flow.cursor, journey.flow.cause) == (None, None, "why")
 
 
@@ -110,7 +112,7 @@ def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
     assert entry is not None
     assert entry.segment.begin == before.order == journey.flow.place
 
-    journey.flow.leave(FlowState.HELD, "asked")
+    journey.flow.leave(CaravanFlowState.HELD, "asked")
     journey.flow.pass_gap(Datamarker(before.order, piece.gap.last_missing, before.order))
     journey.board()
     passed = journey.flow.peek()
@@ -143,7 +145,7 @@ def test_a_gap_that_was_passed_before_a_restart_is_not_told_again() -> None:
     journey.source.skip(2)
     journey.commit()
     stored = Datamarker(before.order, "3", before.order)
-    journey.flow = Flow("app", "log", Filter.parse(None), stored, 4, lambda: None)
+    journey.flow = CaravanFlow("app", "log", Filter.parse(None), stored, 4, lambda: None)
     journey.read()
     journey.read()
     journey.board()
@@ -172,7 +174,7 @@ def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_r
                 handed_on += [body.index_of(ordinal) for ordinal in range(len(body.updates))]
             journey.flow.take()
         assert journey.flow.place == (journey.start.order if pieces < 6 else end.order)
-        journey.flow.leave(FlowState.WAITING, "moved")
+        journey.flow.leave(CaravanFlowState.WAITING, "moved")
     assert handed_on == [0, 1, 2, 3, 4, 5]
     assert (journey.flow.marker, journey.flow.resume_index) == (end, 0)
 
@@ -192,14 +194,14 @@ def test_a_broken_shard_is_met_before_its_segment_and_by_its_own_flow_only() -> 
     piece = journey.flow.peek()
     assert piece is not None
     assert piece.broken is None
-    journey.flow.leave(FlowState.WAITING, "moved")
+    journey.flow.leave(CaravanFlowState.WAITING, "moved")
     segment.broken = {"log": DecodeError("mine")}
     journey.board()
     for _ in range(2):  # and however often it comes again
         piece = journey.flow.peek()
         assert piece is not None
         assert (piece.body, piece.marker, str(piece.broken)) == (None, None, "mine")
-    journey.flow.leave(FlowState.HELD, "mine")
+    journey.flow.leave(CaravanFlowState.HELD, "mine")
     journey.flow.pass_gap(journey.source.latest())
     journey.board()
     assert journey.flow.peek() is None  # who is behind it already is not asked
@@ -217,7 +219,7 @@ def test_a_flow_that_wants_none_of_the_broken_tables_goes_on() -> None:
     piece = journey.flow.peek()
     assert piece is not None
     assert piece.broken is None
-    journey.flow.leave(FlowState.WAITING, "moved")
+    journey.flow.leave(CaravanFlowState.WAITING, "moved")
     segment.broken = {"log": DecodeError("mine", tables=("junk.a", "shop.b"))}
     journey.board()
     piece = journey.flow.peek()
@@ -255,7 +257,7 @@ def test_the_places_of_another_history_are_all_ahead() -> None:
     segment = journey._reader.read(1 << 20, 0)
     assert segment is not None
     order = segment.end
-    flow = Flow("app", "log", Filter.parse(None), journey.start, 3, lambda: None)
+    flow = CaravanFlow("app", "log", Filter.parse(None), journey.start, 3, lambda: None)
     flow.place = flow.marker.order = LogPosition(order.incarnation, order.file + 7, 0)
     flow.resume_index = 0
     ahead = LogPosition(order.incarnation + 1, order.file, order.offset)
@@ -269,3 +271,8 @@ def test_the_places_of_another_history_are_all_ahead() -> None:
     assert piece is not None
     assert piece.body is not None
     assert piece.body.updates == 1
+
+
+def test_nobody_else_assigns_its_attributes() -> None:
+    folders = [ROOT / "caravan", *(ROOT / "publisher" / name for name in ("flows", "operate", "push"))]
+    assert assigned_elsewhere(folders, vars(Journey().flow), {"after", "hello", "reply", "run"}) == []

@@ -14,7 +14,7 @@ from publisher import publisher as module
 from publisher.flows import housekeeping
 from publisher.operate.metrics import collect
 from publisher.push import contest
-from publisher.push.stages import FeedState
+from publisher.push.stages import PublisherFlowState
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -30,7 +30,7 @@ from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
 KEY = ("app", "log.t")
-SERVED = {FeedState.LIVE, FeedState.CATCHING_UP}
+SERVED = {PublisherFlowState.LIVE, PublisherFlowState.CATCHING_UP}
 
 
 async def taken(subscriber: ScriptedSubscriber) -> push_pb2.Assign:
@@ -58,9 +58,9 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
         assert world.markers.records[KEY].marker != marker  # offered is not acknowledged
         await s1.acks(offered)
         await eventually(lambda: world.markers.records[KEY].marker == marker, "stored")
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.durable == marker, "told")
-        await eventually(lambda: feed.state(publisher.lead_flows()) is FeedState.LIVE, "at the lead")
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.durable == marker, "told")
+        await eventually(lambda: flow.state(publisher.lead_flows()) is PublisherFlowState.LIVE, "at the lead")
 
 
 async def test_a_log_whose_end_cannot_be_told_is_asked_again_whatever_the_reason(
@@ -209,7 +209,7 @@ async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> N
         # It is dialled again, holds nothing, and no forgotten flow of it slows a caravan down.
         await s1.hears("hello")
         travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
-        assert travelling == [publisher.assigner.feeds[KEY].flow]
+        assert travelling == [publisher.assigner.flows[KEY].caravan_flow]
 
 
 async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(world: World) -> None:
@@ -226,7 +226,7 @@ async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(world: World
             assert assign.epoch == 2
             assert keys(again, await again.hears("batch")) == [b"a"]
             travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
-            assert travelling == [publisher.assigner.feeds[KEY].flow]
+            assert travelling == [publisher.assigner.flows[KEY].caravan_flow]
 
 
 async def test_a_broken_stream_goes_on_in_a_new_epoch(world: World) -> None:
@@ -256,8 +256,8 @@ async def test_nothing_is_assigned_without_contact(world: World) -> None:
         assert keys(s1, await s1.hears_later("batch")) == [b"b"]
         # ... and what needs agreement waits.
         await s1.says(failed=push_pb2.Failed(flow=assign.flow, epoch=1, reason=push_pb2.Failed.RESEND))
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.flow is None, "given up")
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.caravan_flow is None, "given up")
         for _ in range(3):  # each begins when the one before has ended
             publisher.assigner.changed()
             await eventually(lambda: not publisher.assigner._changed.is_set(), "decided")
@@ -374,9 +374,9 @@ async def test_a_handler_that_gave_up_stands_until_that_subscriber_restarts(worl
             message="no such user",
         )
         await s1.says(failed=failed)
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.state(frozenset()) is FeedState.HELD, "stands")
-        assert "no such user" in feed.cause
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.state(frozenset()) is PublisherFlowState.HELD, "stands")
+        assert "no such user" in flow.cause
         world.commit("y", table="other")  # the others go on
         while b"y" not in keys(s1, await s1.hears_later("batch")):
             pass
@@ -384,7 +384,7 @@ async def test_a_handler_that_gave_up_stands_until_that_subscriber_restarts(worl
         await eventually(lambda: s1.connections == 2, "dialled again")
         await s1.hears("hello")
         assert (await s1.hears("assign")).assign.shard == "log.other"
-        assert feed.state(frozenset()) is FeedState.HELD
+        assert flow.state(frozenset()) is PublisherFlowState.HELD
         async with scripted_subscriber("app", "s1") as again:
             await world.leaves(s1)
             await world.register(again, started=2.0)
@@ -401,8 +401,8 @@ async def test_who_left_and_is_still_listed_is_served_again_when_it_comes_back(w
         await world.register(s1, started=0.0)
         await taken(s1)
         await s1.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.state(frozenset()) is FeedState.UNASSIGNED, "let go")
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.state(frozenset()) is PublisherFlowState.UNASSIGNED, "let go")
         await s1.hears_later("hello")
         assert (await s1.hears("assign")).assign.epoch == 2
 
@@ -527,14 +527,14 @@ async def test_what_is_sent_after_a_pause_of_the_log_is_not_late(world: World) -
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
         await world.register(s1)
         await taken(s1)
-        feed = publisher.assigner.feeds[KEY]
+        flow = publisher.assigner.flows[KEY]
         await s1.processed(await s1.hears("batch"))
         await s1.acks(await s1.hears("datamarker"))
-        await eventually(lambda: feed.durable.order.offset > 0, "acknowledged")
-        feed.progressed(1.0)  # long ago
+        await eventually(lambda: flow.durable.order.offset > 0, "acknowledged")
+        flow.progressed(1.0)  # long ago
         world.commit("b")
         await s1.hears_later("batch")
-        assert feed.progressed_at > 1.0
+        assert flow.progressed_at > 1.0
 
 
 # --- epochs that a subscriber holds, and flows that were set back
@@ -562,8 +562,8 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
     world.application()
     world.commit("a")
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
-        publisher.assigner.feeds[KEY].acknowledged = True
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+        publisher.assigner.flows[KEY].acknowledged = True
         await world.register(s1)
         await s1.hears("hello")
         await refuses(s1, await s1.hears("assign"), 40)
@@ -571,7 +571,7 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
         assert again.epoch == 41
         assert keys(s1, await s1.hears("batch")) == [b"a"]
         assert world.markers.records[KEY].epoch == 41
-        assert publisher.assigner.feeds[KEY].state(publisher.lead_flows()) in SERVED
+        assert publisher.assigner.flows[KEY].state(publisher.lead_flows()) in SERVED
     [said] = [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
     assert "s1 has seen epoch 40" in said
     assert "comes again" in said
@@ -585,15 +585,15 @@ async def test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held(wor
         await world.register(s1)
         await s1.hears("hello")
         await refuses(s1, await s1.hears("assign"), 40)
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: bool(feed.control.missing), "held")
-        assert "its datamarker is missing: s1 has had app/log.t in epoch 40" in feed.control.missing
-        assert "`wormholectl flows accept-loss app/log.t`" in feed.control.missing
-        assert world.markers.records[KEY].control.missing == feed.control.missing
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: bool(flow.control.missing), "held")
+        assert "its datamarker is missing: s1 has had app/log.t in epoch 40" in flow.control.missing
+        assert "`wormholectl flows accept-loss app/log.t`" in flow.control.missing
+        assert world.markers.records[KEY].control.missing == flow.control.missing
         assert world.markers.records[KEY].epoch == 41
-        assert publisher.state(feed, frozenset()) is FeedState.HELD
-        await publisher.control(feed, lambda control: replace(control, missing=""))  # an operator accepts
-        publisher.assigner.go_on(feed)
+        assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
+        await publisher.control(flow, lambda control: replace(control, missing=""))  # an operator accepts
+        publisher.assigner.go_on(flow)
         assert (await s1.accepts(await s1.hears_later("assign"))).epoch == 42
 
 
@@ -609,23 +609,23 @@ async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_b
         first = await taken(s1)
         assert first.yields
         await s1.hears("batch")
-        feed = publisher.assigner.feeds[KEY]
+        flow = publisher.assigner.flows[KEY]
         assign = push_pb2.PublisherFrame(assign=first)
         for epoch in (41, 42):  # it asks again and again
-            before = feed.contest
+            before = flow.contest
             await refuses(s1, assign, 40, contested=True)
-            await eventually(lambda before=before: feed.contest is not before, "refused")  # type: ignore[misc]
-            assert publisher.state(feed, frozenset()) is FeedState.HELD
-            assert "another publisher, the other one, serves this flow" in publisher.cause(feed)
-            assert feed.contest is not None
-            feed.refused(replace(feed.contest, until=0.0))  # the pause is over
+            await eventually(lambda before=before: flow.contest is not before, "refused")  # type: ignore[misc]
+            assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
+            assert "another publisher, the other one, serves this flow" in publisher.cause(flow)
+            assert flow.contest is not None
+            flow.refused(replace(flow.contest, until=0.0))  # the pause is over
             publisher.assigner.changed()
             assign = await s1.hears_later("assign")
             assert (assign.assign.epoch, assign.assign.yields) == (epoch, True)
         await s1.accepts(assign)
         assert keys(s1, await s1.hears("batch")) == [b"a"]
-        assert publisher.state(feed, publisher.lead_flows()) in SERVED
-        assert publisher.cause(feed) == ""
+        assert publisher.state(flow, publisher.lead_flows()) in SERVED
+        assert publisher.cause(flow) == ""
 
 
 async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(world: World) -> None:
@@ -635,14 +635,14 @@ async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(world: World)
         await world.register(s1)
         await taken(s1)
         await s1.hears("batch")
-        feed = publisher.assigner.feeds[KEY]
+        flow = publisher.assigner.flows[KEY]
         registration = publisher.ownership._registration
         assert registration is not None
         registration.held = False  # type: ignore[misc]
-        assert publisher.state(feed, publisher.lead_flows()) is FeedState.HELD
-        assert "another publisher took the log over" in publisher.cause(feed)
+        assert publisher.state(flow, publisher.lead_flows()) is PublisherFlowState.HELD
+        assert "another publisher took the log over" in publisher.cause(flow)
         await s1.hears("hello")  # the streams were hung up, and nothing is assigned
-        await eventually(lambda: feed.subscriber is None or feed.flow is None, "let go")
+        await eventually(lambda: flow.subscriber is None or flow.caravan_flow is None, "let go")
         registration.held = True  # type: ignore[misc]
         publisher.assigner.changed()
         await s1.accepts(await s1.hears("assign"))

@@ -56,8 +56,8 @@ async def test_what_does_not_pass_comes_with_its_key_and_marked(store: World) ->
             ((b"c",), Op.DELETE, False, None),
             ((b"d",), Op.UPSERT, False, {"value": BROKEN}),
         ]
-        (feed,) = publisher.assigner.feeds.values()
-        assert feed.bad_values == 1
+        (flow,) = publisher.assigner.flows.values()
+        assert flow.bad_values == 1
 
 
 async def test_an_application_may_halt_at_a_bad_value(store: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -78,24 +78,24 @@ async def test_an_application_may_halt_at_a_bad_value(store: World, caplog: pyte
         assert offered.datamarker.marker.order.offset == first.order.offset
         await s1.acks(offered)
         write(store, b=BROKEN)
-        feed = publisher.assigner.feeds[("app", "log.t")]
-        await eventually(lambda: feed.state(frozenset()).value == "held", "held")
-        assert feed.cause.startswith("held before mem:2:0 at 1/1/")
-        assert "the value in t is not what value_format says: no valid JSON" in feed.cause
-        assert any(feed.cause in message for message in caplog.messages)
+        flow = publisher.assigner.flows[("app", "log.t")]
+        await eventually(lambda: flow.state(frozenset()).value == "held", "held")
+        assert flow.cause.startswith("held before mem:2:0 at 1/1/")
+        assert "the value in t is not what value_format says: no valid JSON" in flow.cause
+        assert any(flow.cause in message for message in caplog.messages)
         assert "app/log.t" in [getattr(record, "flow", None) for record in caplog.records]
-        assert feed.updates == 1  # no more than what was before it
+        assert flow.updates == 1  # no more than what was before it
         heard: list[object] = []
         while len(heard) < 2:  # in one batch or in two, as the second write and the first send fall
             heard += [u.key for u in await batch(other)]
         assert heard == [(b"a",), (b"b",)]  # it delivers and counts
-        assert (feed.bad_values, publisher.assigner.feeds[("other", "log.t")].bad_values) == (0, 1)
+        assert (flow.bad_values, publisher.assigner.flows[("other", "log.t")].bad_values) == (0, 1)
 
         store.application(where='status == "paid"', on_bad_value="deliver")
-        flow = (await s1.hears_later("revoke")).revoke
-        await s1.releases(push_pb2.Assign(flow=flow.flow, epoch=flow.epoch))
+        revoked = (await s1.hears_later("revoke")).revoke
+        await s1.releases(push_pb2.Assign(flow=revoked.flow, epoch=revoked.epoch))
         again = await taken(s1)
-        assert again.epoch == flow.epoch + 1
+        assert again.epoch == revoked.epoch + 1
         assert [u.after for u in await batch(s1)] == [{"value": BROKEN}]
 
 
@@ -113,13 +113,13 @@ async def test_a_filter_that_changes_while_its_flow_is_behind_applies_from_the_m
         await s1.processed(frame)
         offered = await s1.hears("datamarker")
         await s1.acks(offered)
-        feed = publisher.assigner.feeds[("app", "log.t")]
-        await eventually(lambda: feed.durable.order == first.order, "stored")
+        flow = publisher.assigner.flows[("app", "log.t")]
+        await eventually(lambda: flow.durable.order == first.order, "stored")
         write(store, a2=PAID, b2=OPEN)
         behind = await s1.hears("batch")
         assert [u.key for u in s1.updates(behind)] == [(b"a2",)]
         write(store, a3=OPEN, b3=PAID)  # waits for credit
-        old = feed.filter.hash
+        old = flow.filter.hash
         store.application(where='key startswith "b" and status == "paid"')
         revoke = (await s1.hears_later("revoke")).revoke
         assert (revoke.epoch, revoke.cause) == (before.epoch, "its filter changed")
@@ -134,8 +134,8 @@ async def test_a_filter_that_changes_while_its_flow_is_behind_applies_from_the_m
         assert [(u.key, u.left) for u in found] == [((b"b2",), True), ((b"b3",), False)]
         offered = await s1.hears_later("datamarker")
         await s1.acks(offered)
-        await eventually(lambda: feed.durable.order > first.order, "stored")
-        assert store.markers.records[("app", "log.t")].filter_hash == feed.filter.hash != old
+        await eventually(lambda: flow.durable.order > first.order, "stored")
+        assert store.markers.records[("app", "log.t")].filter_hash == flow.filter.hash != old
 
 
 async def test_a_wrong_new_filter_leaves_the_old_one_in_force(store: World, caplog: pytest.LogCaptureFixture) -> None:

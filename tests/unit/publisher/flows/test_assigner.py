@@ -16,8 +16,8 @@ from caravan.fleet import Fleet
 from publisher.flows import assigner as module
 from publisher.flows.assigner import Assigner, Patience
 from publisher.flows.assignment import assign
-from publisher.push.feed import Feed
-from publisher.push.stages import FeedState
+from publisher.push.flow import PublisherFlow
+from publisher.push.stages import PublisherFlowState
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.eventually import eventually
@@ -66,7 +66,7 @@ class Stream:
         self.parks = True
         self.life = object()
         self.since = desk.clock.now
-        self.feeds: list[Feed] = []
+        self.flows: list[PublisherFlow] = []
         self.ended = asyncio.Event()
 
     # -- what the assigner does
@@ -78,12 +78,12 @@ class Stream:
             self.breaks("closed")
             self.ended.set()
 
-    def assign(self, feed: Feed, *, yields: bool) -> None:
-        self.feeds.append(feed)
-        self.desk.told.append(f"assign {feed.shard} to {self.info.id} in {feed.epoch}")
+    def assign(self, flow: PublisherFlow, *, yields: bool) -> None:
+        self.flows.append(flow)
+        self.desk.told.append(f"assign {flow.shard} to {self.info.id} in {flow.epoch}")
 
-    def revoke(self, feed: Feed, cause: str) -> None:
-        self.desk.told.append(f"revoke {feed.shard} at {self.info.id}: {cause}")
+    def revoke(self, flow: PublisherFlow, cause: str) -> None:
+        self.desk.told.append(f"revoke {flow.shard} at {self.info.id}: {cause}")
 
     def hang_up(self, cause: str) -> None:
         self.desk.told.append(f"hang up on {self.info.id}: {cause}")
@@ -95,16 +95,16 @@ class Stream:
         if self.connected:
             self.since = self.desk.clock.now
         self.connected, self.vacant = False, vacant
-        lost, self.feeds = self.feeds, []
+        lost, self.flows = self.flows, []
         self.desk.assigner.ended(cast("SubscriberStream", self), lost, cause)
 
     def connects(self) -> None:
         self.connected, self.left, self.leaving, self.vacant = True, False, False, False
         self.desk.assigner.changed()
 
-    def releases(self, feed: Feed) -> None:
-        self.feeds.remove(feed)
-        self.desk.assigner.released(cast("SubscriberStream", self), feed)
+    def releases(self, flow: PublisherFlow) -> None:
+        self.flows.remove(flow)
+        self.desk.assigner.released(cast("SubscriberStream", self), flow)
 
     def leaves(self) -> None:
         self.left = True
@@ -160,22 +160,22 @@ class Desk:
         if self.settle_failure is not None:
             raise self.settle_failure
 
-    async def _record(self, feeds: Collection[Feed]) -> None:
-        self.told.extend(f"record {feed.shard} in {feed.epoch}" for feed in feeds)
+    async def _record(self, flows: Collection[PublisherFlow]) -> None:
+        self.told.extend(f"record {flow.shard} in {flow.epoch}" for flow in flows)
         if self.record_failure is not None:
             raise self.record_failure
 
-    async def _prepare(self, feed: Feed) -> None:
-        feed.parks_now(self.parked.get(feed.key, ()))
+    async def _prepare(self, flow: PublisherFlow) -> None:
+        flow.parks_now(self.parked.get(flow.key, ()))
 
     def application(self, name: str = "app", **settings: Any) -> None:
         self.assigner.application(ApplicationConfig(name=name, dataset="shop", start="latest", **settings))
 
-    def feed(self, shard: str, application: str = "app") -> Feed:
-        feed = Feed(application, shard, Filter.parse(None), marker(1), marker(1).order)
-        self.store.register(feed.key, marker(1), "latest")
-        self.assigner.feeds[feed.key] = feed
-        return feed
+    def flow(self, shard: str, application: str = "app") -> PublisherFlow:
+        flow = PublisherFlow(application, shard, Filter.parse(None), marker(1), marker(1).order)
+        self.store.register(flow.key, marker(1), "latest")
+        self.assigner.flows[flow.key] = flow
+        return flow
 
     def registered(self, *names: str, started: float = 1.0) -> None:
         infos = [SubscriberInfo("app", name, f"host:{number}", 1.0, started) for number, name in enumerate(names)]
@@ -195,15 +195,15 @@ class Desk:
             await self.assigner._decide(app)
         return self.told[before:]
 
-    async def at(self, name: str, *shards: str, **settings: Any) -> tuple[Stream, list[Feed]]:
+    async def at(self, name: str, *shards: str, **settings: Any) -> tuple[Stream, list[PublisherFlow]]:
         """Where most tests begin: the subscriber is connected and has the shards."""
         self.application(**settings)
-        feeds = [self.feed(shard) for shard in shards]
+        flows = [self.flow(shard) for shard in shards]
         self.registered(name)
         self.stream(name).connects()
         await self.round()
-        assert self.stream(name).feeds == feeds
-        return self.stream(name), feeds
+        assert self.stream(name).flows == flows
+        return self.stream(name), flows
 
 
 @pytest.fixture
@@ -217,18 +217,18 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
 
 
 async def test_a_move_is_revoke_release_settle_epoch_assign(desk: Desk) -> None:
-    first, [feed] = await desk.at("s1", "a", pin={"a": "s1"})
+    first, [flow] = await desk.at("s1", "a", pin={"a": "s1"})
     assert desk.told == ["settle", "epoch a", "record a in 1", "assign a to s1 in 1"]
     desk.told.clear()
     desk.registered("s1", "s2")
     desk.stream("s2").connects()
     desk.application(pin={"a": "s2"})
     assert await desk.round() == ["revoke a at s1: moves to s2"]
-    assert feed.state(frozenset()) is FeedState.OPENING
+    assert flow.state(frozenset()) is PublisherFlowState.OPENING
     assert await desk.round() == [], "not asked twice, not given before it is released"
-    first.releases(feed)
+    first.releases(flow)
     assert await desk.round() == ["settle", "epoch a", "record a in 2", "assign a to s2 in 2"]
-    assert (feed.subscriber, feed.epoch, feed.releasing) == ("s2", 2, False)
+    assert (flow.subscriber, flow.epoch, flow.releasing) == ("s2", 2, False)
 
 
 async def test_who_has_its_shard_is_left_alone(desk: Desk) -> None:
@@ -237,44 +237,44 @@ async def test_who_has_its_shard_is_left_alone(desk: Desk) -> None:
     assert await desk.round() == []
 
 
-async def test_many_feeds_are_settled_once_and_spread_as_computed(desk: Desk) -> None:
+async def test_many_flows_are_settled_once_and_spread_as_computed(desk: Desk) -> None:
     desk.application()
     shards = [f"s{number}" for number in range(300)]
     for shard in shards:
-        desk.feed(shard)
+        desk.flow(shard)
     desk.registered("s1", "s2", "s3")
     for name in ("s1", "s2", "s3"):
         desk.stream(name).connects()
     done = await desk.round()
     assert done.count("settle") == 1
     wanted = assign(shards, {"s1": 1.0, "s2": 1.0, "s3": 1.0})
-    found = {feed.shard: name for name in ("s1", "s2", "s3") for feed in desk.stream(name).feeds}
+    found = {flow.shard: name for name in ("s1", "s2", "s3") for flow in desk.stream(name).flows}
     assert found == wanted
     assert await desk.round() == []
 
 
 async def test_a_shard_that_appears_or_goes_is_seen(desk: Desk) -> None:
-    stream, [feed] = await desk.at("s1", "a")
-    other = desk.feed("b")
+    stream, [flow] = await desk.at("s1", "a")
+    other = desk.flow("b")
     assert "assign b to s1 in 1" in await desk.round()
-    assert stream.feeds == [feed, other]
+    assert stream.flows == [flow, other]
 
 
 async def test_the_deciding_task_wakes_by_every_change_and_by_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TICK_S", 0.01)
     desk.application()
-    desk.feed("a")
+    desk.flow("a")
     running = asyncio.create_task(desk.assigner.run())
     try:
         desk.registered("s1", "s2")
         desk.stream("s1").connects()
         desk.stream("s2").connects()
-        await eventually(lambda: desk.stream("s1").feeds or desk.stream("s2").feeds, "given")
-        holder = next(stream for stream in desk.dialled if stream.feeds)
+        await eventually(lambda: desk.stream("s1").flows or desk.stream("s2").flows, "given")
+        holder = next(stream for stream in desk.dialled if stream.flows)
         holder.breaks("gone")
         desk.clock.now += GRACE + 1
         other = next(stream for stream in desk.dialled if stream is not holder)
-        await eventually(lambda: other.feeds, "moved when its time was over")
+        await eventually(lambda: other.flows, "moved when its time was over")
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -284,13 +284,13 @@ async def test_the_deciding_task_wakes_by_every_change_and_by_time(desk: Desk, m
 # --- who vanishes
 
 
-async def two(desk: Desk) -> tuple[Stream, Stream, Feed]:
+async def two(desk: Desk) -> tuple[Stream, Stream, PublisherFlow]:
     """s1 has MINE, s2 is there too."""
-    first, [feed] = await desk.at("s1", MINE)
+    first, [flow] = await desk.at("s1", MINE)
     desk.registered("s1", "s2")
     desk.stream("s2").connects()
     assert await desk.round() == []
-    return first, desk.stream("s2"), feed
+    return first, desk.stream("s2"), flow
 
 
 async def test_a_subscriber_that_leaves_gives_its_shards_up_at_once(desk: Desk) -> None:
@@ -306,16 +306,16 @@ async def test_a_subscriber_that_leaves_gives_its_shards_up_at_once(desk: Desk) 
 async def test_a_broken_stream_keeps_its_shards_while_it_may_come_back(
     desk: Desk, vacant: bool, patience: float, listed: bool
 ) -> None:
-    first, second, feed = await two(desk)
+    first, second, flow = await two(desk)
     first.breaks("broken", vacant=vacant)
     if not listed:
         desk.assigner.subscribers("app", [second.info])
     desk.clock.now += patience - 1
     assert await desk.round() == []
-    assert (feed.subscriber, feed.cause) == ("s1", "waiting for s1")
+    assert (flow.subscriber, flow.cause) == ("s1", "waiting for s1")
     desk.clock.now += 2
     assert f"assign {MINE} to s2 in 2" in await desk.round()
-    assert feed.subscriber == "s2"
+    assert flow.subscriber == "s2"
 
 
 async def test_one_that_comes_back_in_time_goes_on(desk: Desk) -> None:
@@ -328,13 +328,13 @@ async def test_one_that_comes_back_in_time_goes_on(desk: Desk) -> None:
 
 
 async def test_one_whose_entry_went_and_that_is_still_connected_is_asked_first(desk: Desk) -> None:
-    first, second, feed = await two(desk)
+    first, second, flow = await two(desk)
     desk.assigner.subscribers("app", [second.info])
     desk.clock.now += GRACE - 1
     assert await desk.round() == []
     desk.clock.now += 2
     assert await desk.round() == [f"revoke {MINE} at s1: moves to s2"]
-    first.releases(feed)
+    first.releases(flow)
     assert f"assign {MINE} to s2 in 2" in await desk.round()
     await first.ended.wait()
     assert desk.streams() == [second]
@@ -342,29 +342,29 @@ async def test_one_whose_entry_went_and_that_is_still_connected_is_asked_first(d
 
 async def test_one_that_gives_back_unasked_is_leaving_and_gets_nothing_more(desk: Desk) -> None:
     """While a handler of its other shard still runs it would give back whatever it got, as fast as it came."""
-    first, second, feed = await two(desk)
-    first.releases(feed)
+    first, second, flow = await two(desk)
+    first.releases(flow)
     assert f"assign {MINE} to s2 in 2" in await desk.round()
-    second.releases(feed)
+    second.releases(flow)
     assert await desk.round() == []
     first.connects()
     assert f"assign {MINE} to s1 in 3" in await desk.round(), "it came back"
 
 
 async def test_a_shard_whose_holder_was_lost_does_not_move_before_its_handler_can_have_ended(desk: Desk) -> None:
-    first, [feed] = await desk.at("s1", "a", pin={"a": "s1"})
+    first, [flow] = await desk.at("s1", "a", pin={"a": "s1"})
     desk.registered("s1", "s2")
     desk.stream("s2").connects()
     first.breaks("broken", vacant=False)
     desk.application(pin={"a": "s2"})
     assert await desk.round() == []
-    assert "a handler may still run at s1" in feed.cause
+    assert "a handler may still run at s1" in flow.cause
     desk.clock.now += GRACE + HANDLER + 1
     assert "assign a to s2 in 2" in await desk.round()
 
 
 async def test_a_lost_holder_that_is_back_is_asked_before_its_shard_moves(desk: Desk) -> None:
-    first, [feed] = await desk.at("s1", "a", pin={"a": "s1"})
+    first, [flow] = await desk.at("s1", "a", pin={"a": "s1"})
     desk.registered("s1", "s2")
     desk.stream("s2").connects()
     first.breaks("broken", vacant=False)
@@ -372,7 +372,7 @@ async def test_a_lost_holder_that_is_back_is_asked_before_its_shard_moves(desk: 
     first.connects()
     assert "assign a to s1 in 2" in await desk.round()
     assert await desk.round() == ["revoke a at s1: moves to s2"]
-    first.releases(feed)
+    first.releases(flow)
     assert "assign a to s2 in 3" in await desk.round()
 
 
@@ -387,21 +387,21 @@ async def test_an_entry_that_comes_back_in_time_changes_nothing(desk: Desk) -> N
 
 
 async def test_the_last_one_is_not_given_up_however_long_it_cannot_be_reached(desk: Desk) -> None:
-    first, [feed] = await desk.at("s1", MINE)
+    first, [flow] = await desk.at("s1", MINE)
     first.breaks("no route", vacant=False)
     desk.clock.now += 1e6
     assert await desk.round() == []
-    assert feed.cause == "waiting for s1"
+    assert flow.cause == "waiting for s1"
     desk.assigner.subscribers("app", [])
     desk.clock.now += 1e6
     assert await desk.round() == []
-    assert feed.cause == "no subscriber is there"
+    assert flow.cause == "no subscriber is there"
     await first.ended.wait()
     assert desk.streams() == []
 
 
 async def test_a_restart_under_the_same_name_is_another_stream(desk: Desk) -> None:
-    first, _, feed = await two(desk)
+    first, _, flow = await two(desk)
     desk.told.clear()
     desk.registered("s1", "s2", started=2.0)
     assert desk.told[0] == "hang up on s1: the subscriber was restarted"
@@ -410,21 +410,21 @@ async def test_a_restart_under_the_same_name_is_another_stream(desk: Desk) -> No
     assert await desk.round() == []
     again.connects()
     assert f"assign {MINE} to s1 in 2" in await desk.round()
-    assert feed.subscriber == "s1"
+    assert flow.subscriber == "s1"
     await first.ended.wait()
-    assert again.feeds == [feed], "the end of the former stream took the feed away"
+    assert again.flows == [flow], "the end of the former stream took the flow away"
 
 
 async def test_a_handler_that_gave_up_stands_until_a_new_life_and_says_why(desk: Desk) -> None:
-    first, [feed] = await desk.at("s1", MINE)
-    first.feeds.clear()
-    desk.assigner.halt(cast("SubscriberStream", first), feed, "no such user")
+    first, [flow] = await desk.at("s1", MINE)
+    first.flows.clear()
+    desk.assigner.halt(cast("SubscriberStream", first), flow, "no such user")
     assert await desk.round() == []
     first.breaks("broken")
     await desk.round()
     first.connects()
     assert await desk.round() == []
-    assert (feed.state(frozenset()), feed.cause) == (FeedState.HELD, "halted: no such user")
+    assert (flow.state(frozenset()), flow.cause) == (PublisherFlowState.HELD, "halted: no such user")
     first.life = object()
     assert f"assign {MINE} to s1 in 2" in await desk.round()
 
@@ -433,46 +433,46 @@ async def test_a_handler_that_gave_up_stands_until_a_new_life_and_says_why(desk:
 
 
 async def test_a_hand_over_that_is_never_answered_ends_with_the_connection(desk: Desk) -> None:
-    first, second, feed = await two(desk)
+    first, second, flow = await two(desk)
     desk.application(pin={MINE: "s2"})
     await desk.round()
     desk.clock.now += GRACE + HANDLER - 1
-    desk.assigner.revoke(cast("SubscriberStream", first), feed, "its filter changed")  # asked again: no more time
+    desk.assigner.revoke(cast("SubscriberStream", first), flow, "its filter changed")  # asked again: no more time
     desk.told.clear()
     assert await desk.round() == []
     desk.clock.now += 2
     done = await desk.round()
     assert done[0] == f"hang up on s1: it did not let go of app/{MINE} in time"
     assert f"assign {MINE} to s2 in 2" in [*done, *await desk.round()]
-    assert second.feeds == [feed]
+    assert second.flows == [flow]
 
 
 async def test_what_is_asked_of_nobody_is_not_waited_for(desk: Desk) -> None:
     """A filter changed while the stream was broken: the next connection has let go of nothing, and must not be hung
     up on."""
-    first, [feed] = await desk.at("s1", MINE)
+    first, [flow] = await desk.at("s1", MINE)
     first.breaks("broken")
     desk.told.clear()
-    desk.assigner.revoke(cast("SubscriberStream", first), feed, "its filter changed")
-    assert (desk.told, feed.releasing) == ([], False)
+    desk.assigner.revoke(cast("SubscriberStream", first), flow, "its filter changed")
+    assert (desk.told, flow.releasing) == ([], False)
     first.connects()
     await desk.round()
     desk.clock.now += 1e6
     assert await desk.round() == []
-    assert first.feeds == [feed]
+    assert first.flows == [flow]
 
 
 async def test_an_application_that_comes_back_waits_for_what_its_subscribers_still_hold(desk: Desk) -> None:
     first, [former] = await desk.at("s1", MINE)
-    del desk.assigner.feeds[former.key]
+    del desk.assigner.flows[former.key]
     desk.assigner.revoke(cast("SubscriberStream", first), former, "the application is no longer configured")
-    feed = desk.feed(MINE)
+    flow = desk.flow(MINE)
     assert await desk.round() == [], "the shard would be at two handlers"
     desk.clock.now += GRACE + HANDLER + 1
     assert (await desk.round())[0] == f"hang up on s1: it did not let go of app/{MINE} in time"
     first.connects()
     await desk.round()
-    assert first.feeds == [feed]
+    assert first.flows == [flow]
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["before the application is back", "after it is back"])
@@ -481,19 +481,19 @@ async def test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_
     desk.registered("s1", "s2")
     desk.stream("s2").connects()
     await desk.round()
-    del desk.assigner.feeds[former.key]
+    del desk.assigner.flows[former.key]
     desk.assigner.revoke(cast("SubscriberStream", first), former, "the application is no longer configured")
     if back:
-        desk.feed(MINE)
+        desk.flow(MINE)
     first.breaks("broken", vacant=False)
     if not back:
-        desk.feed(MINE)
+        desk.flow(MINE)
     desk.application(pin={MINE: "s2"})
     await desk.round()
-    assert desk.stream("s2").feeds == [], "two handlers would work on the shard"
+    assert desk.stream("s2").flows == [], "two handlers would work on the shard"
     desk.clock.now += GRACE + HANDLER + 1
     await desk.round()
-    assert desk.stream("s2").feeds == [desk.assigner.feeds[former.key]]
+    assert desk.stream("s2").flows == [desk.assigner.flows[former.key]]
 
 
 # --- who may receive it
@@ -511,11 +511,11 @@ async def test_who_is_not_allowed_is_not_dialled_and_told_once(desk: Desk, caplo
 
 
 async def test_a_changed_allow_list_counts_at_once(desk: Desk) -> None:
-    first, [feed] = await desk.at("s1", MINE)
+    first, [flow] = await desk.at("s1", MINE)
     desk.registered("s1", "s2")
     desk.application(allow=["s2"])
     assert await desk.round() == [f"revoke {MINE} at s1: moves to s2"]
-    first.releases(feed)
+    first.releases(flow)
     desk.stream("s2").connects()
     assert f"assign {MINE} to s2 in 2" in await desk.round()
     await first.ended.wait()
@@ -535,19 +535,19 @@ async def test_one_that_is_no_longer_allowed_and_does_not_answer_is_dropped(desk
 
 
 async def test_a_pin_is_obeyed_and_a_pin_to_nobody_waits(desk: Desk) -> None:
-    first, [feed] = await desk.at("s1", MINE, pin={MINE: "s1"})
+    first, [flow] = await desk.at("s1", MINE, pin={MINE: "s1"})
     desk.application(pin={MINE: "elsewhere"})
     assert await desk.round() == [f"revoke {MINE} at s1: no subscriber is there"]
-    first.releases(feed)
+    first.releases(flow)
     assert await desk.round() == []
-    assert feed.cause == "no subscriber is there"
+    assert flow.cause == "no subscriber is there"
 
 
 async def test_subscribers_of_an_unknown_application_are_nobodys(desk: Desk) -> None:
     desk.registered("s1")
     assert desk.dialled == []
-    feed = Feed("nobody", MINE, Filter.parse(None), marker(1), marker(1).order)
-    assert desk.assigner.stream_of(feed) is None
+    flow = PublisherFlow("nobody", MINE, Filter.parse(None), marker(1), marker(1).order)
+    assert desk.assigner.stream_of(flow) is None
 
 
 # --- what goes wrong
@@ -563,13 +563,13 @@ async def test_nothing_moves_without_contact(desk: Desk) -> None:
     assert await desk.round() == []
     desk.present.contact = True
     assert f"assign {MINE} to s2 in 2" in await desk.round()
-    assert second.feeds
+    assert second.flows
 
 
 async def test_contact_that_goes_between_two_of_many_stops_the_rest(desk: Desk) -> None:
     desk.application()
     for shard in "abc":
-        desk.feed(shard)
+        desk.flow(shard)
     desk.registered("s1")
     desk.stream("s1").connects()
 
@@ -579,11 +579,11 @@ async def test_contact_that_goes_between_two_of_many_stops_the_rest(desk: Desk) 
 
     desk.store.raise_epoch = raise_epoch  # type: ignore[method-assign]
     await desk.round()
-    assert desk.stream("s1").feeds == []
+    assert desk.stream("s1").flows == []
     del desk.store.raise_epoch
     desk.present.contact = True
     await desk.round()
-    assert len(desk.stream("s1").feeds) == 3
+    assert len(desk.stream("s1").flows) == 3
 
 
 @pytest.mark.parametrize("at", ["settle", "epoch"])
@@ -591,7 +591,7 @@ async def test_a_store_that_fails_is_tried_again_and_told_once(
     desk: Desk, caplog: pytest.LogCaptureFixture, at: str
 ) -> None:
     desk.application()
-    feeds = [desk.feed(shard) for shard in "abc"]
+    flows = [desk.flow(shard) for shard in "abc"]
     desk.registered("s1")
     desk.stream("s1").connects()
     failure = MarkerStoreError("the disk is full", hint="make space")
@@ -606,24 +606,24 @@ async def test_a_store_that_fails_is_tried_again_and_told_once(
     [record] = caplog.records
     assert "3 flows cannot be given" in record.getMessage()
     assert "make space" in record.getMessage()
-    assert {feed.cause for feed in feeds} == {"the disk is full"}
+    assert {flow.cause for flow in flows} == {"the disk is full"}
     desk.settle_failure = desk.store.failure = None
     await desk.round()
-    assert desk.stream("s1").feeds == feeds
+    assert desk.stream("s1").flows == flows
 
 
 async def test_nothing_is_given_away_in_an_epoch_that_could_not_be_recorded(desk: Desk) -> None:
     desk.application()
-    feeds = [desk.feed(shard) for shard in "abc"]
+    flows = [desk.flow(shard) for shard in "abc"]
     desk.registered("s1")
     desk.stream("s1").connects()
     desk.record_failure = CoordinationLost("ZooKeeper does not answer")
     await desk.round()
-    assert desk.stream("s1").feeds == []
-    assert {feed.cause for feed in feeds} == {"ZooKeeper does not answer"}
+    assert desk.stream("s1").flows == []
+    assert {flow.cause for flow in flows} == {"ZooKeeper does not answer"}
     desk.record_failure = None
     done = await desk.round()
-    assert desk.stream("s1").feeds == feeds
+    assert desk.stream("s1").flows == flows
     assert [step for step in done if step.startswith("assign")] == [f"assign {shard} to s1 in 2" for shard in "abc"]
 
 
@@ -632,11 +632,11 @@ async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
     desk: Desk, caplog: pytest.LogCaptureFixture, at: str
 ) -> None:
     desk.application()
-    held, *others = (desk.feed(shard) for shard in "abc")
+    held, *others = (desk.flow(shard) for shard in "abc")
     damage = MarkerStoreError("/markers/a holds no valid datamarker", flow="app/a")
     ask = desk.store.raise_epoch if at == "epoch" else desk.assigner._prepare
 
-    def broken(about: FlowKey | Feed, *above: int) -> Any:
+    def broken(about: FlowKey | PublisherFlow, *above: int) -> Any:
         if about in (held, held.key):
             raise damage
         return ask(about, *above)  # type: ignore[arg-type]
@@ -650,7 +650,7 @@ async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             await desk.round()
-    assert desk.stream("s1").feeds == others
+    assert desk.stream("s1").flows == others
     assert held.cause == "/markers/a holds no valid datamarker (flow app/a)"
     assert bool(held.lost_record) is (at == "epoch")
     [record] = caplog.records
@@ -662,15 +662,15 @@ async def test_a_flow_whose_datamarker_is_missing_is_held_and_the_others_go(
 ) -> None:
     """Somebody deleted its record: to begin it anywhere would be a silent gap."""
     desk.application()
-    held, other = desk.feed("a"), desk.feed("b")
+    held, other = desk.flow("a"), desk.flow("b")
     desk.store.forget(held.key)
     desk.registered("s1")
     desk.stream("s1").connects()
     with caplog.at_level(logging.ERROR):
         await desk.round()
         await desk.round()
-    assert desk.stream("s1").feeds == [other]
-    assert held.state(frozenset()) is FeedState.HELD
+    assert desk.stream("s1").flows == [other]
+    assert held.state(frozenset()) is PublisherFlowState.HELD
     assert held.lost_record.startswith(
         "its datamarker is missing in the marker store (flow app/a). Next: `wormholectl "
     )
@@ -681,7 +681,7 @@ async def test_a_flow_whose_datamarker_is_missing_is_held_and_the_others_go(
 @pytest.mark.parametrize("change", ["the stream broke", "the application went", "the publisher stops"])
 async def test_what_changes_while_the_epoch_is_raised_is_looked_at_again(desk: Desk, change: str) -> None:
     desk.application()
-    feed = desk.feed(MINE)
+    flow = desk.flow(MINE)
     desk.registered("s1")
     stream = desk.stream("s1")
     stream.connects()
@@ -692,24 +692,24 @@ async def test_what_changes_while_the_epoch_is_raised_is_looked_at_again(desk: D
             case "the stream broke":
                 stream.connected = False
             case "the application went":
-                desk.assigner.feeds.clear()
+                desk.assigner.flows.clear()
             case _:
                 desk.assigner._stopping = True
         return raising(desk.store, flow)
 
     desk.store.raise_epoch = raise_epoch  # type: ignore[method-assign]
     await desk.round()
-    assert (stream.feeds, feed.epoch) == ([], 0)
+    assert (stream.flows, flow.epoch) == ([], 0)
 
 
 async def test_an_outage_of_coordination_is_no_failure_of_the_assigner(desk: Desk) -> None:
     desk.application()
-    feed = desk.feed(MINE)
+    flow = desk.flow(MINE)
     desk.registered("s1")
     desk.stream("s1").connects()
     desk.store.failure = CoordinationLost("ZooKeeper is away")
     await desk.round()
-    assert feed.cause == "ZooKeeper is away"
+    assert flow.cause == "ZooKeeper is away"
 
 
 # --- the end

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from publisher.flows.books import Bookkeeper
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.letters import letter
 from tests.support.markers import CACHE, marker
@@ -54,33 +54,33 @@ class World:
         self.store.open()
         self.store.register(CACHE, marker(0), "latest")
         self.keeper = Bookkeeper(self.store)
-        self.feed = Feed(*CACHE, Filter.parse(None), marker(0), marker(9).order)
+        self.flow = PublisherFlow(*CACHE, Filter.parse(None), marker(0), marker(9).order)
 
     async def assign(self, life: int = 5, before: int = 0, epochs: Sequence[int] = ()) -> Ledger:
-        self.feed.raised(self.store.raise_epoch(CACHE))
-        await self.keeper.load(self.feed)
-        self.keeper.open(self.feed)
-        ledger = self.feed.ledger
+        self.flow.raised(self.store.raise_epoch(CACHE))
+        await self.keeper.load(self.flow)
+        self.keeper.open(self.flow)
+        ledger = self.flow.ledger
         assert ledger is not None
         ledger.opened(life, told(before) if before else (), epochs)
         return ledger
 
     def ack(self, to: int, updates: int, aside: int = 0, *, stored: bool = True, in_vain: int = 0) -> None:
         """The subscriber acknowledges, and tells what it has processed in all."""
-        assert self.feed.ledger is not None
-        self.feed.ledger.heard(told(updates, aside, in_vain=in_vain))
-        pages = self.keeper.acknowledged(self.feed, marker(to))
+        assert self.flow.ledger is not None
+        self.flow.ledger.heard(told(updates, aside, in_vain=in_vain))
+        pages = self.keeper.acknowledged(self.flow, marker(to))
         if stored:
-            self.feed.acked(marker(to))
-            assert not self.store.store([MarkerWrite(CACHE, self.feed.epoch, marker(to), "", pages)])
+            self.flow.acked(marker(to))
+            assert not self.store.store([MarkerWrite(CACHE, self.flow.epoch, marker(to), "", pages)])
 
     def restarted(self) -> None:
         """The publisher died: only what is stored is known."""
         self.keeper = Bookkeeper(self.store)
-        self.feed = Feed(*CACHE, Filter.parse(None), self.store.load()[CACHE].marker, marker(9).order)
+        self.flow = PublisherFlow(*CACHE, Filter.parse(None), self.store.load()[CACHE].marker, marker(9).order)
 
     def window(self) -> admin_pb2.AuditWindow:
-        (found,) = self.keeper.report(admin_pb2.AuditRequest(), [self.feed]).windows
+        (found,) = self.keeper.report(admin_pb2.AuditRequest(), [self.flow]).windows
         return found
 
     def bounds(self) -> tuple[int, int]:
@@ -91,7 +91,7 @@ class World:
 
     def silent(self) -> list[tuple[int, int]]:
         """Between which places nobody knows whether somebody processed something."""
-        ranges = self.keeper.report(admin_pb2.AuditRequest(), [self.feed]).ranges
+        ranges = self.keeper.report(admin_pb2.AuditRequest(), [self.flow]).ranges
         return [(one.begin.offset, one.end.offset) for one in ranges if one.unheard]
 
     def figures(self) -> tuple[int, int, int]:
@@ -164,7 +164,7 @@ async def test_what_a_subscriber_did_before_it_died_counts_as_far_as_it_was_told
     ledger.sent(body(0, 3))
     ledger.offered(marker(3))
     ledger.heard(told(4))
-    assert world.keeper.closed(world.feed, released=False)
+    assert world.keeper.closed(world.flow, released=False)
     assert world.bounds() == (0, 6), "nothing came a second time yet"
     ledger = await world.assign(life=6)
     ledger.sent(body(0, 2))
@@ -182,7 +182,7 @@ async def test_what_a_broken_stream_left_unheard_is_known_when_the_same_life_tel
     ledger = await world.assign()
     ledger.sent(body(0, 2))
     ledger.heard(told(2))
-    world.keeper.closed(world.feed, released=False)
+    world.keeper.closed(world.flow, released=False)
     assert world.bounds() == (0, 4)
     ledger = await world.assign(before=3, epochs=[1])
     ledger.sent(body(0, 2))
@@ -207,9 +207,9 @@ async def test_nobody_tells_of_a_subscriber_that_dies_with_its_publisher_but_whe
     world.restarted()
     await world.assign(life=6, before=2, epochs=[2])
     assert world.silent() == [(marker(1).order.offset, marker(9).order.offset)]
-    world.keeper.closed(world.feed, released=True)
+    world.keeper.closed(world.flow, released=True)
     await world.assign(life=5, before=6, epochs=[1])
-    world.keeper.closed(world.feed, released=True)
+    world.keeper.closed(world.flow, released=True)
     assert world.silent() == [], "it was not dead"
     assert world.figures() == (4, 8, 0)
 
@@ -222,9 +222,9 @@ async def test_what_was_told_of_an_epoch_that_a_rewind_ended_is_booked_when_the_
     world.ack(2, 4)
     ledger.sent(body(2, 1))
     ledger.heard(told(5))
-    world.feed.moved(world.store.rewind(CACHE, marker(1)), marker(1))
-    assert not world.keeper.moved(world.feed, past=False)
-    assert not world.keeper.closed(world.feed, released=False)
+    world.flow.moved(world.store.rewind(CACHE, marker(1)), marker(1))
+    assert not world.keeper.moved(world.flow, past=False)
+    assert not world.keeper.closed(world.flow, released=False)
     ledger = await world.assign(life=6)
     ledger.sent(body(1, 2))
     ledger.offered(marker(3))
@@ -237,8 +237,8 @@ async def test_who_gives_a_flow_back_tells_what_it_did_since_its_last_acknowledg
     ledger = await world.assign()
     ledger.sent(body(0, 2))
     ledger.heard(told(4))
-    pages = world.keeper.closed(world.feed, released=True)
-    assert Books(pages).pages.keys() == {(world.feed.filter.hash, WINDOW)}
+    pages = world.keeper.closed(world.flow, released=True)
+    assert Books(pages).pages.keys() == {(world.flow.filter.hash, WINDOW)}
     assert (world.figures(), world.bounds()) == ((0, 4, 0), (0, 4)), "what it did comes again"
 
 
@@ -264,7 +264,7 @@ async def test_a_window_that_was_not_told_of_was_not_processed() -> None:
     ledger.sent(body(0, 1))
     ledger.offered(marker(1))
     ledger.heard([])
-    world.keeper.acknowledged(world.feed, marker(1))
+    world.keeper.acknowledged(world.flow, marker(1))
     assert world.keeper.mismatches == {"cache": 1}
 
 
@@ -273,7 +273,7 @@ async def test_a_subscriber_that_tells_nothing_is_not_suspected() -> None:
     ledger = await world.assign(life=0)
     ledger.sent(body(0, 1))
     ledger.offered(marker(1))
-    world.keeper.acknowledged(world.feed, marker(1))
+    world.keeper.acknowledged(world.flow, marker(1))
     assert (world.keeper.mismatches, world.window().told, world.window().delivered) == ({}, False, 2)
 
 
@@ -283,7 +283,7 @@ async def test_after_a_rewind_what_the_books_have_is_not_delivered_again() -> No
     ledger.sent(body(0, 3))
     ledger.offered(marker(3))
     world.ack(3, 6)
-    world.feed.moved(world.store.rewind(CACHE, marker(1)), marker(1))
+    world.flow.moved(world.store.rewind(CACHE, marker(1)), marker(1))
     ledger = await world.assign(before=6, epochs=[1])
     ledger.sent(body(1, 3))  # the third is new
     ledger.offered(marker(4))
@@ -299,11 +299,11 @@ async def test_after_a_rewind_what_the_books_have_is_not_delivered_again() -> No
 async def test_a_marker_of_the_applications_own_leaves_a_range_out() -> None:
     world = World()
     ledger = await world.assign()
-    world.keeper.acknowledged(world.feed, marker(7))
+    world.keeper.acknowledged(world.flow, marker(7))
     ledger.sent(body(7, 1))
     ledger.offered(marker(8))
     world.ack(8, 2)
-    (covered,) = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
+    (covered,) = world.keeper.report(admin_pb2.AuditRequest(), [world.flow]).ranges
     assert [covered.begin.offset, covered.end.offset] == [marker(7).order.offset, marker(8).order.offset]
 
 
@@ -325,10 +325,10 @@ async def test_a_report_is_of_the_flow_and_the_windows_that_were_asked_for() -> 
     ledger.sent(body(1, 1, 0))
     ledger.offered(marker(2))
     ledger.heard([*told(2), *told(2, window=0)])
-    world.keeper.acknowledged(world.feed, marker(2))
+    world.keeper.acknowledged(world.flow, marker(2))
 
     def windows(**asked: Any) -> list[int]:
-        reply = world.keeper.report(admin_pb2.AuditRequest(**asked), [world.feed])
+        reply = world.keeper.report(admin_pb2.AuditRequest(**asked), [world.flow])
         return [window.window for window in reply.windows]
 
     assert windows() == [0, WINDOW]
@@ -343,7 +343,7 @@ async def test_books_are_read_again_when_somebody_else_may_have_written() -> Non
     assert not world.store.store([MarkerWrite(CACHE, 1, marker(1), "", {"ranges": b'{"f":[[[1,1,0],[1,1,5]]]}'})])
     world.store.raise_epoch(CACHE)  # by another publisher
     await world.assign()
-    (covered,) = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
+    (covered,) = world.keeper.report(admin_pb2.AuditRequest(), [world.flow]).ranges
     assert (covered.begin.offset, covered.end.offset) == (0, 5)
     assert LogPosition(covered.end.incarnation, covered.end.file, covered.end.offset) == LogPosition(1, 1, 5)
 
@@ -368,14 +368,14 @@ async def test_what_a_replay_delivered_is_booked_each_update_once() -> None:
     ledger.sent(body(0, 2))
     ledger.offered(marker(2))
     world.ack(2, 4)
-    world.feed.raised(world.store.rewind(CACHE, marker(1)))
-    counted_to = await world.keeper.open_replay(world.feed)
+    world.flow.raised(world.store.rewind(CACHE, marker(1)))
+    counted_to = await world.keeper.open_replay(world.flow)
     assert counted_to == marker(2).order
-    pages = world.keeper.book(world.feed, replayed(1, 5, 12, counted_to, before=4), marker(5).order)
-    assert not world.store.store([MarkerWrite(CACHE, world.feed.epoch, marker(5), "", pages)])
+    pages = world.keeper.book(world.flow, replayed(1, 5, 12, counted_to, before=4), marker(5).order)
+    assert not world.store.store([MarkerWrite(CACHE, world.flow.epoch, marker(5), "", pages)])
     assert world.figures() == (10, 12, 0)
     assert world.window().hash == total(body(0, 5).tallies).hash
-    counted, again = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
+    counted, again = world.keeper.report(admin_pb2.AuditRequest(), [world.flow]).ranges
     assert (counted.end.offset, counted.partly, counted.again) == (marker(5).order.offset, False, False)
     assert (again.begin.offset, again.end.offset, again.again) == (
         marker(1).order.offset,
@@ -383,14 +383,14 @@ async def test_what_a_replay_delivered_is_booked_each_update_once() -> None:
         True,
     )
     world.restarted()
-    assert await world.keeper.open_replay(world.feed) == marker(5).order
+    assert await world.keeper.open_replay(world.flow) == marker(5).order
 
 
 async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing() -> None:
     world = World()
-    world.feed.raised(world.store.raise_epoch(CACHE))
-    await world.keeper.open_replay(world.feed)
-    world.keeper.book(world.feed, replayed(0, 4, 3, None, partly=True), marker(4).order)
+    world.flow.raised(world.store.raise_epoch(CACHE))
+    await world.keeper.open_replay(world.flow)
+    world.keeper.book(world.flow, replayed(0, 4, 3, None, partly=True), marker(4).order)
     ledger = await world.assign(before=3, epochs=[1])
     ledger.place = marker(4).order
     ledger.sent(body(4, 1))
@@ -398,7 +398,7 @@ async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing
     world.ack(5, 5)
     found = world.window()
     assert (found.delivered, found.processed, found.processed_partly) == (2, 2, 3)
-    ranges = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
+    ranges = world.keeper.report(admin_pb2.AuditRequest(), [world.flow]).ranges
     assert [(one.begin.offset, one.end.offset, one.partly) for one in ranges] == [
         (marker(4).order.offset, marker(5).order.offset, False),
         (marker(0).order.offset, marker(4).order.offset, True),
@@ -408,9 +408,9 @@ async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing
 
 async def test_a_replays_callback_that_did_not_run_is_told_at_once() -> None:
     world = World()
-    world.feed.raised(world.store.raise_epoch(CACHE))
-    await world.keeper.open_replay(world.feed)
-    world.keeper.book(world.feed, replayed(0, 2, 3, None), marker(2).order)
+    world.flow.raised(world.store.raise_epoch(CACHE))
+    await world.keeper.open_replay(world.flow)
+    world.keeper.book(world.flow, replayed(0, 2, 3, None), marker(2).order)
     assert world.keeper.mismatches == {CACHE[0]: 1}
 
 
@@ -422,13 +422,13 @@ async def test_callbacks_that_never_ran_are_found_until_a_replay_has_delivered_a
     world.ack(3, 4)
     assert (world.window().missing, world.bounds()) == (2, (0, 0))
     counted_to = marker(3).order
-    world.feed.raised(world.store.raise_epoch(CACHE))
-    await world.keeper.open_replay(world.feed)
-    world.keeper.book(world.feed, replayed(0, 2, 8, counted_to, before=4), marker(2).order)
+    world.flow.raised(world.store.raise_epoch(CACHE))
+    await world.keeper.open_replay(world.flow)
+    world.keeper.book(world.flow, replayed(0, 2, 8, counted_to, before=4), marker(2).order)
     assert (world.window().missing, world.window().repaired) == (2, 0)
-    world.keeper.book(world.feed, replayed(2, 3, 9, counted_to, before=8), marker(3).order)
+    world.keeper.book(world.flow, replayed(2, 3, 9, counted_to, before=8), marker(3).order)
     assert world.window().missing == 2 + 1, "one of what came again did not run either"
-    world.keeper.book(world.feed, replayed(0, 3, 15, counted_to, before=9), marker(3).order)
+    world.keeper.book(world.flow, replayed(0, 3, 15, counted_to, before=9), marker(3).order)
     found = world.window()
     assert (found.missing, found.repaired, list(found.problems)) == (0, 3, [])
     assert "between" in found.repairs[0]

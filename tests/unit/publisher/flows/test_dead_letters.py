@@ -11,7 +11,7 @@ import pytest
 
 from publisher.flows import dead_letters as module
 from publisher.flows.dead_letters import DeadLetterOffice
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from publisher.stores.dead_letters.memory import MemoryDeadLetters
 from publisher.stores.markers import MemoryMarkerStore
@@ -25,7 +25,7 @@ from wormhole.ports.marker_store import FlowKey
 
 
 class Desk:
-    """An office over a memory store, one feed in epoch 1, and a subscriber that does what the test says."""
+    """An office over a memory store, one flow in epoch 1, and a subscriber that does what the test says."""
 
     def __init__(self, limit: int = 10, max_frame: int = 20_000) -> None:
         self.max_frame = max_frame
@@ -34,39 +34,39 @@ class Desk:
         self.markers.open()
         self.markers.register(CACHE, marker(1), "latest")
         self.store = self.markers.dead_letters()
-        self.feed = Feed(*CACHE, Filter.parse(None, ()), marker(1), marker(1).order)
-        self.feed.raised(self.markers.raise_epoch(CACHE))
+        self.flow = PublisherFlow(*CACHE, Filter.parse(None, ()), marker(1), marker(1).order)
+        self.flow.raised(self.markers.raise_epoch(CACHE))
         self.told: list[str] = []
-        feeds: dict[FlowKey, Feed] = {CACHE: self.feed}
+        flows: dict[FlowKey, PublisherFlow] = {CACHE: self.flow}
         self.office = DeadLetterOffice(
             self.store,
             limit,
-            feeds,
-            lambda feed: self.held,
-            lambda feed, cause: self.told.append(cause),
-            lambda feed: self.told.append("lost"),
+            flows,
+            lambda flow: self.held,
+            lambda flow, cause: self.told.append(cause),
+            lambda flow: self.told.append("lost"),
         )
         self.sent: list[Parcel] = []
 
     async def park(self, number: int, key: int = 1) -> str | None:
-        return await self.office.park(self.feed, self.feed.epoch, *letter(number, key), self.max_frame)
+        return await self.office.park(self.flow, self.flow.epoch, *letter(number, key), self.max_frame)
 
     async def assign(self) -> None:
         """A new epoch begins."""
-        self.feed.raised(self.markers.raise_epoch(CACHE))
-        await self.office.load(self.feed)
+        self.flow.raised(self.markers.raise_epoch(CACHE))
+        await self.office.load(self.flow)
 
-    def send_letter(self, feed: Feed, parcel: Parcel) -> asyncio.Future[bool]:
+    def send_letter(self, flow: PublisherFlow, parcel: Parcel) -> asyncio.Future[bool]:
         """Stands in for the stream."""
         self.sent.append(parcel)
-        return feed.expect_letter()
+        return flow.expect_letter()
 
     def redeliver(self) -> asyncio.Task[bool]:
-        return asyncio.create_task(self.office.redeliver(cast("SubscriberStream", self), self.feed))
+        return asyncio.create_task(self.office.redeliver(cast("SubscriberStream", self), self.flow))
 
     @property
     def ids(self) -> list[str]:
-        return [told.id for told in self.feed.parked or ()]
+        return [told.id for told in self.flow.parked or ()]
 
 
 async def test_what_is_answered_is_durable() -> None:
@@ -74,7 +74,7 @@ async def test_what_is_answered_is_durable() -> None:
     assert await desk.park(1) == ""
     [stored] = desk.store.load(CACHE)
     assert stored.parked_at > 1_700_000_001
-    assert desk.feed.parked == (stored,)
+    assert desk.flow.parked == (stored,)
 
 
 async def test_what_follows_of_a_row_is_no_line_in_the_log_each(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,9 +82,9 @@ async def test_what_follows_of_a_row_is_no_line_in_the_log_each(caplog: pytest.L
     told, parcel = letter(1)
     for number, error in enumerate(("ValueError('seven')", "", "")):
         one = replace(told, id=f"mem:{number}:0", error=error)
-        assert await desk.office.park(desk.feed, desk.feed.epoch, one, parcel, desk.max_frame) == ""
+        assert await desk.office.park(desk.flow, desk.flow.epoch, one, parcel, desk.max_frame) == ""
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == [
-        f"{desk.feed.name}: update mem:0:0 is parked: ValueError('seven')"
+        f"{desk.flow.name}: update mem:0:0 is parked: ValueError('seven')"
     ]
 
 
@@ -109,9 +109,9 @@ async def test_an_assignment_has_to_hold_the_rows() -> None:
 
 async def test_a_former_epoch_gets_no_answer_and_parks_nothing() -> None:
     desk = Desk()
-    before = desk.feed.epoch
+    before = desk.flow.epoch
     await desk.assign()
-    assert await desk.office.park(desk.feed, before, *letter(1), desk.max_frame) is None
+    assert await desk.office.park(desk.flow, before, *letter(1), desk.max_frame) is None
     assert desk.store.load(CACHE) == ()
     assert desk.told == []
 
@@ -135,41 +135,41 @@ async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pyt
     monkeypatch.setattr(MemoryDeadLetters, "park", park)
     parking = asyncio.create_task(desk.park(1))
     await eventually(lambda: len(tries) > 2, "it is tried again")
-    assert desk.feed.cause == "the disk is full"
-    desk.feed.raised(desk.feed.epoch + 1)
+    assert desk.flow.cause == "the disk is full"
+    desk.flow.raised(desk.flow.epoch + 1)
     assert await parking is None
 
 
 async def test_a_store_that_works_again_is_no_cause_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RETRY_S", 0.01)
     desk = Desk()
-    desk.feed.explain("")
+    desk.flow.explain("")
     full = MarkerStoreError("the disk is full")
     park = MemoryDeadLetters.park
     monkeypatch.setattr(MemoryDeadLetters, "park", lambda *given: (_ for _ in ()).throw(full))
     parking = asyncio.create_task(desk.park(1))
-    await eventually(lambda: desk.feed.cause == "the disk is full", "told")
+    await eventually(lambda: desk.flow.cause == "the disk is full", "told")
     monkeypatch.setattr(MemoryDeadLetters, "park", park)
     assert await parking == ""
-    assert desk.feed.cause == ""
+    assert desk.flow.cause == ""
 
 
 async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_acknowledged() -> None:
     desk = Desk()
     for number in (2, 1, 3):
         await desk.park(number)
-    await desk.office.retry(desk.feed, "")
+    await desk.office.retry(desk.flow, "")
     assert desk.told == ["3 parked updates are delivered again"]
-    assert not any(told.retrying for told in desk.feed.parked or ()), "what is under way goes on as it was assigned"
+    assert not any(told.retrying for told in desk.flow.parked or ()), "what is under way goes on as it was assigned"
     await desk.assign()
     running = desk.redeliver()
     for number in (1, 2, 3):
         await eventually(lambda number=number: len(desk.sent) == number, "sent")  # type: ignore[misc]
         assert desk.sent[-1] == letter(number)[1]
         assert len(desk.store.load(CACHE)) == 4 - number
-        desk.feed.answer_letter(acked=True)
+        desk.flow.answer_letter(acked=True)
     assert await running
-    assert desk.store.load(CACHE) == desk.feed.parked == ()
+    assert desk.store.load(CACHE) == desk.flow.parked == ()
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -177,23 +177,23 @@ async def test_what_is_marked_of_a_flow_that_nobody_has_is_known_at_once(held: b
     desk = Desk()
     await desk.park(1)
     desk.held = held
-    await desk.office.retry(desk.feed, "")
-    assert [told.retrying for told in desk.feed.parked or ()] == [not held]
+    await desk.office.retry(desk.flow, "")
+    assert [told.retrying for told in desk.flow.parked or ()] == [not held]
     assert [told.retrying for told in desk.store.load(CACHE)] == [True]
 
 
 async def test_a_letter_that_is_parked_again_stays() -> None:
     desk = Desk()
     await desk.park(1)
-    await desk.office.retry(desk.feed, "")
+    await desk.office.retry(desk.flow, "")
     await desk.assign()
     running = desk.redeliver()
     await eventually(lambda: bool(desk.sent), "sent")
     told, parcel = letter(1)
     assert (
-        await desk.office.park(desk.feed, desk.feed.epoch, replace(told, error="again"), parcel, desk.max_frame) == ""
+        await desk.office.park(desk.flow, desk.flow.epoch, replace(told, error="again"), parcel, desk.max_frame) == ""
     )
-    desk.feed.answer_letter(acked=True)
+    desk.flow.answer_letter(acked=True)
     assert await running
     assert [(one.error, one.retrying) for one in desk.store.load(CACHE)] == [("again", False)]
 
@@ -202,14 +202,14 @@ async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next()
     desk = Desk()
     for number in (1, 2):
         await desk.park(number)
-    await desk.office.retry(desk.feed, "users:1")
+    await desk.office.retry(desk.flow, "users:1")
     await desk.assign()
     running = desk.redeliver()
     await eventually(lambda: len(desk.sent) == 1, "sent")
-    desk.feed.answer_letter(acked=False)
+    desk.flow.answer_letter(acked=False)
     assert not await running
     await desk.assign()
-    assert [(told.id, told.retrying) for told in desk.feed.parked or ()] == [("test:1:0", True), ("test:2:0", True)]
+    assert [(told.id, told.retrying) for told in desk.flow.parked or ()] == [("test:1:0", True), ("test:2:0", True)]
 
 
 async def test_a_letter_that_cannot_be_read_is_told_and_holds_the_flow_until_it_is_discarded(
@@ -220,13 +220,13 @@ async def test_a_letter_that_cannot_be_read_is_told_and_holds_the_flow_until_it_
     await desk.park(1)
     damaged = Parcel(b"\xff", b"\xff")
     monkeypatch.setattr(MemoryDeadLetters, "read", lambda store, flow, id_: damaged)
-    await desk.office.retry(desk.feed, "")
+    await desk.office.retry(desk.flow, "")
     await desk.assign()
     running = desk.redeliver()
-    await eventually(lambda: "test:1:0 cannot be read" in desk.feed.cause, "told")
-    assert "dead-letters discard cache/db1" in desk.feed.cause
+    await eventually(lambda: "test:1:0 cannot be read" in desk.flow.cause, "told")
+    assert "dead-letters discard cache/db1" in desk.flow.cause
     assert desk.sent == []
-    await desk.office.discard(desk.feed, "")
+    await desk.office.discard(desk.flow, "")
     monkeypatch.undo()
     await desk.assign()
     assert not await running
@@ -237,12 +237,12 @@ async def test_a_letter_that_was_deleted_by_hand_does_not_hold_the_rest() -> Non
     desk = Desk()
     await desk.park(1)
     await desk.park(2)
-    await desk.office.retry(desk.feed, "")
+    await desk.office.retry(desk.flow, "")
     await desk.assign()
     desk.store.remove(CACHE, ["test:1:0"])
     running = desk.redeliver()
     await eventually(lambda: len(desk.sent) == 1, "sent")
-    desk.feed.answer_letter(acked=True)
+    desk.flow.answer_letter(acked=True)
     assert await running
     assert desk.ids == []
 
@@ -251,10 +251,10 @@ async def test_what_was_parked_since_goes_along(monkeypatch: pytest.MonkeyPatch)
     desk = Desk()
     await desk.park(1)
     await desk.park(9, key=2)
-    await desk.office.retry(desk.feed, "users:1")
+    await desk.office.retry(desk.flow, "users:1")
     await desk.park(2)
     await desk.assign()
-    assert [told.retrying for told in desk.feed.parked or ()] == [True, True, False]
+    assert [told.retrying for told in desk.flow.parked or ()] == [True, True, False]
     assert desk.ids == ["test:1:0", "test:2:0", "test:9:0"]
 
 
@@ -262,8 +262,8 @@ async def test_a_preview_changes_nothing() -> None:
     desk = Desk()
     await desk.park(1)
     before = desk.store.load(CACHE)
-    assert "1 parked update is delivered again" in await desk.office.retry(desk.feed, "users:1", preview=True)
-    assert "1 parked update is discarded" in await desk.office.discard(desk.feed, "users:1", preview=True)
+    assert "1 parked update is delivered again" in await desk.office.retry(desk.flow, "users:1", preview=True)
+    assert "1 parked update is discarded" in await desk.office.discard(desk.flow, "users:1", preview=True)
     assert desk.store.load(CACHE) == before
     assert desk.told == []
 
@@ -273,8 +273,8 @@ async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew() -> Non
     await desk.park(1)
     await desk.park(2, key=2)
     with pytest.raises(UsageError, match=r"no update of users:3 is parked.*cache/db1.*users:1, users:2"):
-        await desk.office.discard(desk.feed, "users:3")
-    await desk.office.discard(desk.feed, "users:2")
+        await desk.office.discard(desk.flow, "users:3")
+    await desk.office.discard(desk.flow, "users:2")
     assert desk.ids == ["test:1:0"]
     assert [told.id for told in desk.store.load(CACHE)] == ["test:1:0"]
     assert desk.told == ["1 parked update is discarded"]
@@ -282,10 +282,10 @@ async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew() -> Non
 
 async def test_what_nobody_received_yet_is_told_too() -> None:
     desk = Desk()
-    desk.store.park(CACHE, desk.feed.epoch, *letter(1))
-    assert desk.feed.dead_letters == 0
+    desk.store.park(CACHE, desk.flow.epoch, *letter(1))
+    assert desk.flow.dead_letters == 0
     told, total = await desk.office.letters(None, 10)
-    assert total == desk.feed.dead_letters == 1
+    assert total == desk.flow.dead_letters == 1
     assert (told[0].key, told[0].table, told[0].bytes) == ("users:1", "users", letter(1)[0].size)
     assert await desk.office.letters(("cache", "other"), 10) == ([], 0)
 
@@ -293,5 +293,5 @@ async def test_what_nobody_received_yet_is_told_too() -> None:
 async def test_a_forgotten_flow_has_none() -> None:
     desk = Desk()
     await desk.park(1)
-    await desk.office.forget(desk.feed)
-    assert desk.store.load(CACHE) == desk.feed.parked == ()
+    await desk.office.forget(desk.flow)
+    assert desk.store.load(CACHE) == desk.flow.parked == ()

@@ -33,12 +33,12 @@ async def test_log_is_kept_until_a_stored_marker_has_passed_it(world: World, mon
             await s1.accepts(await s1.hears("assign"))
             await s1.processed(await s1.hears("batch"))
             await s1.acks(await s1.hears("datamarker"))
-            feed = publisher.assigner.feeds["app", "log.t"]
-            await eventually(lambda: feed.marker == marker, "the ack")
+            flow = publisher.assigner.flows["app", "log.t"]
+            await eventually(lambda: flow.marker == marker, "the ack")
             await publisher.housekeeping.release()
             assert released[-1] < marker.order, "acknowledged, but not stored: a restart would begin before it"
         await publisher.markers.flush()
-        assert feed.durable == marker
+        assert flow.durable == marker
         await publisher.housekeeping.release()
         assert released[-1] == marker.order
 
@@ -54,9 +54,9 @@ async def test_log_is_kept_for_an_application_that_is_gone_from_the_configuratio
     world.commit("a")
 
     async def restarted_or_not(publisher: Publisher, gone: bool) -> None:
-        feeds = publisher.assigner.feeds
+        flows = publisher.assigner.flows
         await eventually(
-            lambda: ("other", "log.t") in feeds and (("app", "log.t") in feeds) != gone and publisher.fleet.caravans,
+            lambda: ("other", "log.t") in flows and (("app", "log.t") in flows) != gone and publisher.fleet.caravans,
             "as configured",
         )
 
@@ -73,7 +73,7 @@ async def test_log_is_kept_for_an_application_that_is_gone_from_the_configuratio
         assert released == [needed, needed]
         world.application()
         await restarted_or_not(publisher, False)
-        other = publisher.assigner.feeds["app", "log.t"]
+        other = publisher.assigner.flows["app", "log.t"]
         other.durable = world.source.latest()
         await publisher.housekeeping.release()
         assert released[-1] > needed, "it is told by its own flows again"
@@ -95,13 +95,13 @@ async def test_an_application_that_was_gone_for_a_moment_goes_on_behind_what_it_
         await s1.hears_later("revoke")
         world.coordination.applications["app"] = config
         world.coordination.signal.notify()
-        await eventually(lambda: ("app", "log.t") in publisher.assigner.feeds, "configured again")
+        await eventually(lambda: ("app", "log.t") in publisher.assigner.flows, "configured again")
         await s1.acks(offered)
         await s1.releases(assign)
         again = await s1.hears("assign")
         assert marker_from_message(again.assign.marker) == marker
-        feed = publisher.assigner.feeds["app", "log.t"]
-        assert feed.marker == marker
+        flow = publisher.assigner.flows["app", "log.t"]
+        assert flow.marker == marker
 
 
 async def test_what_only_operators_look_at_ends_nothing(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from caravan.flow import FlowState
+from caravan.flow import CaravanFlowState
 from publisher.flows import losses as module
-from publisher.push.stages import FeedState
+from publisher.push.stages import PublisherFlowState
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -32,15 +32,15 @@ async def test_what_was_written_past_the_log_is_told_and_decided(world: World, p
         world.commit("d")
         loss = (await s1.hears_later("data_loss")).data_loss
         assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.NOT_LOGGED, "2", "3")
-        feed = publisher.assigner.feeds[KEY]
-        assert feed.flow is not None
-        assert feed.flow.state is FlowState.HELD
+        flow = publisher.assigner.flows[KEY]
+        assert flow.caravan_flow is not None
+        assert flow.caravan_flow.state is CaravanFlowState.HELD
         await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=proceed))
         if proceed:
             assert keys(s1, await s1.hears_later("batch")) == [b"d"]
         else:
-            await eventually(lambda: "halts at a data loss" in feed.cause, "told")
-            assert feed.state(frozenset()) is FeedState.HELD
+            await eventually(lambda: "halts at a data loss" in flow.cause, "told")
+            assert flow.state(frozenset()) is PublisherFlowState.HELD
 
 
 async def test_a_purged_marker_is_told_with_its_range(world: World) -> None:
@@ -70,7 +70,7 @@ async def test_a_loss_is_told_although_the_log_was_away_when_it_was_found(
     world.commit("a")
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher() as publisher:
-            await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+            await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         world.source.purge()
         earliest, asked = world.source.earliest, []
 

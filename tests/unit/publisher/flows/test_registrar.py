@@ -201,11 +201,11 @@ async def test_a_shard_that_one_application_finds_is_everyones(world: World, mon
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         monkeypatch.setattr(world.source, "shards", lambda: frozenset({"log.t", "log.new"}))
         world.application("other")
-        await eventually(lambda: NEW in publisher.assigner.feeds, "registered for the one that was there")
-        assert ("other", "log.new") in publisher.assigner.feeds
+        await eventually(lambda: NEW in publisher.assigner.flows, "registered for the one that was there")
+        assert ("other", "log.new") in publisher.assigner.flows
 
 
 async def test_no_marker_is_stored_past_the_birth_of_an_unregistered_shard(
@@ -238,11 +238,11 @@ async def test_no_marker_is_stored_past_the_birth_of_an_unregistered_shard(
                 await s1.acks(offered)
                 if offered.datamarker.marker.order.offset == last.order.offset:
                     break
-            feed = publisher.assigner.feeds[KEY]
-            await eventually(lambda: feed.marker == last, "the ack")
+            flow = publisher.assigner.flows[KEY]
+            await eventually(lambda: flow.marker == last, "the ack")
             await publisher.markers.flush()
             assert world.markers.records[KEY].marker.order == begin.order
-        await eventually(lambda: NEW in publisher.assigner.feeds, "tried again")
+        await eventually(lambda: NEW in publisher.assigner.flows, "tried again")
         assert world.markers.records[NEW].marker.order == begin.order
         await publisher.markers.flush()
         assert world.markers.records[KEY].marker == last
@@ -265,7 +265,7 @@ async def test_markers_are_stored_while_a_known_application_is_configured_anew(
     world.application()
     marker = world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         monkeypatch.setattr(MemoryMarkerStore, "load", slow)
         try:
             world.application(tables=["t"])
@@ -277,7 +277,7 @@ async def test_markers_are_stored_while_a_known_application_is_configured_anew(
             gate.set()
 
 
-async def test_an_application_that_is_removed_while_it_is_registered_gets_no_feed(
+async def test_an_application_that_is_removed_while_it_is_registered_gets_no_flow(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would move its markers, and the log would be kept for them for ever."""
@@ -295,7 +295,7 @@ async def test_an_application_that_is_removed_while_it_is_registered_gets_no_fee
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds and publisher.fleet.lead, "served")
+        await eventually(lambda: KEY in publisher.assigner.flows and publisher.fleet.lead, "served")
         world.commit("n", table="new")
         await reached.wait()
         del world.coordination.applications["app"]
@@ -303,7 +303,7 @@ async def test_an_application_that_is_removed_while_it_is_registered_gets_no_fee
         await eventually(lambda: "app" not in publisher.applications, "removed")
         gate.set()
         await _idle(publisher)
-        assert not publisher.assigner.feeds
+        assert not publisher.assigner.flows
         assert not publisher.applications.unserved
 
 

@@ -16,7 +16,7 @@ from publisher.flows.refused import RefusedError
 from publisher.operate.control import Control
 from publisher.operate.replay_requests import ReplayRequests
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.eventually import eventually
 from tests.support.replaying import ReplayClient
@@ -43,7 +43,7 @@ async def s1() -> AsyncIterator[ScriptedSubscriber]:
 
 async def client(publisher: Publisher, replay: str = "r1") -> ReplayClient:
     """The publisher knows its flow; a replay of it."""
-    await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
     requests = ReplayRequests(publisher)
 
     async def ask(asked: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
@@ -62,17 +62,17 @@ def stored(world: World) -> ReplayControl | None:
     return world.markers.records[KEY].control.replay
 
 
-def feed_of(publisher: Publisher) -> Feed:
-    return publisher.assigner.feeds[KEY]
+def flow_of(publisher: Publisher) -> PublisherFlow:
+    return publisher.assigner.flows[KEY]
 
 
 def state(publisher: Publisher) -> str:
-    return feed_of(publisher).state(publisher.lead_flows()).value
+    return flow_of(publisher).state(publisher.lead_flows()).value
 
 
 def lease_runs_out(publisher: Publisher) -> None:
     """The driver is not heard any more."""
-    run = publisher.replays.run_of(feed_of(publisher))
+    run = publisher.replays.run_of(flow_of(publisher))
     assert run is not None
     run.until = 0.0
 
@@ -157,7 +157,7 @@ async def test_the_datamarker_is_set_back_when_the_first_task_opens(world: World
     second = world.commit("b")
     async with world.publisher() as publisher:
         replay = await client(publisher)
-        assert feed_of(publisher).marker.order == second.order
+        assert flow_of(publisher).marker.order == second.order
         await replay.begin(begin=first)
         assert world.markers.records[KEY].marker.order == second.order
         await world.register(s1)
@@ -310,7 +310,7 @@ async def test_what_a_replay_delivered_is_booked_in_the_write_of_its_datamarker(
         monkeypatch.setattr(MemoryMarkerStore, "store", store)
         await replay.cancels()
         await s1.hears("assign")
-        (window,) = publisher.books.report(admin_pb2.AuditRequest(), [feed_of(publisher)]).windows
+        (window,) = publisher.books.report(admin_pb2.AuditRequest(), [flow_of(publisher)]).windows
         assert (window.delivered, window.processed) == (2, 3), "nor as the live log goes on"
 
 
@@ -469,7 +469,7 @@ async def test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so(world: World,
         await s1.hears_later("hello")
         replay = await client(publisher)
         assert state(publisher) == "needs_replay"
-        assert "wormholectl replay --resume r1" in publisher.replays.cause(feed_of(publisher))
+        assert "wormholectl replay --resume r1" in publisher.replays.cause(flow_of(publisher))
         assert (await replay.cancels(as_operator=True)).replay.state == "needs_replay"  # looked at again
         assert s1.heard_nothing("heartbeat")
         assert (await replay.begin()).replay.state == "held"
@@ -501,7 +501,7 @@ async def test_a_log_that_cannot_be_reached_is_asked_again_and_seen(world: World
             await replay.cancels()
         assert stored(world) is not None
         lease_runs_out(publisher)
-        await eventually(lambda: "is not known" in publisher.replays.cause(feed_of(publisher)), "seen")
+        await eventually(lambda: "is not known" in publisher.replays.cause(flow_of(publisher)), "seen")
         world.source.set_reachable(True)
         await eventually(lambda: stored(world) is None, "given back")
 
@@ -537,8 +537,8 @@ async def test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow(
         await (await client(publisher)).begin()
     async with world.publisher() as publisher:
         await world.register(s1)
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
-        await eventually(lambda: publisher.replays.run_of(feed_of(publisher)), "its lease began")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+        await eventually(lambda: publisher.replays.run_of(flow_of(publisher)), "its lease began")
         lease_runs_out(publisher)
         await taken(s1)
 
@@ -577,7 +577,7 @@ async def test_without_a_subscriber_there_is_only_a_cause(world: World) -> None:
         replay = await client(publisher)
         await replay.begin()
         assert (await replay.tries_to_open()).cause == "no subscriber is there"
-        assert publisher.replays.cause(feed_of(publisher)) == "held for replay r1 by maria@ops: no subscriber is there"
+        assert publisher.replays.cause(flow_of(publisher)) == "held for replay r1 by maria@ops: no subscriber is there"
 
 
 # --- the end -----------------------------------------------------------------------------------------------------------  # noqa: E501
@@ -634,7 +634,7 @@ async def test_a_paused_flow_is_taken_and_opened_when_it_is_resumed(world: World
         assign = await taken(s1)
         await control.change(request("pause"))
         await lets_go(s1, assign)
-        await eventually(lambda: not feed_of(publisher).releasing, "the publisher heard that it was released")
+        await eventually(lambda: not flow_of(publisher).releasing, "the publisher heard that it was released")
         await replay.begin()
         assert "paused by maria@ops" in (await replay.tries_to_open()).cause
         await control.change(request("resume"))
@@ -658,13 +658,13 @@ async def test_a_changed_filter_is_told_to_the_next_task(world: World, s1: Scrip
     async with world.publisher() as publisher:
         replay = await held(world, publisher, s1)
         assert "upsert" not in (await replay.opens()).filter
-        before = feed_of(publisher).filter.hash
+        before = flow_of(publisher).filter.hash
         world.application(where="op == 'upsert'")
-        await eventually(lambda: feed_of(publisher).filter.hash != before, "configured")
+        await eventually(lambda: flow_of(publisher).filter.hash != before, "configured")
         assert (await refused(replay.advances(first))).code is Status.ABORTED
         assert "upsert" in (await replay.opens()).filter
         await replay.advances(first)
-        assert world.markers.records[KEY].filter_hash == feed_of(publisher).filter.hash
+        assert world.markers.records[KEY].filter_hash == flow_of(publisher).filter.hash
 
 
 async def test_operators_do_not_move_what_is_replayed(world: World) -> None:
@@ -727,7 +727,7 @@ async def test_a_flow_at_which_a_handler_gave_up_is_tried_again(world: World, s1
         )
         await s1.says(failed=failed)
         replay = await client(publisher)
-        await eventually(lambda: feed_of(publisher).halted_at, "stands")
+        await eventually(lambda: flow_of(publisher).halted_at, "stands")
         await replay.begin()
         assert (await replay.opens()).subscriber == "s1"
 
@@ -740,11 +740,11 @@ async def test_an_application_that_is_removed_and_comes_back_is_replayed_still(w
         await replay.begin()
         del world.coordination.applications["app"]
         world.coordination.signal.notify()
-        await eventually(lambda: KEY not in publisher.assigner.feeds, "forgotten")
+        await eventually(lambda: KEY not in publisher.assigner.flows, "forgotten")
         assert (await refused(replay.renews())).code is Status.NOT_FOUND
         publisher.replays.look(0.0)
         world.application()
-        await eventually(lambda: KEY in publisher.assigner.feeds, "served again")
+        await eventually(lambda: KEY in publisher.assigner.flows, "served again")
         assert state(publisher) == "replaying"
         assert (await replay.renews()).replay.replay == "r1"
 
@@ -821,7 +821,7 @@ async def test_a_flow_that_is_held_at_missing_log_is_replayed_over_it(world: Wor
     world.commit("a")
     second = world.commit("b")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         world.source.purge()
         await world.register(s1)
         assign = await taken(s1)

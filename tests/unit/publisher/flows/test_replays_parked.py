@@ -11,7 +11,7 @@ from publisher.operate.control import Control
 from tests.support.letters import letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
-from tests.unit.publisher.flows.test_replays import feed_of, held, opened, refused
+from tests.unit.publisher.flows.test_replays import flow_of, held, opened, refused
 from tests.unit.publisher.operate.test_control import FLOW
 from tests.unit.publisher.test_publisher import KEY
 from wormhole.ports.dead_letters import Parcel, rows_from_messages
@@ -72,10 +72,10 @@ async def test_what_came_of_an_update_goes_with_its_epoch(world: World, s1: Scri
         replay = await opened(world, publisher, s1)
         told, parcel = letter(5)
         half = next(iter(park_frames(told.id, parcel, told.place, told.error, 3)))
-        feed = feed_of(publisher)
+        flow = flow_of(publisher)
         assert await publisher.replays.park(KEY, "r1", replay.ticket, replay.epoch, half) == ""
         assert publisher.parking_room.used == 3
-        publisher.replays.fence(feed)
+        publisher.replays.fence(flow)
         assert publisher.parking_room.used == 0
 
 
@@ -85,10 +85,10 @@ async def test_a_task_that_knows_of_no_parked_updates_is_not_let_in(world: World
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1)
         await replay.parks(*letter(5))
-        epoch = feed_of(publisher).epoch
+        epoch = flow_of(publisher).epoch
         waits = await replay.tries_to_open(parks=False)
         assert (waits.HasField("opened"), "of an earlier release" in waits.cause) == (False, True)
-        assert feed_of(publisher).epoch == epoch, "no epoch is used up"
+        assert flow_of(publisher).epoch == epoch, "no epoch is used up"
 
 
 async def test_what_cannot_be_read_is_not_parked(world: World, s1: ScriptedSubscriber) -> None:

@@ -44,7 +44,7 @@ def _state(world: World, tmp_path: Path) -> None:
 async def served(world: World, trust: Trust | None = None) -> AsyncIterator[tuple[Publisher, str]]:
     async with world.publisher() as publisher:
         async with serve_admin(publisher, "127.0.0.1:0", trust) as address:
-            await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+            await eventually(lambda: KEY in publisher.assigner.flows, "registered")
             yield publisher, address
 
 
@@ -107,7 +107,7 @@ async def test_nobody_else_gets_more_than_one_line(world: World, token: str) -> 
         await world.register(s1)
         await taken(s1)
         await s1.hears("batch")
-        before = (publisher.assigner.feeds[KEY].epoch, world.markers.records[KEY])
+        before = (publisher.assigner.flows[KEY].epoch, world.markers.records[KEY])
         for method, message in (("Change", PAUSE.SerializeToString()), ("DeadLetters", b""), ("Change", b"\xff" * 100)):
             code, text = await refusal(address, message, method, token=token)
             assert code is grpc.StatusCode.UNAUTHENTICATED
@@ -118,7 +118,7 @@ async def test_nobody_else_gets_more_than_one_line(world: World, token: str) -> 
         assert code is grpc.StatusCode.UNIMPLEMENTED
         world.commit("b")
         assert keys(s1, await s1.hears_later("batch")) == [b"b"]
-        assert (publisher.assigner.feeds[KEY].epoch, world.markers.records[KEY]) == before
+        assert (publisher.assigner.flows[KEY].epoch, world.markers.records[KEY]) == before
     assert not world.coordination.history
 
 
@@ -238,7 +238,7 @@ async def test_a_revoked_certificate_asks_and_changes_nothing(world: World, tmp_
             assert code is grpc.StatusCode.PERMISSION_DENIED
             assert "the certificate CN=ops" in text
             assert "was revoked on 20" in text
-        assert not publisher.assigner.feeds[KEY].control.paused
+        assert not publisher.assigner.flows[KEY].control.paused
         other = authority.issue("app-1", crl=authority.revoke(mine.cert))
         told = await asyncio.to_thread(ask_each, Where(publisher=address, tls=other))
         assert told[0].status is None

@@ -16,7 +16,7 @@ from publisher.flows.refused import RefusedError
 from publisher.operate.control import Control
 from publisher.operate.status import flow_status
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
+from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -47,7 +47,7 @@ async def s1() -> AsyncIterator[ScriptedSubscriber]:
 
 async def served(publisher: Publisher) -> Control:
     """The publisher knows its flow."""
-    await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
     return Control(publisher)
 
 
@@ -87,16 +87,16 @@ async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world:
         await s1.acks(offered)
         await finished(s1, assign)
         await eventually(lambda: world.markers.records[KEY].marker == marker, "acknowledged and stored")
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.cause.startswith("paused by maria@ops"), "told")
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.cause.startswith("paused by maria@ops"), "told")
         assert (await refused(control, request("pause"))).code is grpc.StatusCode.FAILED_PRECONDITION
     assert world.markers.records[KEY].control.paused == reply.after.paused
     world.commit("b")
     async with world.publisher() as publisher:
         control = await served(publisher)
         await s1.hears_later("hello")
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.cause.startswith("paused by maria@ops"), "paused still")
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.cause.startswith("paused by maria@ops"), "paused still")
         assert s1.heard_nothing("heartbeat")
         assert (await control.change(request("resume"))).after.paused == ""
         assert keys(s1, await _next_batch(s1)) == [b"b"]
@@ -116,27 +116,27 @@ async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
         await world.register(s1)
         await taken(s1)
         control = await served(publisher)
-        former = publisher.assigner.feeds[KEY]
+        former = publisher.assigner.flows[KEY]
         look = control._look
 
-        async def looked(asked: admin_pb2.ChangeRequest, feed: Feed, who: str) -> Any:
-            found = await look(asked, feed, who)
-            present = publisher.assigner.feeds[KEY] = copy(feed)
-            stream = publisher.assigner.stream_of(feed)
+        async def looked(asked: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> Any:
+            found = await look(asked, flow, who)
+            present = publisher.assigner.flows[KEY] = copy(flow)
+            stream = publisher.assigner.stream_of(flow)
             assert stream is not None
-            stream._feeds = {number: (push, present) for number, (push, _) in stream._feeds.items()}
+            stream._flows = {number: (push, present) for number, (push, _) in stream._flows.items()}
             return found
 
-        async def retry(feed: Feed, key: str, preview: bool = False) -> str:
+        async def retry(flow: PublisherFlow, key: str, preview: bool = False) -> str:
             if not preview:
-                publisher._again(feed, "1 parked update is delivered again")
+                publisher._again(flow, "1 parked update is delivered again")
             return "1 parked update"
 
         monkeypatch.setattr(control, "_look", looked)
         monkeypatch.setattr(publisher.dead_letters, "retry", retry)
         await control.change(request(what, update_id="0-1:99:0") if what == "skip" else request(what))
         await s1.hears_later("revoke")
-        present = publisher.assigner.feeds[KEY]
+        present = publisher.assigner.flows[KEY]
         assert present is not former
         assert present.control == former.control
 
@@ -168,15 +168,15 @@ async def test_a_flow_whose_handler_gave_up_goes_on_without_a_restart(world: Wor
             flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
         )
         await s1.says(failed=failed)
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.halted_at == update_id, "stands")
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.halted_at == update_id, "stands")
         preview = await control.change(request("resume", preview=True))
         assert preview.before.halted_at == update_id
         assert update_id in preview.notes[0]
         await control.change(request("resume"))
         again = await s1.hears_later("assign")
         assert again.assign.epoch > assign.epoch
-        assert feed.halted_at == ""
+        assert flow.halted_at == ""
 
 
 # --- markers
@@ -205,7 +205,7 @@ async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(world: World
         assert world.markers.records[KEY].marker == last
         back.preview = False
         reply = await control.change(back)
-        stored = StoredFlow(first, 2, "earliest", publisher.assigner.feeds[KEY].filter.hash, rewound=True)
+        stored = StoredFlow(first, 2, "earliest", publisher.assigner.flows[KEY].filter.hash, rewound=True)
         assert world.markers.records[KEY] == stored
         assert marker_from_message(reply.after.marker) == first
         await finished(s1, assign)
@@ -232,7 +232,7 @@ async def test_an_ack_of_before_the_rewind_does_not_undo_it(world: World, s1: Sc
         await s1.hears_later("revoke")
         await publisher.markers.flush()
         assert world.markers.records[KEY].marker == start
-        assert publisher.assigner.feeds[KEY].marker == start
+        assert publisher.assigner.flows[KEY].marker == start
 
 
 async def test_forwards_says_what_is_jumped_over_and_works_with_nobody_there(world: World) -> None:
@@ -324,8 +324,8 @@ async def test_a_record_that_somebody_deleted_is_not_found(world: World) -> None
         del world.markers.records[KEY]
         for asked in (request("pause"), request("set_marker", place="latest")):
             assert (await refused(control, asked)).code is grpc.StatusCode.NOT_FOUND
-        assert not publisher.assigner.feeds[KEY].control.paused
-        assert not publisher.assigner.feeds[KEY].moving
+        assert not publisher.assigner.flows[KEY].control.paused
+        assert not publisher.assigner.flows[KEY].moving
 
 
 # --- skipping
@@ -344,8 +344,8 @@ async def test_an_update_is_skipped_until_the_marker_has_passed_it(world: World,
             flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
         )
         await s1.says(failed=failed)
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.halted_at == update_id, "stands")
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.halted_at == update_id, "stands")
         reply = await control.change(request("skip", update_id=update_id))
         assert list(reply.after.skip) == [update_id]
         assert "goes on behind it" in reply.notes[1]
@@ -357,7 +357,7 @@ async def test_an_update_is_skipped_until_the_marker_has_passed_it(world: World,
         await s1.processed(await s1.hears_later("batch"))
         await s1.acks(await s1.hears_later("datamarker"))
         await eventually(lambda: world.markers.records[KEY].control == FlowControl(), "it has passed it")
-        await eventually(lambda: feed.control == FlowControl(), "and the publisher knows")
+        await eventually(lambda: flow.control == FlowControl(), "and the publisher knows")
         assert (
             await refused(control, request("skip", update_id=update_id))
         ).code is grpc.StatusCode.FAILED_PRECONDITION
@@ -393,11 +393,11 @@ async def test_a_loss_that_the_application_halts_at_can_be_accepted(world: World
         loss = (await s1.hears_later("data_loss")).data_loss
         assert "being asked" in (await refused(control, request("accept_loss"))).message
         await s1.says(loss_decision=push_pb2.LossDecision(flow=loss.flow, epoch=loss.epoch, proceed=False))
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.stage is Stage.DECLINED, "halted")
-        feed.stage = Stage.RELEASING
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.stage is Stage.DECLINED, "halted")
+        flow.stage = Stage.RELEASING
         assert "gives it back just now" in (await refused(control, request("accept_loss"))).message
-        feed.stage = Stage.DECLINED
+        flow.stage = Stage.DECLINED
         preview = await control.change(request("accept_loss", preview=True))
         assert preview.before.loss_pending
         assert not preview.after.loss_pending
@@ -444,7 +444,7 @@ async def test_a_flow_without_application_can_only_be_forgotten(world: World, s1
         control = await served(publisher)
         del world.coordination.applications["app"]
         world.coordination.signal.notify()
-        await eventually(lambda: KEY not in publisher.assigner.feeds, "configured no longer")
+        await eventually(lambda: KEY not in publisher.assigner.flows, "configured no longer")
         assert (await refused(control, request("pause"))).code is grpc.StatusCode.FAILED_PRECONDITION
         assert "subscribers of app are there: s1" in (await refused(control, request("forget"))).message
         await world.leaves(s1)
@@ -472,7 +472,7 @@ async def test_a_store_that_fails_changes_nothing(world: World, monkeypatch: pyt
         monkeypatch.setattr(publisher.store, "set_control", full)
         with pytest.raises(MarkerStoreError):
             await control.change(request("pause"))
-        assert publisher.assigner.feeds[KEY].control == FlowControl()
+        assert publisher.assigner.flows[KEY].control == FlowControl()
         assert not world.coordination.history
 
 
@@ -556,8 +556,8 @@ async def test_parked_updates_are_the_offices_business_and_shown_before(
         asked: list[tuple[str, str, bool]] = []
 
         def office(what: str) -> None:
-            async def ask(feed: Feed, key: str, preview: bool = False) -> str:
-                assert feed is publisher.assigner.feeds[KEY]
+            async def ask(flow: PublisherFlow, key: str, preview: bool = False) -> str:
+                assert flow is publisher.assigner.flows[KEY]
                 asked.append((what, key, preview))
                 return f"{what} of {key}"
 
@@ -598,20 +598,20 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
         await world.register(s1)
         assigned = await taken(s1)
         control = await served(publisher)
-        feed = publisher.assigner.feeds[KEY]
-        begin = feed.marker
+        flow = publisher.assigner.flows[KEY]
+        begin = flow.marker
         await s1.processed(await s1.hears("batch"))
         await s1.acks(await s1.hears_later("datamarker"))
-        await eventually(lambda: feed.durable != begin, "stored")
-        marker, epoch = feed.marker, feed.epoch
+        await eventually(lambda: flow.durable != begin, "stored")
+        marker, epoch = flow.marker, flow.epoch
         if damage == "registered as missing":
-            await publisher.control(feed, lambda control: replace(control, missing="its datamarker is missing"))
+            await publisher.control(flow, lambda control: replace(control, missing="its datamarker is missing"))
         else:
             await asyncio.to_thread(publisher.store.forget, KEY)
-        publisher._again(feed, "given anew")
+        publisher._again(flow, "given anew")
         await finished(s1, assigned)
-        await eventually(lambda: "its datamarker is missing" in feed.cause, "held")
-        listed = flow_status(publisher, feed, frozenset(), 0.0)
+        await eventually(lambda: "its datamarker is missing" in flow.cause, "held")
+        listed = flow_status(publisher, flow, frozenset(), 0.0)
         assert (listed.state, listed.loss_pending) == ("held", True)
         assert "its datamarker is missing" in listed.cause
         assert "`accept-loss`" in str((await refused(control, request("resume"))).hint)
@@ -619,5 +619,5 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
         assert str(marker) in preview.notes[0]
         await control.change(request("accept_loss"))
         assert (await s1.hears_later("assign")).assign.epoch > epoch
-        assert feed.marker == marker
+        assert flow.marker == marker
         assert world.markers.records[KEY].control == FlowControl()

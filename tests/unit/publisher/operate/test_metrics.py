@@ -48,7 +48,7 @@ async def test_a_flow_from_its_commit_to_its_stored_marker(world: World) -> None
 
         await s1.processed(batch)
         await s1.acks(await s1.hears("datamarker"))
-        await eventually(lambda: publisher.assigner.feeds[KEY].durable.order.offset > 0, "stored")
+        await eventually(lambda: publisher.assigner.flows[KEY].durable.order.offset > 0, "stored")
         after = await values(publisher)
         assert after["wormhole_flow_in_flight_bytes", *FLOW] == 0
         assert after["wormhole_flow_lag_bytes", *FLOW] == 0
@@ -68,7 +68,7 @@ async def test_a_lag_that_nobody_knows_is_left_out(world: World) -> None:
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds and publisher.log_watch.status is not None, "a flow")
+        await eventually(lambda: KEY in publisher.assigner.flows and publisher.log_watch.status is not None, "a flow")
         publisher.log_watch.lag = lambda shard, marker, now: Lag(0.0, 100, None)  # type: ignore[method-assign]
         found = await values(publisher)
         assert ("wormhole_flow_lag_seconds", *FLOW) not in found
@@ -83,8 +83,8 @@ async def test_every_metric_of_a_publisher_is_told_with_its_labels(world: World)
         await taken(s1)
         await s1.processed(await s1.hears("batch"))
         await s1.acks(await s1.hears("datamarker"))
-        feed = publisher.assigner.feeds[KEY]
-        feed.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
+        flow = publisher.assigner.flows[KEY]
+        flow.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
         await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
         found = {sample.metric: sample for sample in await collect(publisher)}
         # These need what this small world has not: a growing log with a budget, contact that expires, and TLS.
@@ -109,7 +109,7 @@ async def test_many_flows_leave_the_loop_its_turns(world: World) -> None:
     for number in range(120):
         world.commit("a", table=f"t{number}")
     async with world.publisher() as publisher:
-        await eventually(lambda: len(publisher.assigner.feeds) == 120, "all shards are known")
+        await eventually(lambda: len(publisher.assigner.flows) == 120, "all shards are known")
         found = await values(publisher)
         assert sum(name == "wormhole_flow_held" for name, *_ in found) == 120
         assert found["wormhole_flows", *LOG, "app", "unassigned"] == 120

@@ -31,11 +31,11 @@ async def test_what_is_done_is_kept_or_the_operator_is_told(world: World, monkey
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         check_serving(publisher)
         assert "did you mean app/log.t?" in str(no_flow(publisher, ("app", "log.u")))
-        feed = publisher.assigner.feeds[KEY]
-        assert not_now(feed, "it is not").code is grpc.StatusCode.FAILED_PRECONDITION
+        flow = publisher.assigner.flows[KEY]
+        assert not_now(flow, "it is not").code is grpc.StatusCode.FAILED_PRECONDITION
         assert await record(publisher, "maria", "pause", "app/log.t", "live", "paused") == []
         assert [(one.who, one.what, one.target) for one in world.coordination.history] == [
             ("maria", "pause", "app/log.t")

@@ -37,7 +37,7 @@ async def test_the_credential_is_asked_for_where_the_ticket_does_not_speak(world
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         requests = ReplayRequests(publisher)
         begin = asked("begin", mode=admin_pb2.LOG, who="maria@ops")
         for request in (begin, asked("cancel")):
@@ -61,7 +61,7 @@ async def test_a_preview_changes_nothing(world: World) -> None:
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         reply = await ReplayRequests(publisher).replay(asked("begin", preview=True), lambda: "")
         assert (reply.ticket, reply.reaches, reply.HasField("replay")) == ("", True, False)
         assert reply.flow.flow == FLOW
@@ -95,7 +95,7 @@ async def test_what_is_no_request_is_refused(world: World) -> None:
     beyond.begin.begin.CopyFrom(ahead)
     wrong += [(no_place, Status.INVALID_ARGUMENT), (beyond, Status.INVALID_ARGUMENT)]
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         for request, code in wrong:
             with pytest.raises(RefusedError) as caught:
                 await ReplayRequests(publisher).replay(request, lambda: "")
@@ -108,7 +108,7 @@ async def test_a_flow_that_is_not_served_yet_is_no_wrong_request(world: World) -
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         world.source.set_reachable(False)
         world.application("other")
         await eventually(lambda: "other" in publisher.applications.unserved, "seen")
@@ -124,7 +124,7 @@ async def test_a_former_owner_of_the_log_replays_nothing(world: World, monkeypat
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
         with pytest.raises(RefusedError, match="another publisher") as caught:
             await ReplayRequests(publisher).replay(asked("begin", mode=admin_pb2.LOG), lambda: "")

@@ -73,20 +73,20 @@ async def test_what_operators_asked_and_why_it_waits_is_told(world: World) -> No
         await s1.hears("hello")
         await s1.accepts(await s1.hears("assign"))
         await s1.hears("batch")
-        [feed] = publisher.assigner.feeds.values()
+        [flow] = publisher.assigner.flows.values()
         clock = time.monotonic()
-        feed.controlled(FlowControl("maria", ("mem:1:0",)))
-        feed.halted_at = "mem:0:0"
-        feed.lacks_credit(clock - 100)
-        feed.progressed(clock - 50)
-        told = flow_status(publisher, feed, frozenset(), time.time())
+        flow.controlled(FlowControl("maria", ("mem:1:0",)))
+        flow.halted_at = "mem:0:0"
+        flow.lacks_credit(clock - 100)
+        flow.progressed(clock - 50)
+        told = flow_status(publisher, flow, frozenset(), time.time())
         assert (told.paused, list(told.skip), told.halted_at, told.dead_letters) == ("maria", ["mem:1:0"], "mem:0:0", 0)
         assert told.credit_waited_s >= 100
         assert 50 <= told.progress_s < told.credit_waited_s
         assert not told.loss_pending
-        feed.ask(LogGap(LossKind.PURGED, "", "", "gone"), feed.marker)
-        feed.has_credit()
-        told = flow_status(publisher, feed, frozenset(), time.time())
+        flow.ask(LogGap(LossKind.PURGED, "", "", "gone"), flow.marker)
+        flow.has_credit()
+        told = flow_status(publisher, flow, frozenset(), time.time())
         assert told.loss_pending
         assert told.credit_waited_s == 0
 

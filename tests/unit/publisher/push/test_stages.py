@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from publisher.push.stages import TRANSITIONS, Event, FeedState, ImpossibleError, Stage, after, shown
+from publisher.push.stages import TRANSITIONS, Event, ImpossibleError, PublisherFlowState, Stage, after, shown
 from wormhole.ports.marker_store import ReplayState
 
 # A column for each event of `_EVENTS`, in its order; `-`: it cannot happen.
@@ -85,4 +85,4 @@ def test_what_an_operator_sees(
         wanted = "held"
     else:
         wanted = "opening" if stage in (Stage.OPENING, Stage.WITHDRAWN) else "unassigned"
-    assert found is FeedState(wanted)
+    assert found is PublisherFlowState(wanted)

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from caravan.fleet import Fleet, FleetEvents, Limits
-from caravan.flow import Flow
-from publisher.push.feed import Feed
+from caravan.flow import CaravanFlow
+from publisher.push.flow import PublisherFlow
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import eventually, patience
@@ -32,50 +32,50 @@ Three of them have to be enough for a stream to open on a slow machine."""
 
 
 class Owner:
-    """What stands around a stream: a running fleet, and a feed that is opened when the subscriber takes it."""
+    """What stands around a stream: a running fleet, and a flow that is opened when the subscriber takes it."""
 
     def __init__(self, info: SubscriberInfo, heartbeat: float) -> None:
         self.source = MemorySource(log="log", sharding=Sharding("log"))
         start = self.source.latest()
         self.fleet = Fleet(self.source, Limits(), FleetEvents(lambda f, e: None, lambda s, m: None), gather=lambda: 0.0)
-        self.feed = Feed("app", "log", Filter.parse(None), start, start.order)
+        self.flow = PublisherFlow("app", "log", Filter.parse(None), start, start.order)
         self.acked: list[tuple[int, Datamarker]] = []
-        self.lost: list[tuple[list[Feed], str]] = []
-        self.parking: list[tuple[Feed, int, ParkWanted]] = []
-        self.undone: list[tuple[Feed, str]] = []
+        self.lost: list[tuple[list[PublisherFlow], str]] = []
+        self.parking: list[tuple[PublisherFlow, int, ParkWanted]] = []
+        self.undone: list[tuple[PublisherFlow, str]] = []
         self.may_send = True
         self.running: asyncio.Task[None]
         events = StreamEvents(
             ready=self._ready,
             opened=self._opened,
-            parking=lambda stream, feed, epoch, wanted: self.parking.append((feed, epoch, wanted)),
-            acked=lambda feed, epoch, marker: self.acked.append((epoch, marker)),
-            released=lambda stream, feed: feed.release("released"),
-            undone=lambda stream, feed, transaction: self.undone.append((feed, transaction)),
+            parking=lambda stream, flow, epoch, wanted: self.parking.append((flow, epoch, wanted)),
+            acked=lambda flow, epoch, marker: self.acked.append((epoch, marker)),
+            released=lambda stream, flow: flow.release("released"),
+            undone=lambda stream, flow, transaction: self.undone.append((flow, transaction)),
             failed=self._failed,
-            decided=lambda feed, proceed: None,
+            decided=lambda flow, proceed: None,
             ended=self._ended,
         )
         hello = push_pb2.Hello(min_version=1, max_version=2, publisher="me", max_frame_bytes=1 << 20)
         self.stream = SubscriberStream(info, Dialer(hello, None, heartbeat), self.fleet, events, lambda: self.may_send)
 
     def _ready(self, stream: SubscriberStream) -> None:
-        self.feed.raised(self.feed.epoch + 1)
-        stream.assign(self.feed, yields=False)
-        self.feed.assign(stream.info.id, 0.0)
+        self.flow.raised(self.flow.epoch + 1)
+        stream.assign(self.flow, yields=False)
+        self.flow.assign(stream.info.id, 0.0)
 
-    def _opened(self, stream: SubscriberStream, feed: Feed, have: Datamarker | None) -> None:
-        flow = Flow("app", "log", feed.filter, feed.marker, feed.epoch, stream.wake)
-        feed.begin(flow)
-        self.fleet.add(flow)
+    def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
+        caravan_flow = CaravanFlow("app", "log", flow.filter, flow.marker, flow.epoch, stream.wake)
+        flow.begin(caravan_flow)
+        self.fleet.add(caravan_flow)
 
-    def _ended(self, stream: SubscriberStream, lost: list[Feed], cause: str) -> None:
-        for feed in lost:
-            feed.release(cause)
+    def _ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
+        for flow in lost:
+            flow.release(cause)
         self.lost.append((lost, cause))
 
-    def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
-        feed.release(event.message)
+    def _failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
+        flow.release(event.message)
 
     def commit(self, size: int = 1) -> None:
         self.source.commit([(Op.UPSERT, "t", b"k", {"value": bytes(size)})])
@@ -119,8 +119,8 @@ async def test_a_silent_subscriber_is_given_up_after_three_heartbeats(subscriber
     async with owner(subscriber.info(), heartbeat=_SHORT_S) as one:
         await opened(subscriber)
         await eventually(lambda: one.lost, "given up")
-        [feed], cause = one.lost[0]
-        assert feed is one.feed
+        [flow], cause = one.lost[0]
+        assert flow is one.flow
         assert cause.startswith("nothing was heard for ")
         assert one.travelling() == 0
 
@@ -159,7 +159,7 @@ async def test_credit_holds_back_and_progress_lets_go(subscriber: ScriptedSubscr
                 lambda: (lead := one.fleet.lead) and lead.buffer.place == one.source.latest().order, "read"
             )
         first = await subscriber.hears("batch")
-        credit, in_flight = one.stream.credit(one.feed)
+        credit, in_flight = one.stream.credit(one.flow)
         assert credit == 1000
         assert in_flight == len(first.batch.body)
         assert subscriber.heard_nothing(but="datamarker")  # one falls due after a second
@@ -181,8 +181,8 @@ async def test_a_slow_callback_within_a_batch_gets_on(subscriber: ScriptedSubscr
         async def says(update: str, calls: int) -> float:
             at = push_pb2.HandlerReport(running_update=update, busy_s=calls)
             await subscriber.says(report=push_pb2.Report(flow=flow.flow, epoch=flow.epoch, handler=at))
-            await eventually(lambda: one.feed.handler is not None and one.feed.handler.busy_s == calls, "told")
-            return one.feed.progressed_at
+            await eventually(lambda: one.flow.handler is not None and one.flow.handler.busy_s == calls, "told")
+            return one.flow.progressed_at
 
         began = await says("mem:1:0", 1)
         assert await says("mem:1:0", 2) == began, "still the same callback"
@@ -215,7 +215,7 @@ async def test_no_datamarker_stands_amid_a_transaction(subscriber: ScriptedSubsc
         await subscriber.hears("batch")
         await subscriber.acks(marker)
         await eventually(lambda: one.acked, "acknowledged")
-        one.stream.revoke(one.feed, "moves")
+        one.stream.revoke(one.flow, "moves")
         await eventually(lambda: not subscriber.heard_nothing(), "revoked")
         assert subscriber.heard_nothing(but="revoke")
 
@@ -233,12 +233,12 @@ async def test_without_the_lease_nothing_is_delivered_and_nothing_lost(subscribe
         await subscriber.hears("batch")
 
 
-async def test_a_hang_up_loses_the_feeds_at_once_and_dials_again(subscriber: ScriptedSubscriber) -> None:
+async def test_a_hang_up_loses_the_flows_at_once_and_dials_again(subscriber: ScriptedSubscriber) -> None:
     async with owner(subscriber.info()) as one:
         await opened(subscriber)
         await eventually(one.travelling, "travelling")
         one.stream.hang_up("enough")
-        assert one.lost == [([one.feed], "enough")]
+        assert one.lost == [([one.flow], "enough")]
         assert one.travelling() == 0
         assert not one.stream.connected
         await eventually(lambda: subscriber.connections == 2, "dialled again")
@@ -253,7 +253,7 @@ async def test_a_cancelled_stream_leaves_no_flow_behind(subscriber: ScriptedSubs
         with suppress(asyncio.CancelledError):
             await one.running
         assert one.travelling() == 0
-        assert one.lost[0][0] == [one.feed]
+        assert one.lost[0][0] == [one.flow]
 
 
 async def test_who_leaves_has_left_until_it_answers_again(subscriber: ScriptedSubscriber) -> None:

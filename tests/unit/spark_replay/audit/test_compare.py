@@ -220,7 +220,7 @@ async def test_what_is_planted_between_log_and_callback_is_named(planted: str) -
         reply = admin_pb2.AuditReply()
         assert not Books(pages).unreadable
     else:
-        reply = world.keeper.report(admin_pb2.AuditRequest(), [world.feed])
+        reply = world.keeper.report(admin_pb2.AuditRequest(), [world.flow])
     archived = Archived({Part.BOOKED: whole.tallies[PRESENT]})
     books = {one.window: one for one in reply.windows}
     windows = compare(FLOW, {PRESENT: archived}, books, (1.0,), lacks=lambda _: False, now_s=time.time())

@@ -13,7 +13,7 @@ from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import flow as flow_module
-from spark_replay.replay.flow import FlowRun
+from spark_replay.replay.flow import ReplayFlow
 from spark_replay.replay.planning import plan
 from spark_replay.replay.request import Seen
 from spark_replay.replay.task import Ended, Outcome, Task, push_log
@@ -56,13 +56,13 @@ def run_of(
     *,
     found: admin_pb2.FlowStatus | None = None,
     patience_s: float = 0.0,
-) -> FlowRun:
+) -> ReplayFlow:
     """``found``: the flow, once it is looked for."""
     looked = seen(flow("a", marker_at(1)), reach=script.reach)
     (one,) = plan(wish(shards=("a",)), setting(store), [looked])
     later = looked if found is None else seen(found, reach=script.reach)
     look: Callable[[], list[Seen]] = lambda: [later]  # noqa: E731
-    return FlowRun(one, wish(patience_s=patience_s), setting(store), look, jobs, Listener(), 0.0)
+    return ReplayFlow(one, wish(patience_s=patience_s), setting(store), look, jobs, Listener(), 0.0)
 
 
 def test_a_flow_is_held_pushed_and_handed_over(tmp_path: Path, script: ScriptedReplay) -> None:

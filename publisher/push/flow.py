@@ -1,6 +1,7 @@
-"""A feed: what the publisher knows of one flow for as long as it serves the log.
+"""What the publisher knows of one flow for as long as it serves the log.
 
-The caravan's :class:`~caravan.flow.Flow` lives for one epoch; the feed stays across epochs, subscribers and streams.
+The caravan's :class:`~caravan.flow.CaravanFlow` lives for one epoch; this one stays across epochs, subscribers and
+streams.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from caravan.flow import Flow
+from caravan.flow import CaravanFlow
 from publisher.push.contest import Contest
 from publisher.push.redial import Spacing
-from publisher.push.stages import Event, FeedState, Stage, after, shown
+from publisher.push.stages import Event, PublisherFlowState, Stage, after, shown
 from wormhole.filters import Filter
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
@@ -24,10 +25,10 @@ from wormhole.wire.v1 import push_pb2
 if TYPE_CHECKING:
     from wormhole.audit.ledger import Ledger
 
-__all__ = ["Feed"]
+__all__ = ["PublisherFlow"]
 
 
-class Feed:
+class PublisherFlow:
     """One flow of the log: its stage, its stored place and the subscriber that receives it.
 
     Other modules read the attributes and call the methods; they assign nothing.
@@ -45,7 +46,7 @@ class Feed:
     ``asked_at``: when it was asked to release the flow, in seconds of the monotonic clock. ``spacing``: when it may be
     assigned again. ``contest``: why its last assignment was refused, until a subscriber accepts it.
 
-    ``flow``: its reading of the log, from :meth:`begin` to :meth:`release`. ``loss``: the missing log that the
+    ``caravan_flow``: its reading of the log, from :meth:`begin` to :meth:`release`. ``loss``: the missing log that the
     application was asked about, and where the log continues; ``losses``: how often that happened.
     ``halts_on_bad_value``: the application takes no value that is not of its format; ``bad_values``: such values that
     were sent. ``rolled_back``: id of a transaction of which a part was sent, and which the log shows to be rolled back;
@@ -73,7 +74,7 @@ class Feed:
         self.asked_at = 0.0
         self.halted_life: object | None = None
         self.lost_from: object | None = None
-        self.flow: Flow | None = None
+        self.caravan_flow: CaravanFlow | None = None
         self.loss: tuple[LogGap, Datamarker] | None = None
         self.cause = "no subscriber is there"
         self.updates = 0
@@ -133,7 +134,7 @@ class Feed:
     @property
     def about(self) -> dict[str, object]:
         """The fields of a log line about it (``wormhole.host.logs.FIELDS``)."""
-        place = self.marker.order if self.flow is None else self.flow.place
+        place = self.marker.order if self.caravan_flow is None else self.caravan_flow.place
         return {
             "flow": self.name,
             "shard": self.shard,
@@ -152,7 +153,7 @@ class Feed:
         """Whether a handler failed until its retries were exhausted."""
         return self.stage is Stage.HALTED
 
-    def state(self, lead_flows: frozenset[str]) -> FeedState:
+    def state(self, lead_flows: frozenset[str]) -> PublisherFlowState:
         """What an operator sees; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
         replay = self.control.replay
         return shown(
@@ -179,10 +180,10 @@ class Feed:
         self._enter(Event.REDELIVER)
         self.rolled_back, self.cause = "", "parked updates are delivered again"
 
-    def begin(self, flow: Flow) -> None:
-        """The log's updates are delivered: ``flow`` reads them."""
+    def begin(self, caravan_flow: CaravanFlow) -> None:
+        """The log's updates are delivered: ``caravan_flow`` reads them."""
         self._enter(Event.BEGIN)
-        self.flow, self.rolled_back, self.cause = flow, "", ""
+        self.caravan_flow, self.rolled_back, self.cause = caravan_flow, "", ""
 
     def hold(self, cause: str) -> None:
         """The log cannot be read on."""
@@ -232,9 +233,9 @@ class Feed:
 
     def _leave(self, event: Event, cause: str) -> None:
         self._enter(event)
-        if self.flow is not None:
-            self.reached(self.flow.place)
-        self.subscriber, self.flow, self.loss = None, None, None
+        if self.caravan_flow is not None:
+            self.reached(self.caravan_flow.place)
+        self.subscriber, self.caravan_flow, self.loss = None, None, None
         self.waiting_credit_since, self.progressed_at = 0.0, 0.0
         self.cause = cause
         self.answer_letter(acked=False)
@@ -377,4 +378,4 @@ class Feed:
         self.replayed += updates
 
     def __repr__(self) -> str:
-        return f"<Feed {self.name} epoch {self.epoch} at {self.marker} for {self.subscriber or 'nobody'}>"
+        return f"<PublisherFlow {self.name} epoch {self.epoch} at {self.marker} for {self.subscriber or 'nobody'}>"
