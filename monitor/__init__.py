@@ -1,16 +1,16 @@
-"""The process that every host has one of: it runs the publishers that the configuration wants here.
+"""The process that runs the publishers of a host as the configuration says; each host has one.
 
 ::
 
-    wanted      pure: configuration and host -> which logs, and the configuration file of each publisher
-    plan        pure: wanted, what runs, what ended when, the time -> start, stop, kill
-    supervisor  carries the plan out: processes (``processes``), their logs (``log_files``), adoption, restarts
-    watcher     asks each publisher how it is (``asking``); what happened becomes an event (``happened``, pure)
-    last_good   the configuration on disk, for a host whose ZooKeeper is away
-    follower    what should run, from ZooKeeper or from disk, and the host's entry there
-    state       what all of these know, read by the status page, the metrics and the health answers
-    health, exposition, web   what is told over HTTP
-    daemon      joins them, the one module that knows all others
+    desired_logs      pure: configuration and host -> the logs, and the configuration file of each publisher
+    plan              pure: desired logs, processes, past ends, the time -> start, stop, kill
+    supervisor        carries the plan out: processes (``processes``), their output (``log_files``), adoption, restarts
+    status_poller     polls the status of each publisher (``publisher_client``); changes become events (``status_diff``)
+    last_good_config  the configuration on disk, for a host whose ZooKeeper does not answer
+    config_follower   the configuration, from ZooKeeper or from disk, and the host's entry in ZooKeeper
+    state             the state of the host, read by the status page, the metrics and the health answers
+    health, metrics, web   the HTTP answers
+    daemon            joins them, the one module that knows all others
 
-Only ``wormhole`` is imported: a monitor has to run where nothing of a publisher is installed but its command.
+Only ``wormhole`` is imported: a monitor runs where nothing of a publisher is installed but its command.
 """

@@ -1,4 +1,4 @@
-"""The monitor's process: the one module that joins supervisor, watcher, coordination and the status page.
+"""The monitor's process: the one module that joins supervisor, status poller, coordination and the status page.
 
 ``wormholectl monitor run`` calls :func:`run`; ``wormholectl up`` runs a :class:`Monitor` in its own process.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
 from collections.abc import Callable, Container, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from monitor.exposition import add_routes as add_metrics
-from monitor.follower import Follower
-from monitor.lock import FolderLock
+from monitor.config_follower import ConfigFollower
+from monitor.folder_lock import FolderLock
+from monitor.metrics import add_routes as add_metrics
 from monitor.plan import Policy
-from monitor.state import HostEvent, HostState
+from monitor.state import HostState
+from monitor.status_poller import StatusPoller
 from monitor.supervisor import Supervisor
-from monitor.watcher import Watcher
 from monitor.web import add_routes as add_page
 from wormhole.config import Config, load
 from wormhole.host.http_server import serve, url
@@ -39,10 +38,10 @@ _log = logging.getLogger(__name__)
 
 
 class Monitor:
-    """What runs this host's publishers. ``read``: reads the configuration again when :meth:`reload` asks for it.
+    """Runs this host's publishers. ``read``: reads the configuration again after :meth:`reload`.
 
-    ``leave``: publishers go on when the monitor ends. ``everything``: see :func:`monitor.wanted.wanted_logs`.
-    ``environment``: of the publishers.
+    ``leave``: publishers keep running when the monitor ends. ``everything``: see
+    :func:`monitor.desired_logs.desired_logs`. ``environment``: of the publishers.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Monitor:
     ) -> None:
         self.state = HostState(config.monitor.host_name)
         self.page = ""
-        """Where the status page is, once :meth:`run` told that it is ready."""
+        """The status page's URL, once :meth:`run` has called ``ready``."""
         self._config = config
         self._trust: Trust | None = None
         self._read = read
@@ -68,16 +67,16 @@ class Monitor:
         self._reload = asyncio.Event()
 
     def end(self) -> None:
-        """Ask :meth:`run` to end: by stopping the publishers, or leaving them, as was said."""
+        """Ask :meth:`run` to end: it stops the publishers, or leaves them running (``leave``)."""
         self._end.set()
 
     def reload(self) -> None:
-        """Read the configuration again, and try again what was given up."""
+        """Read the configuration again, and retry publishers that were given up."""
         self._reload.set()
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Run what is wanted here until :meth:`end`; ``ready`` is told when the page answers and what ran before is
-        adopted.
+        """Run the publishers of this host until :meth:`end`; ``ready`` is called when the page answers and running
+        publishers are adopted.
 
         Cancelled while it stops publishers, it kills them. Raises :class:`~wormhole.model.errors.WormholeError`: then
         nothing was started, or all of it is stopped.
@@ -103,66 +102,69 @@ class Monitor:
             try:
                 await self._until_end(first, ready)
             except BaseExceptionGroup as group:
-                # Of what ended several tasks together, the first known error says what to do; the rest followed from
-                # it.
+                # Several tasks may have ended together: the first known error names the next step.
                 known = group.subgroup(WormholeError)
                 raise (_leaf(group) if known is None else _leaf(known)) from group
             finally:
-                # Only what an error left: `_until_end` did it already where there was none.
-                await (self._supervisor.leave() if self._leave else self._supervisor.stop())
+                await self._stop_or_leave()  # after an error; else `_until_end` did it already
 
-    async def _until_end(self, first: Follower, ready: Callable[[], None]) -> None:
+    async def _until_end(self, first: ConfigFollower, ready: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as group:
-            keeping = group.create_task(self._supervisor.run(), name="supervisor")
+            supervising = group.create_task(self._supervisor.run(), name="supervisor")
             others = [
                 group.create_task(self._follow(first), name="configuration"),
                 group.create_task(self._supervisor.keep_logs_small(), name="logs"),
-                group.create_task(Watcher(self.state, self._trust).run(), name="watcher"),
+                group.create_task(StatusPoller(self.state, self._trust).run(), name="status poller"),
             ]
             ready()
             await self._end.wait()
-            keeping.cancel()
-            # Still registered, so that nobody else begins here before the publishers have ended.
-            await (self._supervisor.leave() if self._leave else self._supervisor.stop())
+            supervising.cancel()
+            # Still registered, so that no other monitor begins here before the publishers have ended.
+            await self._stop_or_leave()
             for task in others:
                 task.cancel()
 
-    async def _follow(self, follower: Follower) -> None:
+    async def _stop_or_leave(self) -> None:
+        await (self._supervisor.leave() if self._leave else self._supervisor.stop())
+
+    async def _follow(self, follower: ConfigFollower) -> None:
         while True:
             following = asyncio.create_task(follower.run(), name="follower")
-            asked = asyncio.create_task(self._reload.wait(), name="reload")
+            reload = asyncio.create_task(self._reload.wait(), name="reload")
             try:
-                await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((following, reload), return_when=asyncio.FIRST_COMPLETED)
                 if following.done():
                     return following.result()
                 self._reload.clear()
                 another = await self._read_again()
             finally:
-                asked.cancel()
+                reload.cancel()
                 following.cancel()
-                await asyncio.gather(following, asked, return_exceptions=True)
+                await asyncio.gather(following, reload, return_exceptions=True)
             follower = another
 
-    async def _read_again(self) -> Follower:
+    async def _read_again(self) -> ConfigFollower:
         self._supervisor.try_again()
         try:
             config = await asyncio.to_thread(self._read)
             follower = self._follower(config)
         except WormholeError as error:
             _log.error("the configuration stays as it was: %s", error)
-            self.state.tell(HostEvent(time.time(), "config", "", f"stays as it was: {error.message}"))
+            self.state.report("config", f"stays as it was: {error.message}")
             return self._follower(self._config)
         old = self._config
         if (config.monitor.listen, config.monitor_state_dir, config.monitor.host_name, config.tls) != (
             (old.monitor.listen, old.monitor_state_dir, old.monitor.host_name, old.tls)
         ):
-            _log.warning("host, state_dir, listen under [monitor] and [tls] take a restart of the monitor")
+            _log.warning(
+                "a change of host, state_dir or listen under [monitor], or of [tls], needs a restart of the monitor"
+            )
         self._config = config
-        self._supervisor.follow(_policy(config))
+        self._supervisor.set_policy(_policy(config))
         return follower
 
-    def _follower(self, config: Config) -> Follower:
-        return Follower(config, self.state, self._supervisor, self._folder, self.page, self._everything)
+    def _follower(self, config: Config) -> ConfigFollower:
+        return ConfigFollower(config, self.state, self._supervisor, self._folder, self.page, self._everything)
 
     def _application(self) -> web.Application:
         app = web.Application()
@@ -185,8 +187,8 @@ def _leaf(error: BaseException) -> BaseException:
 
 
 def run(path: Path, *, leave: bool = False) -> None:
-    """Run this host's publishers until SIGTERM or SIGINT. SIGHUP reads the file at ``path`` again and tries again what
-    was given up.
+    """Run this host's publishers until SIGTERM or SIGINT. SIGHUP reads the file at ``path`` again and retries
+    publishers that were given up.
 
     A second SIGTERM kills publishers that do not end. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -201,11 +203,11 @@ async def _until_signalled(config: Config, path: Path, leave: bool) -> None:
         monitor.run(lambda: _log.info("monitor of host %s, status page %s", monitor.state.host, monitor.page))
     )
     loop = asyncio.get_running_loop()
-    asked: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int) -> None:
-        asked.append(number)
-        if len(asked) == 1:
+        signals.append(number)
+        if len(signals) == 1:
             monitor.end()
         else:
             running.cancel()
@@ -216,6 +218,6 @@ async def _until_signalled(config: Config, path: Path, leave: bool) -> None:
     try:
         await running
     except asyncio.CancelledError:
-        _log.warning("stopped in a hurry: publishers that had not ended were killed")
+        _log.warning("stopped at the second signal: publishers that had not ended were killed")
     else:
-        _log.info("stopped%s", "; publishers go on" if leave else "")
+        _log.info("stopped%s", "; publishers keep running" if leave else "")

@@ -1,6 +1,6 @@
-"""Whether this host does what it should, as far as its monitor knows. Pure.
+"""Whether this host is healthy, as far as its monitor knows. Pure.
 
-That the monitor itself is well shows by its answering at all.
+The monitor itself is healthy if it answers at all.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from monitor.state import HostState, Phase, PublisherState
 
 __all__ = ["Health", "health"]
 
-_SILENT_S: Final = 10.0  # a publisher is asked once a second
+_SILENT_S: Final = 10.0  # a publisher is polled every one to three seconds
 _STUCK_S: Final = 15.0  # as in publisher/operate/readiness.py
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``reasons``: one sentence for everything that does not run as it should; empty when ready."""
+    """``reasons``: one sentence for each fault; empty when ready."""
 
     reasons: tuple[str, ...]
 
     @property
     def ready(self) -> bool:
-        """Whether everything that should run here runs and gets on."""
+        """Whether every configured publisher runs and makes progress."""
         return not self.reasons
 
 
 def health(state: HostState, now: float) -> Health:
-    """What is wrong on this host. ``now``: seconds since 1970.
+    """The faults of this host. ``now``: seconds since 1970.
 
-    A coordination service that is away is no reason: what runs goes on from the last good configuration. Nor is a
-    drained host.
+    An unreachable coordination service is none: publishers continue with the last good configuration. Nor is a drained
+    host.
     """
     reasons = [] if state.configuration else ["no configuration was read yet"]
     for _, publisher in sorted(state.publishers.items()):
@@ -47,13 +47,13 @@ def _wrong(publisher: PublisherState, now: float) -> Iterator[str]:
         case Phase.GIVEN_UP:
             yield f"was given up, it ended too often{cause}. Next: `wormholectl publishers`, and its log"
         case Phase.BACKING_OFF:
-            yield f"ended and is started again{cause}"
+            yield f"ended and is restarted{cause}"
         case Phase.STARTING:
             yield f"is starting{cause}"
         case Phase.RUNNING:
-            silent = now - max(publisher.answered, publisher.since)
-            if silent > _SILENT_S:
-                yield f"did not answer for {silent:.0f} s{cause}"
+            silent_s = publisher.silent_s(now)
+            if silent_s > _SILENT_S:
+                yield f"did not answer for {silent_s:.0f} s{cause}"
             elif publisher.status is not None and publisher.status.stuck_s >= _STUCK_S:
                 stuck = publisher.status.stuck_s
                 yield f"reads nothing of its growing log for {stuck:.0f} s. Next: `wormholectl doctor`"

@@ -1,7 +1,7 @@
-"""What publishers print, kept in files of bounded size: the newest, and one older one beside it. All of it blocks.
+"""The output of publishers, in files of bounded size: the current one, and one older one beside it. All calls block.
 
-A publisher writes to its file itself, so that it needs no monitor to be able to. The monitor looks at the size from
-time to time and takes what is there aside; the publisher, which appends, goes on at the beginning of the emptied file.
+A publisher writes to its file itself, so it needs no monitor for that. The monitor checks the size regularly, copies a
+large file and empties it; the publisher, which appends, continues at the beginning of the emptied file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from wormhole.model.json_input import read_json
 
-__all__ = ["LIMIT", "keep_small", "last_words", "log_file"]
+__all__ = ["LIMIT", "last_error", "log_file", "rotate"]
 
 LIMIT: Final = 8 << 20
 """Bytes of one file."""
@@ -22,14 +22,15 @@ _TAIL: Final = 16 << 10
 
 
 def log_file(folder: Path, name: str) -> Path:
-    """Where the output of the log ``dataset/copy/log`` goes."""
+    """The file for the output of the publisher of the log ``dataset/copy/log``."""
     return folder / f"{name.replace('/', '.')}.log"
 
 
-def keep_small(path: Path, limit: int = LIMIT) -> bool:
-    """Take the file aside when it is larger than ``limit``; whether it was. A line written meanwhile may be missing.
+def rotate(path: Path, limit: int = LIMIT) -> bool:
+    """Copy and empty the file if it is larger than ``limit``; returns whether it was. A line written meanwhile may be
+    missing.
 
-    Raises ``OSError``, as on a full disk; the file is emptied then all the same, which is what makes room.
+    Raises ``OSError``, as on a full disk; the file is emptied even then, which frees space.
     """
     try:
         if path.stat().st_size <= limit:
@@ -44,8 +45,8 @@ def keep_small(path: Path, limit: int = LIMIT) -> bool:
     return True
 
 
-def last_words(path: Path) -> str:
-    """Why the program ended, as far as it said: its last error with the next step, else its last line."""
+def last_error(path: Path) -> str:
+    """Why the program ended: the last error in its output with the next step, else its last line."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
@@ -61,7 +62,7 @@ def last_words(path: Path) -> str:
 
 
 def _message(line: str) -> str:
-    """What a line says; publishers log as JSON where nobody watches."""
+    """The message of a line; publishers log as JSON when they have no terminal."""
     try:
         found = read_json(line)
     except ValueError:

@@ -1,17 +1,17 @@
-"""What to do next about each log's publisher. Pure: what is wanted, what runs, what ended when, and the time.
+"""The next steps for each log's publisher. Pure: desired logs, processes, past ends and the time.
 
 The life of a slot::
 
     nothing --start--> starting --ready--> running --stop--> stopping --(kill)--> ended --> nothing
                            |                  |
                            +-- ended by itself: wait, twice as long each time, then start again
-                           |      status 3 (what it needs is away)         waits and tries for ever
+                           |      status 3 (a dependency is unreachable)    retried for ever
                            |      status 2 before it was ready             given up at once: the request is wrong
-                           |      anything else, too often within a time   given up
-                           +-- given up: until the configuration changes or somebody asks to try again
+                           |      any other, too often within a time       given up
+                           +-- given up: until the configuration changes or an operator asks for a retry
 
-A process that was adopted is a run like any other. Another configuration is a stop, then a start: never two
-processes for one log.
+An adopted process is a run like any other. Another configuration is a stop, then a start: never two processes for one
+log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "plan",
 ]
 
-# The exit codes of `wormholectl` that say whose move it is.
+# Exit codes of `wormholectl`.
 _WRONG: Final = 2
 _UNREACHABLE: Final = 3
 _MOST_DOUBLINGS: Final = 20
@@ -47,7 +47,7 @@ _MOST_DOUBLINGS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How ends are answered. Seconds, but ``crashes``: so many ends ``within`` that time are a crash loop."""
+    """The restart policy, in seconds. ``crashes`` ends ``within`` that time are a crash loop."""
 
     first_wait: float = 0.5
     longest_wait: float = 30.0
@@ -58,9 +58,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A live process: what it runs, since when, whether it serves, and when it was asked to end.
+    """A live process: its configuration, when it began, whether it serves, and when it was asked to end.
 
-    ``again``: somebody asked to try again before it served; it may be failing at what was mended since.
+    ``again``: an operator asked for a retry before it served. It may fail for a reason that was corrected meanwhile.
     """
 
     pid: int
@@ -74,9 +74,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What is remembered of one log. ``failed``: the digest that all else is about, as another one is another try.
+    """The state of one log's publisher. ``failed``: the digest that the other fields are about.
 
-    ``failures``: ends by itself in a row; ``crashes``: when those were that count for giving up.
+    ``failures``: consecutive ends by itself; ``crashes``: the times of those that count towards giving up.
     """
 
     run: Run | None = None
@@ -88,7 +88,7 @@ class Slot:
 
 
 class Act(Enum):
-    """What can be done about a publisher."""
+    """An action on a publisher."""
 
     START = "start"
     STOP = "stop"
@@ -97,7 +97,7 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do now, and why."""
+    """One action to take now, and why."""
 
     act: Act
     key: LogKey
@@ -106,38 +106,38 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps to take now, and when to look again although nothing happens (infinity: never)."""
+    """Steps to take now, and when to plan again although nothing happens (infinity: never)."""
 
     steps: tuple[Step, ...]
-    look_again: float
+    next_at: float
 
 
 def plan(
-    wanted: Mapping[LogKey, str], slots: Mapping[LogKey, Slot], now: float, policy: Policy, *, may_start: bool = True
+    desired: Mapping[LogKey, str], slots: Mapping[LogKey, Slot], now: float, policy: Policy, *, may_start: bool = True
 ) -> Plan:
-    """The next steps. ``wanted``: log to digest.
+    """The next steps. ``desired``: log to digest.
 
-    ``may_start``: false while it is not certain that no other monitor acts here.
+    ``may_start``: false while another monitor may act for this host.
     """
     steps: list[Step] = []
-    look_again = math.inf
-    for key in sorted({*wanted, *slots}):
-        slot, digest = slots.get(key, Slot()), wanted.get(key)
+    next_at = math.inf
+    for key in sorted({*desired, *slots}):
+        slot, digest = slots.get(key, Slot()), desired.get(key)
         run = slot.run
         if run is None:
             if digest is None or not may_start:
                 continue
             if slot.failed != digest:
-                steps.append(Step(Act.START, key, "wanted here"))
+                steps.append(Step(Act.START, key, "configured for this host"))
             elif slot.given_up:
                 continue
             elif now >= slot.start_at:
                 steps.append(Step(Act.START, key, "after its end"))
             else:
-                look_again = min(look_again, slot.start_at)
+                next_at = min(next_at, slot.start_at)
         elif run.stop_asked is None:
             if digest is None:
-                steps.append(Step(Act.STOP, key, "not wanted here"))
+                steps.append(Step(Act.STOP, key, "no longer configured for this host"))
             elif digest != run.digest:
                 steps.append(Step(Act.STOP, key, "for another configuration"))
         elif not run.killed:
@@ -145,18 +145,18 @@ def plan(
             if now >= deadline:
                 steps.append(Step(Act.KILL, key, f"it did not end within {policy.stop_timeout:g} s"))
             else:
-                look_again = min(look_again, deadline)
-    return Plan(tuple(steps), look_again)
+                next_at = min(next_at, deadline)
+    return Plan(tuple(steps), next_at)
 
 
 def after_start(slot: Slot, pid: int, digest: str, now: float) -> Slot:
-    """The slot whose process was just started."""
+    """The slot after its process was started."""
     before = slot if slot.failed == digest else Slot()
     return replace(before, run=Run(pid, digest, now), given_up=False)
 
 
 def after_end(slot: Slot, status: int | None, now: float, policy: Policy) -> Slot:
-    """The slot after its process ended with ``status`` (negative: of a signal; ``None``: not known, it was adopted)."""
+    """The slot after its process ended with ``status`` (negative: of a signal; ``None``: unknown, it was adopted)."""
     run = slot.run
     assert run is not None
     if run.stop_asked is not None or run.again:
@@ -171,8 +171,8 @@ def after_end(slot: Slot, status: int | None, now: float, policy: Policy) -> Slo
 
 
 def after_asked(slot: Slot) -> Slot:
-    """The slot after somebody asked to try again: what waits or was given up starts at once, also what is about to
-    fail.
+    """The slot after an operator asked for a retry: a publisher that waits, was given up or is about to fail starts at
+    once.
     """
     run = slot.run
     if run is None:
@@ -181,7 +181,7 @@ def after_asked(slot: Slot) -> Slot:
 
 
 def after_no_start(slot: Slot, digest: str, now: float, policy: Policy) -> Slot:
-    """The slot after a start that came to no process, as on a full disk: waited for, and tried for ever."""
+    """The slot after a start that made no process, as on a full disk: retried for ever."""
     return _waiting(slot if slot.failed == digest else Slot(), digest, now, policy)
 
 
@@ -191,9 +191,9 @@ def _waiting(slot: Slot, digest: str, now: float, policy: Policy) -> Slot:
 
 
 def phase_of(slot: Slot, digest: str | None, *, drained: bool) -> Phase | None:
-    """What to tell of the slot; ``None``: nothing, it is neither wanted nor running.
+    """The phase of the slot; ``None`` if it is neither desired nor running.
 
-    ``digest``: wanted, drained or not.
+    ``digest``: of the desired configuration, drained or not.
     """
     run = slot.run
     if run is not None:

@@ -1,8 +1,7 @@
-"""Publishers' processes: started to outlive the monitor, found again by the next one, waited for whoever their parent
-is.
+"""Publishers' processes: they outlive the monitor, the next monitor finds them again, and either waits for their end.
 
-A process is told apart by its number and its start, and held by a pidfd, so a signal never reaches a stranger that got
-the number later. Linux only.
+A process is identified by its number and its start time, and held by a pidfd, so a signal never reaches another process
+that got the number later. Linux only.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ _PROC: Final = Path("/proc")
 
 
 def run_file(folder: Path, key: LogKey, digest: str) -> Path:
-    """The configuration file of a publisher. It stands in the process's command line, which so says what runs."""
+    """The configuration file of a publisher. Its name is in the command line, which so identifies what runs."""
     return folder / f"{key.dataset}.{key.copy}.{key.log}.{digest}.json"
 
 
 def command(file: Path, key: LogKey) -> list[str]:
-    """What runs one log's publisher. ``-P``: the working directory is no place to import from."""
+    """The command line of one log's publisher. ``-P``: nothing is imported from the working directory."""
     return [sys.executable, "-P", "-m", "wormholectl", "publisher", "run", "-c", str(file), "--log", str(key)]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A live publisher of a monitor that is gone."""
+    """A live publisher of a monitor that has ended."""
 
     key: LogKey
     digest: str
@@ -47,7 +46,7 @@ class Found:
 def find(folder: Path) -> list[Found]:
     """Every live publisher of ours whose configuration file is in ``folder``, oldest first. Blocks.
 
-    Anybody on this host can run something with such a command line: what another user runs is no publisher of ours.
+    Every user of this host can run a process with such a command line, so processes of other users are ignored.
     """
     found = []
     for entry in _PROC.iterdir():
@@ -56,7 +55,7 @@ def find(folder: Path) -> list[Found]:
                 if entry.stat().st_uid != os.geteuid():
                     continue
                 arguments = (entry / "cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
-            except OSError:  # gone meanwhile
+            except OSError:  # it has ended meanwhile
                 continue
             one = _read(arguments, folder, int(entry.name))
             if one is not None:
@@ -89,7 +88,7 @@ class Process:
         return f"<Process {self.pid}>"
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; one that ended meanwhile is passed over."""
+        """Send a signal; nothing happens if the process has ended."""
         if self._handle >= 0:
             try:
                 signal.pidfd_send_signal(self._handle, number)
@@ -97,10 +96,10 @@ class Process:
                 pass
 
     async def wait(self) -> int | None:
-        """Wait for its end and reap it. Its exit status, negative for a signal; ``None`` when it is somebody else's
-        child.
+        """Wait for its end and reap it. Returns its exit status, negative for a signal; ``None`` if it is the child of
+        another process.
 
-        Cancelled, it leaves the process alone and lets go of it.
+        Cancelled, it closes the pidfd and leaves the process running.
         """
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
@@ -117,18 +116,17 @@ class Process:
 
 def _reap(handle: int) -> int | None:
     try:
-        told = os.waitid(os.P_PIDFD, handle, os.WEXITED)
+        ended = os.waitid(os.P_PIDFD, handle, os.WEXITED)
     except ChildProcessError:
         return None
-    if told is None:
-        return None
-    return told.si_status if told.si_code == os.CLD_EXITED else -told.si_status
+    assert ended is not None  # without WNOHANG
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def start(arguments: list[str], output: Path, environment: Mapping[str, str]) -> Process:
     """Start a program in a session of its own, its output appended to a file. Blocks for a moment. Raises ``OSError``.
 
-    Not a fork: a copy of a process with gRPC's threads would have to be mended first.
+    Not a fork: the copy of a process with gRPC's threads would need repair first.
     """
     pid = os.posix_spawn(
         arguments[0],
@@ -143,14 +141,14 @@ def start(arguments: list[str], output: Path, environment: Mapping[str, str]) ->
     )
     try:
         return Process(pid, os.pidfd_open(pid))  # our child: its number is not used again before we reap it
-    except OSError:  # too many open files: nobody could look after it
+    except OSError:  # too many open files: it could not be supervised
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
 
 
 def adopt(found: Found) -> Process | None:
-    """Hold a process that another started; ``None`` when it ended meanwhile. Blocks for a moment."""
+    """Hold a process that another monitor started; ``None`` if it has ended. Blocks for a moment."""
     try:
         handle = os.pidfd_open(found.pid)
     except OSError:

@@ -1,6 +1,4 @@
-"""Asks publishers over HTTP, the one thing that a monitor needs a network library for: gRPC would be a fifth of its
-memory.
-"""
+"""HTTP client for publishers. gRPC would take a fifth of the monitor's memory."""
 
 from __future__ import annotations
 
@@ -17,19 +15,19 @@ from wormhole.model.errors import ConfigError
 if TYPE_CHECKING:
     from wormhole.host.trust import Trust
 
-__all__ = ["Asker", "NoAnswerError"]
+__all__ = ["NoAnswerError", "PublisherClient"]
 
 _MOST_BYTES: Final = 64 << 20
 
 
 class NoAnswerError(Exception):
-    """Why there is none, as the end of a sentence that begins with who was asked."""
+    """Why there is no answer, as the end of a sentence whose subject is the publisher."""
 
 
-class Asker:
-    """``trust``: whose certificates are accepted, and which is shown to publishers.
+class PublisherClient:
+    """``trust``: the certificates that are accepted and presented.
 
-    A connection to each is kept until the files change.
+    A connection to each publisher stays open until the files change.
     """
 
     def __init__(self, trust: Trust | None = None) -> None:
@@ -37,26 +35,25 @@ class Asker:
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
-        """Before the first question, on the event loop; idempotent."""
+        """Prepare for :meth:`get`, on the event loop; idempotent."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
             )
 
     async def close(self) -> None:
-        """Give up connections; idempotent."""
+        """Close the connections; idempotent."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
-    async def ask(self, address: str, path: str, timeout_s: float) -> bytearray:
-        """What is at ``path`` of who listens at ``address``. :meth:`start` first. Raises :class:`NoAnswerError`."""
+    async def get(self, address: str, path: str, timeout_s: float) -> bytearray:
+        """The content at ``path`` of the server at ``address``, after :meth:`start`. Raises :class:`NoAnswerError`."""
         assert self._session is not None
         body = bytearray()
         trust, session = self._trust, self._session
         try:
-            # Another context is another connection to aiohttp: one made with files that were replaced is not used
-            # again.
+            # A new context makes aiohttp open a new connection: none is used with files that were replaced.
             context = True if trust is None else await asyncio.to_thread(trust.context, ssl.PROTOCOL_TLS_CLIENT)
             async with asyncio.timeout(timeout_s), session.get(url(address, trust, path), ssl=context) as answer:
                 answer.raise_for_status()

@@ -1,4 +1,4 @@
-"""What the monitor knows of its host: written by the supervisor and the watcher, read by page, metrics and health.
+"""The state of one host: written by the supervisor and the status poller, read by page, metrics and health.
 
 One event loop owns it. Times are seconds since 1970.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -33,27 +34,26 @@ class LogKey:
 
 
 class Phase(Enum):
-    """Where a publisher is in its life."""
+    """The phase of a publisher's life."""
 
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
     BACKING_OFF = "backing off"
-    """It ended by itself and is started again after a wait."""
+    """It ended by itself and is restarted after a wait."""
     GIVEN_UP = "given up"
-    """It ended too often, or said that its request is wrong: somebody has to act."""
+    """It ended too often, or reported a wrong configuration: an operator has to act."""
     DRAINED = "drained"
-    """It is wanted here, but the host was drained."""
+    """It is configured for this host, but the host is drained."""
 
 
 @dataclass(slots=True)
 class PublisherState:
-    """One publisher that is wanted here, or still runs here.
+    """One publisher that is configured for this host, or still runs here.
 
-    ``since``: when ``phase`` began. ``restarts``: how often it was started again since the monitor began. ``problem``:
-    why it does not run, or what it does not answer; empty when all is well. ``status``: its last answer, from the time
-    ``answered`` (0: none). ``admin`` and ``http``: its addresses, empty until it is ready. ``pid``: ``None`` while no
-    process runs.
+    ``since``: when ``phase`` began. ``restarts``: number of restarts since the monitor began. ``problem``: why it does
+    not run or does not answer; empty without a problem. ``status``: its last answer, received at ``answered`` (0:
+    none). ``admin`` and ``http``: its addresses, empty until it is ready. ``pid``: ``None`` while no process runs.
     """
 
     key: LogKey
@@ -67,10 +67,14 @@ class PublisherState:
     admin: str = ""
     http: str = ""
 
+    def silent_s(self, now: float) -> float:
+        """Seconds since the last answer, or since the phase began if that is later."""
+        return max(0.0, now - max(self.answered, self.since))
+
 
 @dataclass(frozen=True, slots=True)
 class HostEvent:
-    """Something worth telling. ``subject``: a log (``shop/main/db1``), a flow (``app/shard``) or empty for the host.
+    """An event on this host. ``subject``: a log (``shop/main/db1``), a flow (``app/shard``) or empty for the host.
 
     ``kind``: start, stop, restart, crash_loop, adopted, split, merge, data_loss, halted, needs_replay, config,
     coordination or drained.
@@ -84,8 +88,10 @@ class HostEvent:
 
 @dataclass(slots=True)
 class HostState:
-    """This host. ``coordination``: connected, suspended, lost or static. ``configuration``: where what is wanted came
-    from, in one sentence. Writers call :meth:`changed` when they are done, readers :meth:`wait`.
+    """This host. ``coordination``: connected, suspended, lost or static. ``configuration``: one sentence that names the
+    source of the configuration. ``clock``: seconds since 1970.
+
+    Writers call :meth:`changed` at the end of a change; readers :meth:`wait` for it.
     """
 
     host: str
@@ -96,17 +102,18 @@ class HostState:
     configuration: str = ""
     drained: bool = False
     version: int = 0
+    clock: Callable[[], float] = time.time
     _waiting: set[asyncio.Future[None]] = field(default_factory=set)
 
     def changed(self) -> None:
-        """Tell everybody who waits that something is new."""
+        """Wake every reader in :meth:`wait`."""
         self.version += 1
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
-    def note(self, event: HostEvent) -> None:
+    def add(self, event: HostEvent) -> None:
         """Add an event. Splits and merges of caravans use at most half of the list, so that other events are kept."""
         if event.kind in _OF_CARAVANS:
             known = [one for one in self.events if one.kind in _OF_CARAVANS]
@@ -114,9 +121,9 @@ class HostState:
                 self.events.remove(known[0])
         self.events.append(event)
 
-    def tell(self, event: HostEvent) -> None:
-        """:meth:`note` and :meth:`changed`."""
-        self.note(event)
+    def report(self, kind: str, text: str, subject: str = "") -> None:
+        """Add an event that happens now, and wake readers."""
+        self.add(HostEvent(self.clock(), kind, subject, text))
         self.changed()
 
     async def wait(self, seen: int) -> int:

@@ -1,4 +1,4 @@
-"""What changed between two status answers of a publisher. Pure."""
+"""Events between two statuses of a publisher. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 from monitor.state import HostEvent, LogKey
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["news"]
+__all__ = ["status_events"]
 
-# Which flows join and leave a caravan is its own matter; the host's page lists that there is one more or one less.
+# The host's page lists that a caravan started or ended, not which flows join and leave it.
 _LISTED: Final = {admin_pb2.CaravanEvent.STARTED: "split", admin_pb2.CaravanEvent.ENDED: "merge"}
 
 
-def news(
+def status_events(
     key: LogKey, before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus, now: float
 ) -> list[HostEvent]:
-    """The events between two answers, oldest first. Of a first answer only losses and halted flows are listed."""
+    """The events between two statuses, oldest first. A first status yields losses and halted flows only."""
     return [*_caravans(key, before, after), *_flows(before, after, now)]
 
 
@@ -44,8 +44,8 @@ def _flows(
     halted = {(flow.flow, flow.halted_at) for flow in flows if flow.halted_at}
     for flow in after.flows:
         if flow.loss_pending and flow.flow not in lost:
-            yield HostEvent(now, "data_loss", flow.flow, flow.cause or "log that it needs is missing")
+            yield HostEvent(now, "data_loss", flow.flow, flow.cause or "the log no longer holds what it needs next")
         if flow.state == "needs_replay" and flow.flow not in given_up:
             yield HostEvent(now, "needs_replay", flow.flow, flow.cause)
         if flow.halted_at and (flow.flow, flow.halted_at) not in halted:
-            yield HostEvent(now, "halted", flow.flow, f"its handler gave up at {flow.halted_at}: {flow.cause}")
+            yield HostEvent(now, "halted", flow.flow, f"halted at update {flow.halted_at}: {flow.cause}")

@@ -1,4 +1,4 @@
-"""Carries the plan out: starts, adopts, stops and reaps publishers, and tells the host's state what they do."""
+"""Carries the plan out: starts, adopts, stops and reaps publishers, and reports them to the host's state."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from monitor import log_files
+from monitor.desired_logs import DesiredLog
 from monitor.plan import (
     Act,
     Policy,
@@ -28,8 +29,7 @@ from monitor.plan import (
     plan,
 )
 from monitor.processes import Found, Process, adopt, command, find, run_file, start
-from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
-from monitor.wanted import Wanted
+from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole.config import load, to_json_file
 from wormhole.coordination.signal import Signal
 from wormhole.host.ready_file import read_ready, ready_path
@@ -39,7 +39,7 @@ __all__ = ["Supervisor"]
 
 _log = logging.getLogger(__name__)
 
-# A publisher is ready within a second or waits for something: then looking once a second is enough.
+# A publisher is ready within a second or waits for something: then checking once a second is enough.
 _SOON_S: Final = 0.05
 _LATER_S: Final = 1.0
 _SOON_FOR_S: Final = 10.0
@@ -48,7 +48,7 @@ _LOGS_EVERY_S: Final = 10.0
 
 @dataclass(slots=True)
 class _Live:
-    """What belongs to a process: its configuration file, its ready file, and the task that waits for its end."""
+    """A process with its configuration file, its ready file, and the task that waits for its end."""
 
     process: Process
     file: Path
@@ -59,8 +59,8 @@ class _Live:
 class Supervisor:
     """The publishers of one host. ``folder``: ``[monitor] state_dir``, which only one monitor uses at a time.
 
-    ``environment``: of the processes it starts. :meth:`adopt` first, then :meth:`run`; at the end :meth:`stop` or
-    :meth:`leave`.
+    ``environment``: of the processes it starts. ``clock``: seconds, monotonic. Call :meth:`adopt`, then :meth:`run`, at
+    the end :meth:`stop` or :meth:`leave`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Supervisor:
         self._policy = policy
         self._environment = dict(os.environ if environment is None else environment)
         self._clock = clock
-        self._wanted: Mapping[LogKey, Wanted] | None = None
+        self._desired: Mapping[LogKey, DesiredLog] | None = None
         self._drained = False
         self._may_start = self._ending = False
         self._slots: dict[LogKey, Slot] = {}
@@ -85,35 +85,32 @@ class Supervisor:
         self._problems: dict[LogKey, str] = {}
         self._wake = Signal()
 
-    # -- what others decide
-
-    def want(self, wanted: Mapping[LogKey, Wanted], *, drained: bool) -> None:
-        """What this host shall run from now on; nothing of it while it is ``drained``, nor once it was told to
-        :meth:`stop`.
-        """
-        self._wanted, self._drained = {} if self._ending else wanted, drained
-        self._publish()  # at once: whoever knows that the configuration is read shall see what it wants
+    def set_desired(self, desired: Mapping[LogKey, DesiredLog], *, drained: bool) -> None:
+        """Run these logs from now on; none while the host is ``drained``, nor after :meth:`stop`."""
+        self._desired, self._drained = {} if self._ending else desired, drained
+        self._publish()  # at once: a reader that sees the configuration must see its publishers
         self._wake.notify()
 
     def may_start(self, allowed: bool) -> None:
-        """Whether it is certain that no other monitor acts for this host; until then nothing is started."""
+        """Set whether no other monitor can act for this host; until then nothing is started."""
         self._may_start = allowed
         self._wake.notify()
 
-    def follow(self, policy: Policy) -> None:
+    def set_policy(self, policy: Policy) -> None:
         """Use another policy from now on."""
         self._policy = policy
         self._wake.notify()
 
     def try_again(self) -> None:
-        """Start at once what waits or was given up."""
+        """Start at once every publisher that waits or was given up."""
         self._slots = {key: after_asked(slot) for key, slot in self._slots.items()}
         self._wake.notify()
 
-    # -- life
-
     async def adopt(self) -> None:
-        """Take over what a monitor before left running here. Raises :class:`~wormhole.model.errors.WormholeError`."""
+        """Take over publishers that an earlier monitor left running.
+
+        Raises :class:`~wormhole.model.errors.WormholeError`.
+        """
         try:
             for found in await asyncio.to_thread(self._find):
                 file = run_file(self._running, found.key, found.digest)
@@ -124,27 +121,27 @@ class Supervisor:
                 run = Run(process.pid, found.digest, self._clock())
                 self._slots[found.key] = Slot(run)
                 self._keep(found.key, _Live(process, file, ready))
-                self._tell("adopted", found.key, f"process {process.pid} goes on")
+                self._report("adopted", found.key, f"process {process.pid} keeps running")
         except OSError as error:
             raise WormholeError(
                 f"{self._running} cannot be used: {error.strerror}",
-                hint="the monitor's user needs to write to its state_dir",
+                hint="the monitor's user needs write access to its state_dir",
             ) from error
-        await self._look_for_ready()
+        await self._check_ready()
         self._publish()
 
     async def run(self) -> None:
-        """Keep what is wanted running, until cancelled; the processes stay as they are then."""
+        """Keep the desired logs running, until cancelled; the processes then stay as they are."""
         while True:
-            await self._turn()
+            await self._step()
 
     async def stop(self) -> None:
-        """Stop every publisher and wait for its end. Cancelled, it kills them and waits all the same."""
+        """Stop every publisher and wait for its end. Cancelled, it kills them and still waits."""
         self._ending = True
-        self.want({}, drained=self._drained)
+        self.set_desired({}, drained=self._drained)
         try:
             while self._live:
-                await self._turn()
+                await self._step()
         except asyncio.CancelledError:
             for live in self._live.values():
                 live.process.signal(signal.SIGKILL)
@@ -153,7 +150,7 @@ class Supervisor:
         self._publish()
 
     async def leave(self) -> None:
-        """Let go of the processes without a word to them: the next monitor adopts them."""
+        """Leave the processes running: the next monitor adopts them."""
         waiting = [live.waiting for live in self._live.values() if live.waiting is not None]
         self._live.clear()
         for task in waiting:
@@ -161,37 +158,35 @@ class Supervisor:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     async def keep_logs_small(self) -> None:
-        """Bound what publishers print, until cancelled."""
+        """Bound the size of publishers' output files, until cancelled."""
         while True:
             for key in list(self._slots):
                 path = log_files.log_file(self._logs, str(key))
                 try:
-                    await asyncio.to_thread(log_files.keep_small, path)
+                    await asyncio.to_thread(log_files.rotate, path)
                 except OSError as error:
-                    _log.error("%s could not be taken aside and was emptied: %s", path, error.strerror)
+                    _log.error("%s could not be copied and was emptied: %s", path, error.strerror)
             await asyncio.sleep(_LOGS_EVERY_S)
 
-    # -- inside
-
-    async def _turn(self) -> None:
+    async def _step(self) -> None:
         seen = self._wake.version
-        look_again = _LATER_S
-        if self._wanted is not None:
-            wanted = {} if self._drained else {key: one.digest for key, one in self._wanted.items()}
+        next_in = _LATER_S
+        if self._desired is not None:
+            desired = {} if self._drained else {key: one.digest for key, one in self._desired.items()}
             now = self._clock()
-            found = plan(wanted, self._slots, now, self._policy, may_start=self._may_start)
+            found = plan(desired, self._slots, now, self._policy, may_start=self._may_start)
             for step in found.steps:
                 await self._carry_out(step)
-            # What was just done has consequences that only another look tells.
-            look_again = 0.0 if found.steps else found.look_again - now
-        await self._look_for_ready()
+            # A step may make another one necessary: plan again at once.
+            next_in = 0.0 if found.steps else found.next_at - now
+        await self._check_ready()
         self._publish()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, min(look_again, self._ready_in()))):
+            async with asyncio.timeout(max(0.0, min(next_in, self._until_ready_check()))):
                 await self._wake.wait(seen)
 
-    def _ready_in(self) -> float:
-        """How soon to look for ready files."""
+    def _until_ready_check(self) -> float:
+        """Seconds until the next check of ready files."""
         began = [slot.run.began for slot in self._slots.values() if slot.run is not None and not slot.run.ready]
         if not began:
             return float("inf")
@@ -205,7 +200,7 @@ class Supervisor:
         assert slot.run is not None
         if step.act is Act.STOP:
             self._slots[step.key] = replace(slot, run=replace(slot.run, stop_asked=self._clock()))
-            self._tell(
+            self._report(
                 "stop",
                 step.key,
                 f"process {slot.run.pid} is asked to end: {'the monitor stops' if self._ending else step.why}",
@@ -213,36 +208,36 @@ class Supervisor:
             live.process.signal(signal.SIGTERM)
         else:
             self._slots[step.key] = replace(slot, run=replace(slot.run, killed=True))
-            self._tell("stop", step.key, f"process {slot.run.pid} is killed: {step.why}", logging.ERROR)
+            self._report("stop", step.key, f"process {slot.run.pid} is killed: {step.why}", logging.ERROR)
             live.process.signal(signal.SIGKILL)
 
     async def _start(self, step: Step) -> None:
-        assert self._wanted is not None
-        key, wanted = step.key, self._wanted[step.key]
+        assert self._desired is not None
+        key, desired = step.key, self._desired[step.key]
         slot = self._slots.get(key, Slot())
-        file, output = run_file(self._running, key, wanted.digest), log_files.log_file(self._logs, str(key))
+        file, output = run_file(self._running, key, desired.digest), log_files.log_file(self._logs, str(key))
         try:
-            await asyncio.to_thread(self._prepare, wanted, file, output)
-            # Not in a thread: a process whose start was cancelled midway would be nobody's.
+            await asyncio.to_thread(self._prepare, desired, file, output)
+            # Not in a thread: nothing would supervise a process whose start was cancelled midway.
             process = start(command(file, key), output, self._environment)
         except OSError as error:
-            self._slots[key] = after_no_start(slot, wanted.digest, self._clock(), self._policy)
+            self._slots[key] = after_no_start(slot, desired.digest, self._clock(), self._policy)
             self._problem(
-                key, f"it cannot be started: {error.filename or file}: {error.strerror}. Next: make room on that disk"
+                key, f"it cannot be started: {error.filename or file}: {error.strerror}. Next: free space on that disk"
             )
             return
-        self._slots[key] = after_start(slot, process.pid, wanted.digest, self._clock())
+        self._slots[key] = after_start(slot, process.pid, desired.digest, self._clock())
         self._keep(
-            key, _Live(process, file, ready_path(wanted.config.publisher.state_dir, key.dataset, key.copy, key.log))
+            key, _Live(process, file, ready_path(desired.config.publisher.state_dir, key.dataset, key.copy, key.log))
         )
         again = slot.failures > 0
         self._restarts[key] = self._restarts.get(key, 0) + again
-        self._tell("restart" if again else "start", key, f"process {process.pid} started, {step.why}")
+        self._report("restart" if again else "start", key, f"process {process.pid} started, {step.why}")
 
-    def _prepare(self, wanted: Wanted, file: Path, output: Path) -> None:
+    def _prepare(self, desired: DesiredLog, file: Path, output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
-        log_files.keep_small(output)
-        to_json_file(wanted.config, file)
+        log_files.rotate(output)
+        to_json_file(desired.config, file)
 
     def _find(self) -> list[Found]:
         self._running.mkdir(parents=True, exist_ok=True)
@@ -258,29 +253,28 @@ class Supervisor:
 
     async def _await_end(self, key: LogKey, live: _Live) -> None:
         status = await live.process.wait()
-        words = await asyncio.to_thread(self._clean_up, key, live)
+        last_error = await asyncio.to_thread(self._clean_up, key, live)
         del self._live[key]
         before = self._slots[key]
-        slot = self._slots[key] = after_end(before, status, self._clock(), self._policy)
+        self._slots[key] = after_end(before, status, self._clock(), self._policy)
         assert before.run is not None
         if before.run.stop_asked is not None:
             self._problems.pop(key, None)
-            self._tell("stop", key, f"process {before.run.pid} ended")
+            self._report("stop", key, f"process {before.run.pid} ended")
         else:
-            how = f"process {before.run.pid} {_how(status)}{f': {words}' if words else ''}"
-            self._problem(key, how, slot)
+            how = f"process {before.run.pid} {_how(status)}{f': {last_error}' if last_error else ''}"
+            self._problem(key, how)
         self._wake.notify()
 
     def _clean_up(self, key: LogKey, live: _Live) -> str:
         try:
             live.file.unlink(missing_ok=True)
-        except OSError as error:  # the next monitor tries again; this end has to be seen all the same
-            _log.warning("%s stays behind: %s", live.file, error.strerror)
-        return log_files.last_words(log_files.log_file(self._logs, str(key)))
+        except OSError as error:  # the next monitor tries again; this end is handled anyway
+            _log.warning("%s cannot be removed: %s", live.file, error.strerror)
+        return log_files.last_error(log_files.log_file(self._logs, str(key)))
 
-    def _problem(self, key: LogKey, text: str, slot: Slot | None = None) -> None:
-        self._problems[key] = text
-        slot = slot or self._slots[key]
+    def _problem(self, key: LogKey, text: str) -> None:
+        slot = self._slots[key]
         if slot.given_up:
             many = len(slot.crashes) >= self._policy.crashes
             why = (
@@ -289,37 +283,37 @@ class Supervisor:
                 else "its request is wrong"
             )
             text = f"given up, {why}: {text}"
-            self._problems[key] = text
-            self._tell("crash_loop", key, text, logging.ERROR)
+            self._report("crash_loop", key, text, logging.ERROR)
         else:
             wait = max(0.0, slot.start_at - self._clock())
-            self._tell("restart", key, f"{text}; started again in {wait:.1f} s", logging.WARNING)
+            self._report("restart", key, f"{text}; restarted in {wait:.1f} s", logging.WARNING)
+        self._problems[key] = text
 
-    def _tell(self, kind: str, key: LogKey, text: str, level: int = logging.INFO) -> None:
+    def _report(self, kind: str, key: LogKey, text: str, level: int = logging.INFO) -> None:
         _log.log(level, "%s: %s", key, text)
-        self._state.tell(HostEvent(time.time(), kind, str(key), text))
+        self._state.report(kind, text, str(key))
 
-    async def _look_for_ready(self) -> None:
+    async def _check_ready(self) -> None:
         for key, live in list(self._live.items()):
             run = self._slots[key].run
             if run is None or run.ready or live.ready is None:
                 continue
-            told = await asyncio.to_thread(read_ready, live.ready)
+            found = await asyncio.to_thread(read_ready, live.ready)
             slot = self._slots[key]
-            if told is None or slot.run is None or told.pid != slot.run.pid:
+            if found is None or slot.run is None or found.pid != slot.run.pid:
                 continue
             self._slots[key] = replace(slot, run=replace(slot.run, ready=True, again=False))
             self._problems.pop(key, None)
             self._publish()
             entry = self._state.publishers[key]
-            entry.admin, entry.http = told.admin, told.http
+            entry.admin, entry.http = found.admin, found.http
 
     def _publish(self) -> None:
         """Bring the host's state up to date."""
         publishers, changed = self._state.publishers, False
-        wanted = self._wanted or {}
-        for key in sorted({*wanted, *self._slots}):
-            slot, one = self._slots.get(key, Slot()), wanted.get(key)
+        desired = self._desired or {}
+        for key in sorted({*desired, *self._slots}):
+            slot, one = self._slots.get(key, Slot()), desired.get(key)
             phase = phase_of(slot, None if one is None else one.digest, drained=self._drained)
             if phase is None:
                 changed |= publishers.pop(key, None) is not None
@@ -331,13 +325,13 @@ class Supervisor:
             if entry is None or entry.phase is not phase or entry.pid != pid:
                 changed = True
                 entry = publishers.setdefault(key, PublisherState(key, phase))
-                entry.since, entry.problem = time.time(), ""
+                entry.since, entry.problem = self._state.clock(), ""
             if entry.pid != pid:
                 entry.admin, entry.http, entry.status, entry.answered = "", "", None, 0.0
             entry.phase, entry.pid, entry.restarts = phase, pid, self._restarts.get(key, 0)
-            if phase is not Phase.RUNNING:  # then its answers say how it is
+            if phase is not Phase.RUNNING:  # else its answers say how it is
                 entry.problem = self._problems.get(key, "")
-        for key in set(publishers) - {*wanted, *self._slots}:
+        for key in set(publishers) - {*desired, *self._slots}:
             del publishers[key]
             changed = True
         if self._state.drained != self._drained:

@@ -64,7 +64,7 @@ def detached(file: Path, data: Path | None) -> None:
             raise
     child.returncode = 0  # it is not waited for: it goes on when this process is gone
     if told is None:
-        raise Fatal(f"it ended without a word: {log_files.last_words(output)}", hint=f"see {output}")
+        raise Fatal(f"it ended without a word: {log_files.last_error(output)}", hint=f"see {output}")
     if "failed" in told:
         raise _KINDS[told["code"]](told["failed"], hint=told["hint"])
     print_text(*told["text"].splitlines())

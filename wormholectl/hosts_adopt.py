@@ -71,8 +71,8 @@ def _here(config: Config, datasets: Mapping[str, DatasetConfig]) -> set[str]:
     """The logs that the monitor of this file runs."""
     everything = set(datasets) if config.form is CoordinatorForm.EMBEDDED else None
     with needs("monitor"):
-        from monitor.wanted import wanted_logs
-    return {str(key) for key in wanted_logs(config, datasets, everything=everything)}
+        from monitor.desired_logs import desired_logs
+    return {str(key) for key in desired_logs(config, datasets, everything=everything)}
 
 
 def _nowhere(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[str]) -> list[str]:

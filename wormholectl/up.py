@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from monitor import log_files
 from monitor.daemon import Monitor
-from monitor.lock import FolderLock
+from monitor.folder_lock import FolderLock
 from monitor.state import Phase
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import publish_config
@@ -175,7 +175,7 @@ class _Up:
         while True:
             await asyncio.sleep(_CHORE_S)
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(log_files.keep_small, output)
+                await asyncio.to_thread(log_files.rotate, output)
             if zookeeper is not None and not await asyncio.to_thread(lambda: zookeeper.alive):
                 _log.error("the embedded ZooKeeper ended by itself: started again, see %s", zookeeper.folder)
                 try:

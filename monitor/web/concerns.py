@@ -1,4 +1,4 @@
-"""What needs somebody: how much, in words, and whose move it is. Pure."""
+"""What needs attention: how urgent it is, in words, and who has to act. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Concern", "Level", "of_flow", "of_host", "of_publisher"]
 
 _SILENT_S: Final = 10.0
 _LAGS_S: Final = 60.0
-_MUCH, _MOST = 0.5, 0.8  # of the time that the log is kept
+_MUCH, _MOST = 0.5, 0.8  # of the time for which the log is kept
 _NO_CREDIT_S: Final = 10.0
 _NO_PROGRESS_S: Final = 60.0
 
 
 class Level(IntEnum):
-    """How much it matters; the greater the sooner."""
+    """How urgent a concern is; the greater the more urgent."""
 
     NONE = 0
     ATTENTION = 1
@@ -29,7 +29,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """``text``: what is wrong. ``who``: operator, subscriber or database, and ``next``: what they do about it."""
+    """``text``: what is wrong. ``who`` has to act (operator, subscriber or database), and ``next``: the next step."""
 
     level: Level
     text: str
@@ -38,48 +38,45 @@ class Concern:
 
 
 def of_host(state: HostState) -> Iterator[Concern]:
-    """What concerns the host as a whole."""
+    """Concerns of the host as a whole."""
     if state.coordination in {"suspended", "lost"}:
         yield Concern(
             Level.ATTENTION,
-            (
-                f"ZooKeeper is away (the session is {state.coordination}); the host goes on with the last good "
-                "configuration"
-            ),
+            f"ZooKeeper does not answer (the session is {state.coordination}); the host continues with the last good "
+            "configuration",
             "operator",
-            "bring ZooKeeper back; nothing has to be done here",
+            "restore ZooKeeper; nothing has to be done here",
         )
 
 
 def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
-    """What concerns one publisher, the worst first. ``now``: seconds since 1970."""
+    """Concerns of one publisher, the worst first. ``now``: seconds since 1970."""
     match publisher.phase:
         case Phase.GIVEN_UP:
             yield Concern(
                 Level.PROBLEM,
-                publisher.problem or "it ended too often and is not started again",
+                publisher.problem or "it ended too often and is not restarted",
                 "operator",
-                "read its log and mend the cause; a changed configuration or SIGHUP to the monitor tries again",
+                "read its log and correct the cause; then change the configuration or send the monitor SIGHUP",
             )
         case Phase.BACKING_OFF:
             yield Concern(
                 Level.ATTENTION,
                 publisher.problem or "it ended by itself",
                 "nobody yet",
-                "it is started again by itself; its log tells why it ended",
+                "the monitor restarts it; its log contains why it ended",
             )
         case Phase.STARTING if publisher.problem:
-            yield Concern(Level.ATTENTION, publisher.problem, "nobody yet", "it is being started again")
+            yield Concern(Level.ATTENTION, publisher.problem, "nobody yet", "the monitor restarts it")
         case _ if publisher.problem:
-            yield Concern(Level.ATTENTION, publisher.problem, "operator", "`wormholectl doctor` looks for the cause")
+            yield Concern(Level.ATTENTION, publisher.problem, "operator", "`wormholectl doctor` examines the cause")
     status = publisher.status
-    silent_s = now - max(publisher.answered, publisher.since)
-    if publisher.phase is Phase.RUNNING and not publisher.problem and silent_s > _SILENT_S:
+    if publisher.phase is Phase.RUNNING and not publisher.problem and publisher.silent_s(now) > _SILENT_S:
         yield Concern(
             Level.ATTENTION,
-            "it runs but does not answer; what is shown of it is old",
+            "it runs but does not answer; its data here is old",
             "operator",
-            "look at the load of the host and at the publisher's log",
+            "check the load of the host and the publisher's log",
         )
     if status is None or publisher.phase is not Phase.RUNNING:
         return
@@ -88,57 +85,55 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
             Level.PROBLEM,
             f"the log grows and nothing was read for {_span(status.stuck_s)}",
             "operator",
-            "look at the publisher's log; a restart goes on from the markers",
+            "read the publisher's log; after a restart it continues at the datamarkers",
         )
     for problem in status.problems:
         yield Concern(
             Level.PROBLEM if status.end_unknown else Level.ATTENTION,
             problem,
             "operator",
-            "`wormholectl doctor` looks for the cause",
+            "`wormholectl doctor` examines the cause",
         )
     if status.coordination in {"suspended", "lost"}:
         yield Concern(
             Level.ATTENTION,
-            f"its session with ZooKeeper is {status.coordination}: what flows goes on, nothing is assigned anew",
+            f"its session with ZooKeeper is {status.coordination}: flows continue, nothing is assigned",
             "operator",
-            "bring ZooKeeper back",
+            "restore ZooKeeper",
         )
 
 
 def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
-    """What concerns one flow, the worst first."""
+    """Concerns of one flow, the worst first."""
     name = flow.flow
     if flow.state == "needs_replay":
         yield Concern(
             Level.PROBLEM,
             "a replay was given up, and the log no longer holds its datamarker",
             "operator",
-            (
-                f"`wormholectl replay --resume {flow.replay.replay}`, or go on without: `wormholectl flows accept-loss "
-                f"{name}`"
-            ),
+            f"`wormholectl replay --resume {flow.replay.replay}`, or continue without it: `wormholectl flows "
+            f"accept-loss {name}`",
         )
     elif flow.state == "replaying" and not flow.replay.lease_left_s:
         yield Concern(
             Level.ATTENTION,
             flow.cause,
             "operator",
-            "see that the database's log can be reached; it is decided by itself then",
+            "make the database's log reachable; the publisher then decides by itself",
         )
     elif flow.loss_pending:
         yield Concern(
             Level.PROBLEM,
             flow.cause or "the log no longer holds what it needs next",
             "operator",
-            f"replay what is missing, or go on without: `wormholectl flows accept-loss {name}`",
+            f"replay the missing range, or continue without it: `wormholectl flows accept-loss {name}`",
         )
     elif flow.halted_at:
         yield Concern(
             Level.PROBLEM,
-            flow.cause or f"its handler gave up at update {flow.halted_at}",
+            flow.cause or f"its handler failed at update {flow.halted_at} until its retries were exhausted",
             "subscriber",
-            f"mend the handler, then `wormholectl flows resume {name}`, or skip that update",
+            f"correct the handler, then `wormholectl flows resume {name}`, or skip that update",
         )
     elif flow.state == "held" and not flow.paused:
         yield Concern(
@@ -148,13 +143,16 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
     if behind > _MUCH:
         yield Concern(
             Level.PROBLEM if behind > _MOST else Level.ATTENTION,
-            f"the log drops what it needs next in {_span(flow.headroom_s)}",
+            f"in {_span(flow.headroom_s)} the log no longer holds what it needs next",
             "database",
-            "keep more log, or get its subscriber going before",
+            "keep more log, or make its subscriber catch up before",
         )
     if flow.state == "unassigned" and not flow.paused:
         yield Concern(
-            Level.ATTENTION, flow.cause or "no subscriber is there", "subscriber", "start one that takes this shard"
+            Level.ATTENTION,
+            flow.cause or "no subscriber is connected",
+            "subscriber",
+            "start a subscriber of this application",
         )
     if flow.progress_s > _NO_PROGRESS_S:
         running = f" (update {flow.handler.running_update})" if flow.handler.running_update else ""
@@ -162,14 +160,14 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
             Level.ATTENTION,
             f"its handler has finished nothing for {_span(flow.progress_s)}{running}",
             "subscriber",
-            "look at what the handler waits for",
+            "find what the handler waits for",
         )
     elif flow.credit_waited_s > _NO_CREDIT_S:
         yield Concern(
             Level.ATTENTION,
-            f"its subscriber has taken nothing more for {_span(flow.credit_waited_s)}",
+            f"its subscriber has granted no credit for {_span(flow.credit_waited_s)}",
             "subscriber",
-            "a faster handler, or more subscribers",
+            "make the handler faster, or run more subscribers",
         )
     if flow.dead_letters:
         updates = "update is" if flow.dead_letters == 1 else "updates are"
@@ -177,13 +175,13 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
             Level.ATTENTION,
             f"{flow.dead_letters:,} {updates} parked",
             "subscriber",
-            f"`wormholectl flows dead-letters {name}`: mend the handler, then retry",
+            f"correct the handler, then `wormholectl flows dead-letters retry {name}`",
         )
 
 
 def _share_of_log(flow: admin_pb2.FlowStatus) -> float:
-    """How much of the time that the log is kept the flow is behind: 1 is where the log begins. Minutes are much for one
-    log and nothing for another; what is seconds behind is not in danger in any.
+    """The flow's lag as a share of the time for which the log is kept: 1 is the beginning of the log. Minutes are much
+    for one log and little for another; a lag of seconds is no danger in any.
     """
     if not flow.HasField("headroom_s") or not flow.lag_s > _LAGS_S:
         return 0.0

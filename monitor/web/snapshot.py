@@ -1,7 +1,6 @@
-"""The host's state as one object for JSON: everything the page shows, nothing without a bound. Pure.
+"""The host's state as one bounded object for JSON, with everything that the page shows. Pure.
 
-Times are seconds since 1970, spans seconds, sizes bytes. What the page may not show as a number (not known, not finite)
-is ``null``.
+Times are seconds since 1970, spans seconds, sizes bytes. A number that is unknown or not finite is ``null``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web.concerns import Concern, Level, of_flow, of_host, of_publisher
-from monitor.web.log_line import Distances, Scale
+from monitor.web.log_scale import Distances, Scale
 from wormhole import __version__
 from wormhole.model.position import LogPosition
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -36,9 +35,9 @@ _PAINTED: Final = dict.fromkeys(("crash_loop", "data_loss", "halted", "needs_rep
 
 
 def snapshot(state: HostState, now: float) -> dict[str, Any]:
-    """What the page shows at ``now``.
+    """The content of the page at ``now``.
 
-    Of what is bounded the worst comes first, and ``..._left_out`` counts the rest.
+    Bounded lists begin with the worst entries, and ``..._left_out`` counts the rest.
     """
     publishers = sorted(state.publishers.values(), key=lambda publisher: publisher.key)
     concerns: list[tuple[Concern, str, str]] = [(concern, "host", state.host) for concern in of_host(state)]
@@ -81,12 +80,12 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
 
 
 _RANK: Final = {"problem": 0, "attention": 1, "none": 2}
-_RUNS: Final = {Phase.RUNNING, Phase.STOPPING}  # in any other phase a status is what a process told that is gone
+_RUNS: Final = {Phase.RUNNING, Phase.STOPPING}  # in other phases the status is of a process that has ended
 
 
 def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows: Sequence[Level]) -> dict[str, Any]:
     status = publisher.status
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "publisher": str(publisher.key),
         "phase": publisher.phase.value,
         "level": _LEVELS[_worst(concerns)],
@@ -99,9 +98,9 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "status": None,
     }
     if status is None or publisher.phase not in _RUNS:
-        return told
+        return shown
     limits = status.limits
-    told["status"] = {
+    shown["status"] = {
         "version": status.version,
         "compiled": bool(status.compiled),
         "uptime_s": _number(status.uptime_s),
@@ -118,11 +117,11 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "subscribers_away": sum(one.state != "connected" for one in status.subscribers),
         "line": _line(status, of_flows),
     }
-    return told
+    return shown
 
 
 def _line(status: admin_pb2.PublisherStatus, of_flows: Sequence[Level]) -> dict[str, Any] | None:
-    """Everybody on one line that ends at the end of the log; ``None`` while nobody knows where that is."""
+    """Caravans and datamarkers on one axis that ends at the end of the log; ``None`` while that end is unknown."""
     if not status.HasField("log_end"):
         return None
     distances = Distances(
@@ -171,7 +170,7 @@ def _caravan(caravan: admin_pb2.CaravanStatus, behind: int | None, scale: Scale,
 
 
 def _bins(markers: Iterable[tuple[int | None, Level]], scale: Scale) -> list[dict[str, Any]]:
-    """The flows' acknowledged positions: how many in each small piece of the line, and how bad the worst one is."""
+    """The datamarkers of flows: how many lie in each small piece of the axis, and their worst level."""
     counts: dict[int, int] = {}
     levels: dict[int, Level] = {}
     for behind, level in markers:
@@ -185,12 +184,13 @@ def _bins(markers: Iterable[tuple[int | None, Level]], scale: Scale) -> list[dic
 
 
 def _flow(key: LogKey, flow: admin_pb2.FlowStatus, concerns: Sequence[Concern], runs: bool) -> dict[str, Any]:
-    """``runs``: whether its publisher does; if not, only what lasts is told."""
+    """``runs``: whether its publisher runs; if not, only lasting fields are shown."""
     if not runs:
         flow = admin_pb2.FlowStatus(
             flow=flow.flow, state="stopped", epoch=flow.epoch, updates=flow.updates, paused=flow.paused, lag_s=math.nan
         )
     worst = concerns[0] if concerns else None
+    cause = f"paused by {flow.paused}" if flow.paused else flow.cause
     return {
         "flow": _text(flow.flow),
         "publisher": str(key),
@@ -206,20 +206,14 @@ def _flow(key: LogKey, flow: admin_pb2.FlowStatus, concerns: Sequence[Concern], 
         "credit": flow.credit,
         "caravan": flow.caravan or None,
         "updates": flow.updates,
-        "cause": _text("; ".join(concern.text for concern in concerns) or _remark(flow)),
+        "cause": _text("; ".join(concern.text for concern in concerns) or cause),
         "who": worst.who if worst else "",
         "next": _text(worst.next) if worst else "",
     }
 
 
-def _remark(flow: admin_pb2.FlowStatus) -> str:
-    if flow.paused:
-        return f"paused by {flow.paused}"
-    return flow.cause
-
-
 def _grouped(concerns: Iterable[tuple[Concern, str, str]]) -> list[dict[str, Any]]:
-    """What is wrong with many in the same words stands once, with the first names and the number of them."""
+    """Concerns with the same text are listed once, with the first names and their number."""
     groups: dict[tuple[Level, str, str], dict[str, Any]] = {}
     for concern, about, name in concerns:
         group = groups.setdefault(
@@ -245,8 +239,8 @@ def _worst(concerns: Iterable[Concern]) -> Level:
 
 
 def _condensed(events: Sequence[HostEvent]) -> list[HostEvent]:
-    """Newest first. Caravans that come and go by the dozen (a subscriber returns, a publisher starts again) are one
-    event, or nothing else would be seen.
+    """Newest first. Many splits and merges in a row (a subscriber returns, a publisher restarts) are one event, so that
+    other events stay visible.
     """
     found: list[HostEvent] = []
     for (caravans, subject), run in groupby(events, lambda event: (event.kind in _CARAVAN_KINDS, event.subject)):

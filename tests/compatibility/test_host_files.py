@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from monitor.last_good import LastGood
+from monitor.last_good_config import LastGoodConfig
 from monitor.processes import find
 from monitor.state import LogKey
 from tests.support import command_line
@@ -34,8 +34,8 @@ def test_history_and_wishes_of_a_host_without_zookeeper_are_read(before: Path) -
 
 
 def test_a_monitor_starts_from_the_configuration_that_was_kept(before: Path) -> None:
-    kept = LastGood.load(before / "host/last-good.json")
-    assert kept == LastGood(load(before / "fleet.toml").datasets, True, STARTED + 0.25)
+    kept = LastGoodConfig.load(before / "host/last-good.json")
+    assert kept == LastGoodConfig(load(before / "fleet.toml").datasets, True, STARTED + 0.25)
 
 
 def test_a_monitor_finds_the_publishers_that_one_of_before_started(before: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.lock import FolderLock
+from monitor.folder_lock import FolderLock
 from tests.support.archives import put, tx, write_archive
 from tests.support.cli_schema import check, names
 from tests.support.command_line import run

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from monitor.exposition import add_routes as add_metrics
+from monitor.metrics import add_routes as add_metrics
 from monitor.state import HostState
 from monitor.web import add_routes as add_page
 from tests.support.certificates import Authority

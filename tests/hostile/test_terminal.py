@@ -337,7 +337,7 @@ def test_the_status_page_is_given_json(monkeypatch: pytest.MonkeyPatch) -> None:
     state = HostState("db-7", configuration=HOSTILE)
     key = LogKey("shop", "main", "db")
     state.publishers[key] = PublisherState(key, Phase.RUNNING, problem=HOSTILE, status=_status())
-    state.note(HostEvent(1.0, "crashed", HOSTILE, HOSTILE))
+    state.add(HostEvent(1.0, "crashed", HOSTILE, HOSTILE))
     text = json.dumps(snapshot(state, 2.0))
     assert text.isascii()
     script = (Path(__file__).parents[2] / "monitor/web/assets").glob("*.js")

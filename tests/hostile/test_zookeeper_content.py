@@ -18,8 +18,8 @@ import grpc
 import pytest
 from kazoo.client import KazooClient
 
+from monitor.desired_logs import desired_logs
 from monitor.state import LogKey
-from monitor.wanted import wanted_logs
 from publisher import daemon
 from tests.support.archives import put, tx, write_archive
 from tests.support.command_line import run
@@ -192,7 +192,7 @@ async def stored(
 async def served(config: Config, datasets: Mapping[str, DatasetConfig]) -> None:
     """Run what the monitor of this host would, from the file that it writes for its publisher, until it serves or
     fails."""
-    wanted = wanted_logs(config, datasets)[LogKey("shop", "main", "db1")]
+    wanted = desired_logs(config, datasets)[LogKey("shop", "main", "db1")]
     handed_over = parse_json(config_to_json(wanted.config), "run.json")
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(daemon.serve(handed_over, "shop", "main", "db1", ready.set_result))

@@ -190,7 +190,7 @@ async def test_a_change_shows_at_once_and_disturbs_nobody(browser: str) -> None:
             if flow.flow == "mail/0":
                 flow.state, flow.credit, flow.credit_waited_s = "live", 4 << 20, 0
         shop.caravans[1].bytes_per_s = 99 << 20
-        state.tell(HostEvent(time.time(), "merge", "shop/main/db1", "caravan 2 ends"))
+        state.report("merge", "caravan 2 ends", "shop/main/db1")
         await page.until("document.getElementById('events').innerText.includes('caravan 2 ends')")
         assert await page.evaluate("window.row.isConnected && /mail.0[^]*live/.test(window.row.innerText)"), (
             "the row was kept"
@@ -240,7 +240,7 @@ async def test_names_are_text_whatever_they_look_like(browser: str) -> None:
     add_flow(shop, "<script>document.body.remove()</script>/1", paused=f"{evil}who")
     add_flow(shop, "w" * 500 + "/2")
     shop.problem = state.configuration = f"{evil}problem"
-    state.tell(HostEvent(time.time(), f"{evil}kind", f"{evil}subject", f"{evil}text"))
+    state.report(f"{evil}kind", f"{evil}text", f"{evil}subject")
     for size in (DESK, PHONE):
         async with showing(browser, state, size) as page:
             assert await page.evaluate("document.querySelectorAll('img').length") == 1, "the page's own"
@@ -319,7 +319,8 @@ async def test_zookeeper_away_is_in_sight(browser: str) -> None:
     async with showing(browser, state) as page:
         assert await page.evaluate("document.getElementById('verdict').innerText") == "All is well"
         state.coordination = "lost"
-        state.tell(HostEvent(time.time() - 300, "coordination", "", "ZooKeeper does not answer"))
+        state.add(HostEvent(time.time() - 300, "coordination", "", "ZooKeeper does not answer"))
+        state.changed()
         await page.until("document.getElementById('verdict').innerText === '1 to look at'")
         facts = await page.evaluate("document.getElementById('host-facts').innerText")
         assert "lost" in facts

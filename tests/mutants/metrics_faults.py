@@ -25,10 +25,10 @@ METRICS_FAULTS = [
     ),
     Fault(
         name="metrics-of-whoever-has-the-port-now",
-        file="monitor/exposition.py",
+        file="monitor/metrics.py",
         old='    if [line.rpartition(" ")[0] for line in ready] != [expected]:\n',
         new="    if not ready:\n",
-        tests=("tests/unit/monitor/test_exposition.py",),
+        tests=("tests/unit/monitor/test_metrics.py",),
         promise="a host's metrics hold each publisher once, under its own name",
     ),
     Fault(

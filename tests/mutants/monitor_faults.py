@@ -42,17 +42,17 @@ MONITOR_FAULTS: list[Fault] = [
     Fault(
         name="zombies",
         file="monitor/processes.py",
-        old="        told = os.waitid(os.P_PIDFD, handle, os.WEXITED)",
-        new="        told = os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOWAIT)",
+        old="        ended = os.waitid(os.P_PIDFD, handle, os.WEXITED)",
+        new="        ended = os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOWAIT)",
         tests=("tests/unit/monitor/test_processes.py",),
         promise="every publisher that ended is reaped",
     ),
     Fault(
         name="empty-zookeeper-obeyed",
-        file="monitor/follower.py",
+        file="monitor/config_follower.py",
         old="            if not datasets and await self._was_emptied():\n                continue\n",
         new="",
-        tests=("tests/unit/monitor/test_follower.py",),
+        tests=("tests/unit/monitor/test_config_follower.py",),
         promise="a ZooKeeper that lost everything does not stop a host",
     ),
     Fault(

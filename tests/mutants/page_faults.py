@@ -57,10 +57,10 @@ PAGE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="page-watchers-without-a-bound",
-        file="monitor/web/page.py",
+        file="monitor/web/routes.py",
         old="if len(self._watchers) >= self._most:",
         new="if len(self._watchers) > 1_000_000:",
-        tests=("tests/unit/monitor/web/test_page.py",),
+        tests=("tests/unit/monitor/web/test_routes.py",),
         promise="memory and queues are bounded",
     ),
 ]

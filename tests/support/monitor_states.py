@@ -182,7 +182,7 @@ def busy(now: float) -> HostState:
     for at, kind, subject, text in (
         (262_000, "adopted", "shop/main/db1", "pid 4211 runs already"),
         (90_000, "config", "", "version 41 by alice@ops1: shop.caravans.total_read_rate 200 MiB/s"),
-        (4_410, "halted", "fraud/2", "its handler gave up at 1:31:88121904: KeyError: 'currency'"),
+        (4_410, "halted", "fraud/2", "halted at update 1:31:88121904: KeyError: 'currency'"),
         (1_900, "restart", "orders/main/db1-b", "process 4102 was killed by signal 9; started again in 0.5 s"),
         (
             1_260,

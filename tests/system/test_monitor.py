@@ -131,7 +131,7 @@ async def test_a_host_through_kills_an_outage_and_its_end(place: Place, own_zook
 
     # A publisher is killed.
     os.kill(served, signal.SIGKILL)
-    await first.says(f"shop/main/db1: process {served} was killed by SIGKILL", "started again in")
+    await first.says(f"shop/main/db1: process {served} was killed by SIGKILL", "restarted in")
     second_one = await place.serves("db1", other_than=served)
 
     # A second monitor of the folder is refused.
@@ -141,12 +141,12 @@ async def test_a_host_through_kills_an_outage_and_its_end(place: Place, own_zook
 
     # ZooKeeper is gone; then the monitor is killed as well. The next one adopts what runs, from what is on disk.
     await asyncio.to_thread(own_zookeeper.stop)
-    await first.says("coordination: ", "goes on with the configuration that was read last")
+    await first.says("coordination: ", "continues with the configuration that was read last")
     first.process.kill()
     await first.ends()
     assert process_started(second_one) is not None
     second = await Monitor.start(place.file, place.mark)
-    await second.says(f"shop/main/db1: process {second_one} goes on")
+    await second.says(f"shop/main/db1: process {second_one} keeps running")
     await second.says("configuration: last good one, of ", "shop/main/db1, shop/main/db2 here")
     await second.says("shop/main/db2: process ", "does not answer within 2 s")  # it needs ZooKeeper, and waits for it
     assert place.pid("db1") == second_one
@@ -177,11 +177,11 @@ async def test_a_monitor_that_leaves_its_publishers_running_is_followed_by_one_t
     first = await Monitor.start(place.file, place.mark, "--leave-running")
     served = await place.serves("db1")
     first.process.send_signal(signal.SIGTERM)
-    await first.says("stopped; publishers go on")
+    await first.says("stopped; publishers keep running")
     assert await first.ends() == 0
     assert place.pid("db1") == served
     second = await Monitor.start(place.file, place.mark)
-    await second.says(f"process {served} goes on")
+    await second.says(f"process {served} keeps running")
     second.process.send_signal(signal.SIGTERM)
     assert await second.ends() == 0
     assert marked(place.mark) == {}

@@ -104,7 +104,7 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     os.kill(fleet.zookeeper.pid, signal.SIGSTOP)
     ends = time.monotonic() + OUTAGE_S
     for host in fleet.hosts.values():
-        fleet.await_said(host, "coordination: lost; this host goes on with the configuration that was read last")
+        fleet.await_said(host, "coordination: lost; this host continues with the configuration that was read last")
     local = [name for name in sorted(story.well) if fleet.logs[name].host.markers == "local"]
     while True:
         fleet.await_all(local)

@@ -31,7 +31,7 @@ def test_a_monitor_that_read_no_configuration_is_not() -> None:
     ("phase", "told"),
     [
         (Phase.GIVEN_UP, "publisher shop/main/db1 was given up, it ended too often: no space. Next: "),
-        (Phase.BACKING_OFF, "publisher shop/main/db1 ended and is started again: no space"),
+        (Phase.BACKING_OFF, "publisher shop/main/db1 ended and is restarted: no space"),
         (Phase.STARTING, "publisher shop/main/db1 is starting: no space"),
         (Phase.STOPPING, None),
         (Phase.DRAINED, None),

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from monitor.log_files import keep_small, last_words, log_file
+from monitor.log_files import last_error, log_file, rotate
 
 
 def test_a_large_file_is_taken_aside_while_its_writer_goes_on(tmp_path: Path) -> None:
     path = log_file(tmp_path, "shop/main/db1")
     assert path.name == "shop.main.db1.log"
-    assert not keep_small(path, 10), "there is none yet"
+    assert not rotate(path, 10), "there is none yet"
     with path.open("a") as writer:
         writer.write("0123456789\n")
         writer.flush()
-        assert not keep_small(path, 11)
-        assert keep_small(path, 10)
+        assert not rotate(path, 11)
+        assert rotate(path, 10)
         writer.write("more\n")
         writer.flush()
         assert path.read_text() == "more\n", "it goes on at the beginning, with no hole"
         writer.write("another\n")
         writer.flush()
-        assert keep_small(path, 10)
+        assert rotate(path, 10)
     assert path.read_text() == ""
     assert (tmp_path / "shop.main.db1.log.1").read_text() == "more\nanother\n", "one older file, no more"
     assert len(list(tmp_path.iterdir())) == 2
@@ -34,7 +34,7 @@ def test_a_file_that_cannot_be_kept_is_emptied_all_the_same(tmp_path: Path) -> N
     path.write_text("0123456789")
     (tmp_path / "a.log.1").mkdir()
     with pytest.raises(OSError):
-        keep_small(path, 5)
+        rotate(path, 5)
     assert path.stat().st_size == 0
 
 
@@ -56,8 +56,8 @@ def test_a_file_that_cannot_be_kept_is_emptied_all_the_same(tmp_path: Path) -> N
 def test_the_last_words_are_the_last_error_and_what_to_do(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "a.log"
     path.write_text(text)
-    assert last_words(path) == words
+    assert last_error(path) == words
 
 
 def test_no_file_has_no_last_words(tmp_path: Path) -> None:
-    assert last_words(tmp_path / "none.log") == ""
+    assert last_error(tmp_path / "none.log") == ""

@@ -35,7 +35,7 @@ POLICY = Policy(first_wait=1.0, longest_wait=8.0, crashes=3, within=60.0, stop_t
 def step(slot: Slot, digest: str | None, now: float = 0.0, *, may_start: bool = True) -> tuple[Act | None, float]:
     found = plan({} if digest is None else {KEY: digest}, {KEY: slot}, now, POLICY, may_start=may_start)
     assert len(found.steps) <= 1
-    return (found.steps[0].act if found.steps else None), found.look_again
+    return (found.steps[0].act if found.steps else None), found.next_at
 
 
 def running(digest: str = "a", began: float = 0.0, *, ready: bool = True, slot: Slot = NEW) -> Slot:
@@ -62,7 +62,7 @@ def test_another_configuration_is_a_stop_and_then_a_start() -> None:
 
 
 def test_what_is_not_wanted_is_stopped_and_killed_when_it_does_not_end() -> None:
-    assert plan({}, {KEY: running()}, 0.0, POLICY).steps == (Step(Act.STOP, KEY, "not wanted here"),)
+    assert plan({}, {KEY: running()}, 0.0, POLICY).steps == (Step(Act.STOP, KEY, "no longer configured for this host"),)
     stopping = Slot(Run(7, "a", 0.0, True, stop_asked=5.0))
     assert step(stopping, None, 14.9) == (None, 15.0)
     assert step(stopping, None, 15.0)[0] is Act.KILL
@@ -250,14 +250,14 @@ class Host(RuleBasedStateMachine):
             run = slot.run
             if run is None:
                 assert slot.failed == digest
-                assert slot.given_up or found.look_again <= slot.start_at
+                assert slot.given_up or found.next_at <= slot.start_at
             else:
                 assert run.digest == digest or run.stop_asked is not None
         for key, slot in self.slots.items():
             if key not in self.wanted and slot.run is not None:
                 assert slot.run.stop_asked is not None
             if slot.run is not None and slot.run.stop_asked is not None and not slot.run.killed:
-                assert found.look_again <= slot.run.stop_asked + POLICY.stop_timeout, "nobody looks at its end again"
+                assert found.next_at <= slot.run.stop_asked + POLICY.stop_timeout, "nobody looks at its end again"
 
 
 TestWhateverHappens = Host.TestCase

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from monitor import publisher_client as module
-from monitor.publisher_client import Asker, NoAnswerError
+from monitor.publisher_client import NoAnswerError, PublisherClient
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles
@@ -38,8 +38,8 @@ async def serving(listen: str = "127.0.0.1:0", tls: TlsFiles | None = None) -> A
 
 
 @asynccontextmanager
-async def asking(tls: TlsFiles | None = None) -> AsyncIterator[Asker]:
-    asker = Asker(await asyncio.to_thread(open_trust, tls))
+async def asking(tls: TlsFiles | None = None) -> AsyncIterator[PublisherClient]:
+    asker = PublisherClient(await asyncio.to_thread(open_trust, tls))
     await asker.start()
     try:
         yield asker
@@ -49,16 +49,16 @@ async def asking(tls: TlsFiles | None = None) -> AsyncIterator[Asker]:
 
 async def test_an_answer_and_every_reason_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as address, asking() as asker:
-        assert await asker.ask(address, "/large", 5.0) == b"12345"
+        assert await asker.get(address, "/large", 5.0) == b"12345"
         with pytest.raises(NoAnswerError, match=r"^it does not answer within 0\.05 s$"):
-            await asker.ask(address, "/never", 0.05)
+            await asker.get(address, "/never", 0.05)
         with pytest.raises(NoAnswerError, match=r"404"):
-            await asker.ask(address, "/else", 5.0)
+            await asker.get(address, "/else", 5.0)
         with pytest.raises(NoAnswerError, match=r"^it does not answer: Connection refused$"):
-            await asker.ask(f"127.0.0.1:{free_port()}", "/large", 5.0)
+            await asker.get(f"127.0.0.1:{free_port()}", "/large", 5.0)
         monkeypatch.setattr(module, "_MOST_BYTES", 4)
         with pytest.raises(NoAnswerError, match=r"^its answer is larger than"):
-            await asker.ask(address, "/large", 5.0)
+            await asker.get(address, "/large", 5.0)
 
 
 async def test_beyond_loopback_it_shows_its_certificate(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_beyond_loopback_it_shows_its_certificate(tmp_path: Path) -> None:
     tls = await asyncio.to_thread(authority.issue, "h1")
     async with serving("0.0.0.0:0", tls) as address:
         async with asking(tls) as asker:
-            assert await asker.ask(address, "/large", 5.0) == b"12345"
+            assert await asker.get(address, "/large", 5.0) == b"12345"
         async with asking() as stranger:
             with pytest.raises(NoAnswerError):
-                await stranger.ask(address, "/large", 5.0)
+                await stranger.get(address, "/large", 5.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
 from monitor.state import HostEvent, HostState, LogKey
 
@@ -36,9 +37,9 @@ async def test_a_reader_that_gave_up_is_forgotten() -> None:
 
 
 def test_the_last_events_are_kept_and_each_is_a_change() -> None:
-    state = HostState("h1")
-    for number in range(1000):
-        state.tell(HostEvent(float(number), "start", "shop/main/db1", "started"))
+    state = HostState("h1", clock=count(0.0).__next__)
+    for _ in range(1000):
+        state.report("start", "started", "shop/main/db1")
     assert len(state.events) == 200
     assert state.events[-1].at == 999.0
     assert state.version == 1000
@@ -47,9 +48,9 @@ def test_the_last_events_are_kept_and_each_is_a_change() -> None:
 def test_caravans_by_the_dozen_push_nothing_else_out() -> None:
     state = HostState("h1")
     for number in range(120):
-        state.note(HostEvent(float(number), "restart", "shop/main/db1", "ended"))
+        state.add(HostEvent(float(number), "restart", "shop/main/db1", "ended"))
     for number in range(1000):
-        state.note(HostEvent(1000.0 + number, "split" if number % 2 else "merge", "shop/main/db1", "caravan"))
+        state.add(HostEvent(1000.0 + number, "split" if number % 2 else "merge", "shop/main/db1", "caravan"))
     kinds = [event.kind for event in state.events]
     assert kinds.count("restart") == 100
     assert kinds.count("split") == kinds.count("merge") == 50

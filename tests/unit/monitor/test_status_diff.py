@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monitor.state import LogKey
-from monitor.status_diff import news
+from monitor.status_diff import status_events
 from wormhole.wire.v1 import admin_pb2
 
 KEY = LogKey("shop", "main", "db1")
@@ -20,7 +20,7 @@ def answer(
 
 
 def kinds(before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus) -> list[tuple[str, str]]:
-    return [(event.kind, event.subject) for event in news(KEY, before, after, 9.0)]
+    return [(event.kind, event.subject) for event in status_events(KEY, before, after, 9.0)]
 
 
 def test_caravans_that_start_and_end_are_told_once() -> None:
@@ -33,7 +33,7 @@ def test_caravans_that_start_and_end_are_told_once() -> None:
         (3.0, ENDED, "ends at 1/4/9: empty"),
     )
     assert kinds(first, second) == [("split", "shop/main/db1"), ("merge", "shop/main/db1")]
-    assert news(KEY, first, second, 9.0)[0].text == "caravan 2 starts at 1/2/0: cache/db1 is behind"
+    assert status_events(KEY, first, second, 9.0)[0].text == "caravan 2 starts at 1/2/0: cache/db1 is behind"
     assert kinds(second, second) == []
     # The publisher tells a bounded number of them: older ones that fall out change nothing.
     assert kinds(second, answer((3.0, ENDED, "ends at 1/4/9: empty"))) == []
@@ -55,7 +55,7 @@ def test_losses_and_halted_flows_are_told_when_they_come_and_also_at_first() -> 
     assert kinds(now, now) == []
     further = admin_pb2.FlowStatus(flow="cache/db2", halted_at="1/2/4", cause="boom")
     assert kinds(now, answer(flows=(further,))) == [("halted", "cache/db2")], "at another update it is another one"
-    assert "1/2/3" in news(KEY, None, now, 9.0)[1].text
+    assert "1/2/3" in status_events(KEY, None, now, 9.0)[1].text
     needs = answer(flows=(admin_pb2.FlowStatus(flow="cache/db1", state="needs_replay", cause="the log is gone"),))
     assert kinds(answer(flows=(well,)), needs) == [("needs_replay", "cache/db1")]
     assert kinds(needs, needs) == []

@@ -14,11 +14,11 @@ import pytest
 
 from monitor import log_files
 from monitor import supervisor as module
+from monitor.desired_logs import DesiredLog, desired_logs
 from monitor.plan import Policy
 from monitor.processes import find
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.supervisor import Supervisor
-from monitor.wanted import Wanted, wanted_logs
 from tests.support import stub_publisher
 from tests.support.eventually import eventually, patience
 from tests.support.host_state import until
@@ -39,16 +39,16 @@ class Host:
         self.state = HostState("h1")
         self.supervisor = Supervisor(self.state, folder / "monitor", POLICY)
 
-    def wanted(self, *logs: str, heartbeat: int = 3) -> dict[LogKey, Wanted]:
+    def wanted(self, *logs: str, heartbeat: int = 3) -> dict[LogKey, DesiredLog]:
         text = f'version = 1\n[coordinator]\nstatic = true\n[publisher]\nstate_dir = "{self.folder}"\n'
         text += f'heartbeat = "{heartbeat}s"\n'
         for log in logs:
             text += f'[datasets.shop.copies.main.logs.{log}]\nsource = "rocksdb:///{log}"\n'
         config = parse(text, "test")
-        return wanted_logs(config, config.datasets)
+        return desired_logs(config, config.datasets)
 
     def want(self, *logs: str, heartbeat: int = 3, drained: bool = False) -> None:
-        self.supervisor.want(self.wanted(*logs, heartbeat=heartbeat), drained=drained)
+        self.supervisor.set_desired(self.wanted(*logs, heartbeat=heartbeat), drained=drained)
 
     def behave(self, how: str) -> None:
         (self.folder / "behaviour").write_text(how)
@@ -124,7 +124,7 @@ async def test_a_killed_publisher_is_started_again(host: Host, number: int, name
         await until(host.state, lambda: host.of(A).phase is Phase.RUNNING and host.of(A).pid != first)
         assert host.of(A).restarts == 1
         assert host.of(A).problem == ""
-        assert f"process {first} was killed by {name}: serving; started again" in host.told("restart")[0]
+        assert f"process {first} was killed by {name}: serving; restarted in" in host.told("restart")[0]
         assert process_started(first) is None
         with pytest.raises(ChildProcessError):  # reaped
             os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222 - it returns at once
@@ -169,7 +169,9 @@ async def test_another_configuration_is_a_restart_after_the_end_of_the_first(hos
         await until(host.state, lambda: host.of(A).phase is Phase.RUNNING and host.of(A).pid != first)
         texts = [event.text for event in host.state.events]
         second = host.of(A).pid
-        assert texts.index(f"process {first} ended") < texts.index(f"process {second} started, wanted here")
+        assert texts.index(f"process {first} ended") < texts.index(
+            f"process {second} started, configured for this host"
+        )
         assert "for another configuration" in host.told("stop")[0]
         assert host.of(A).restarts == 0, "nothing was wrong with it"
         await host.supervisor.stop()
@@ -184,10 +186,10 @@ async def test_the_next_monitor_adopts_what_the_one_before_left(host: Host) -> N
         assert host.phases() == {A: Phase.RUNNING, B: Phase.RUNNING}, "before it is known what is wanted"
         assert host.of(A).admin == "127.0.0.1:1"
         # One as it was, one with another configuration.
-        host.supervisor.want({A: host.wanted("a")[A], B: host.wanted("b", heartbeat=5)[B]}, drained=False)
+        host.supervisor.set_desired({A: host.wanted("a")[A], B: host.wanted("b", heartbeat=5)[B]}, drained=False)
         await until(host.state, lambda: host.of(B).phase is Phase.RUNNING and host.of(B).pid != left[B])
         assert host.of(A).pid == left[A]
-        assert host.told("adopted") == [f"process {pid} goes on" for pid in left.values()]
+        assert host.told("adopted") == [f"process {pid} keeps running" for pid in left.values()]
         os.kill(left[A] or 0, signal.SIGKILL)
         await until(host.state, lambda: host.of(A).phase is Phase.RUNNING and host.of(A).pid != left[A])
         await host.supervisor.stop()
@@ -240,7 +242,7 @@ async def test_nothing_is_started_before_it_may(host: Host) -> None:
 async def test_one_that_does_not_end_is_killed(host: Host) -> None:
     host.behave("deaf")
     async with living(host):
-        host.supervisor.follow(Policy(stop_timeout=0.05))
+        host.supervisor.set_policy(Policy(stop_timeout=0.05))
         host.want("a")
         await host.running(A)
         pid = host.of(A).pid
@@ -279,7 +281,7 @@ async def test_a_full_disk_is_told_retried_and_touches_nothing_that_runs(host: H
         await until(host.state, lambda: B in host.phases() and host.phases()[B] is Phase.BACKING_OFF)
         assert "it cannot be started" in host.of(B).problem
         assert "No space left on device" in host.of(B).problem
-        assert "make room" in host.of(B).problem
+        assert "free space" in host.of(B).problem
         logs.unlink()
         await host.running(A, B)  # to_json_file took the obstacle away when it failed
         assert host.of(A).pid == pid
@@ -307,7 +309,7 @@ async def test_large_logs_are_taken_aside(host: Host, monkeypatch: pytest.Monkey
         host.want("a")
         await host.running(A)
         log = host.folder / "monitor" / "logs" / "shop.main.a.log"
-        monkeypatch.setattr(log_files, "keep_small", lambda path: os.truncate(path, 0))
+        monkeypatch.setattr(log_files, "rotate", lambda path: os.truncate(path, 0))
         task = asyncio.create_task(host.supervisor.keep_logs_small())
         async with patience():
             while log.stat().st_size:  # noqa: ASYNC110 - nobody tells

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from monitor.lock import FolderLock
+from monitor.folder_lock import FolderLock
 from wormholectl.host_status import lock_holder
 
 

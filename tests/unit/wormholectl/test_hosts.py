@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from monitor.lock import FolderLock
+from monitor.folder_lock import FolderLock
 from tests.support.command_line import run
 from wormhole.coordination.who import who
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready

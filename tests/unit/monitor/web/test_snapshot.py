@@ -144,7 +144,7 @@ def test_a_paused_flow_says_who_paused_it() -> None:
 def test_since_when_zookeeper_is_away() -> None:
     state = quiet(NOW)
     state.coordination = "lost"
-    state.tell(HostEvent(NOW - 40, "coordination", "", "lost"))
+    state.add(HostEvent(NOW - 40, "coordination", "", "lost"))
     told = snapshot(state, NOW)
     assert told["coordination_since"] == NOW - 40
     assert told["concerns"][0]["about"] == "host"
@@ -152,14 +152,14 @@ def test_since_when_zookeeper_is_away() -> None:
 
 def test_caravans_that_come_and_go_by_the_dozen_are_one_event() -> None:
     state = HostState("db1", started=NOW)
-    state.tell(HostEvent(NOW - 100, "data_loss", "cache/0", "gone"))
+    state.add(HostEvent(NOW - 100, "data_loss", "cache/0", "gone"))
     for number in range(30):
-        state.tell(
+        state.add(
             HostEvent(NOW - 90 + number, "split" if number % 3 else "merge", "shop/main/db1", f"caravan {number}")
         )
-    state.tell(HostEvent(NOW - 50, "split", "orders/main/db2", "caravan 2 starts"))
-    state.tell(HostEvent(NOW - 40, "restart", "shop/main/db1", "ended"))
-    state.tell(HostEvent(NOW - 30, "split", "shop/main/db1", "caravan 1 starts"))
+    state.add(HostEvent(NOW - 50, "split", "orders/main/db2", "caravan 2 starts"))
+    state.add(HostEvent(NOW - 40, "restart", "shop/main/db1", "ended"))
+    state.add(HostEvent(NOW - 30, "split", "shop/main/db1", "caravan 1 starts"))
     told = snapshot(state, NOW)["events"]
     assert [event["kind"] for event in told] == ["split", "restart", "split", "caravans", "data_loss"]
     assert told[3]["text"] == "20 splits and 10 merges; the last: caravan 29"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from monitor.lock import FolderLock
+from monitor.folder_lock import FolderLock
 from wormhole.model.errors import ConfigError
 
 HOLDER = """
 import sys, pathlib
-from monitor.lock import FolderLock
+from monitor.folder_lock import FolderLock
 with FolderLock(pathlib.Path(sys.argv[1]), "a monitor"):
     print("held", flush=True)
     input()
@@ -47,6 +47,6 @@ def test_it_goes_with_a_killed_holder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be made") as caught:
+    with pytest.raises(ConfigError, match="cannot be created") as caught:
         FolderLock(tmp_path / "file" / "monitor.lock", "a monitor").__enter__()
     assert "state_dir" in str(caught.value.hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.wanted import DIGEST_LENGTH, wanted_logs
+from monitor.desired_logs import DIGEST_LENGTH, desired_logs
 from wormhole.config import Config, parse
 from wormhole.config.one_log import digest
 
@@ -26,7 +26,7 @@ STATIC = LOGS + "[coordinator]\nstatic = true\n"
 
 
 def names(config: Config, everything: tuple[str, ...] | None = None) -> list[str]:
-    return [str(key) for key in wanted_logs(config, config.datasets, everything=everything)]
+    return [str(key) for key in desired_logs(config, config.datasets, everything=everything)]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_counts_are_the_given_datasets_with_the_settings_of_this_host() -> 
     local = parse(
         'version = 1\n[monitor]\nhost = "h2"\n[publisher]\nheartbeat = "9s"\n[coordinator]\nzookeeper="z:1/w"', "x"
     )
-    [(key, wanted)] = wanted_logs(local, parse(FLEET, "fleet").datasets).items()
+    [(key, wanted)] = desired_logs(local, parse(FLEET, "fleet").datasets).items()
     assert str(key) == "shop/main/db2"
     assert wanted.config.publisher.heartbeat == 9.0
     assert wanted.config.datasets["shop"].copies["main"].logs["db2"].source == "rocksdb:///data/db2"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.last_good import LastGood
+from monitor.last_good_config import LastGoodConfig
 from wormhole.config import parse
 from wormhole.model.errors import WormholeError
 
@@ -27,11 +27,11 @@ host = "h1"
 
 def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "last-good.json"
-    assert LastGood.load(path) is None
+    assert LastGoodConfig.load(path) is None
     for drained in (True, False):
-        kept = LastGood(CONFIG.datasets, drained, 12.5)
+        kept = LastGoodConfig(CONFIG.datasets, drained, 12.5)
         kept.store(path)
-        assert LastGood.load(path) == kept
+        assert LastGoodConfig.load(path) == kept
     assert list(tmp_path.iterdir()) == [path], "nothing half-made stays"
 
 
@@ -43,23 +43,27 @@ def test_what_makes_no_sense_is_told_with_its_file(tmp_path: Path, text: str) ->
     path = tmp_path / "last-good.json"
     path.write_text(text)
     with pytest.raises(WormholeError, match=r"last-good\.json"):
-        LastGood.load(path)
+        LastGoodConfig.load(path)
 
 
 def test_a_write_that_fails_keeps_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "last-good.json"
-    kept = LastGood(CONFIG.datasets, False, 1.0)
+    kept = LastGoodConfig(CONFIG.datasets, False, 1.0)
     kept.store(path)
     (tmp_path / ".last-good.json.new").symlink_to("/dev/full")
     with pytest.raises(OSError, match="space"):
-        LastGood({}, True, 2.0).store(path)
-    assert LastGood.load(path) == kept
+        LastGoodConfig({}, True, 2.0).store(path)
+    assert LastGoodConfig.load(path) == kept
 
 
 def test_two_that_write_at_once_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "last-good.json"
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: LastGood(CONFIG.datasets, number % 2 == 0, 10.0**number).store(path), range(200)))
-    kept = LastGood.load(path)
+        list(
+            pool.map(
+                lambda number: LastGoodConfig(CONFIG.datasets, number % 2 == 0, 10.0**number).store(path), range(200)
+            )
+        )
+    kept = LastGoodConfig.load(path)
     assert kept is not None
     assert kept.datasets == CONFIG.datasets

@@ -1,8 +1,8 @@
 """``/metrics``, ``/healthz`` and ``/readyz`` of a host: one answer for the monitor and all of its publishers.
 
 Publishers listen at ports that change with every start; the monitor knows them, so a scraper needs one address per
-host. Who does not answer in time is left out and told by ``wormhole_monitor_publisher_up``: old values would look like
-a standstill.
+host. A publisher that does not answer in time is left out, and ``wormhole_monitor_publisher_up`` reports it: old values
+would look like a standstill.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from monitor.health import health
-from monitor.publisher_client import Asker, NoAnswerError
+from monitor.publisher_client import NoAnswerError, PublisherClient
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole import __version__
 from wormhole.metrics import Sample
@@ -32,7 +31,7 @@ from wormhole.model.visible import visible
 if TYPE_CHECKING:
     from wormhole.host.trust import Trust
 
-__all__ = ["Exposition", "add_routes", "merge", "parse", "samples"]
+__all__ = ["HostMetrics", "add_routes", "merge", "parse", "samples"]
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ _SAMPLE = re.compile(
 
 
 def samples(state: HostState, up: Iterable[LogKey], process: ProcessFigures, now: float) -> Iterator[Sample]:
-    """The monitor's own. ``up``: whose metrics are in the same answer; ``now``: seconds since 1970."""
+    """The monitor's own samples. ``up``: logs whose metrics are in the same answer; ``now``: seconds since 1970."""
     host, answered = state.host, frozenset(up)
     yield Sample(c.MONITOR_BUILD, 1, (host, __version__))
     yield Sample(c.MONITOR_START, state.started, (host,))
@@ -67,12 +66,12 @@ def samples(state: HostState, up: Iterable[LogKey], process: ProcessFigures, now
         yield Sample(c.MONITOR_GAVE_UP, publisher.phase is Phase.GIVEN_UP, labels)
         yield Sample(c.MONITOR_RESTARTS, publisher.restarts, labels)
         if publisher.phase is Phase.RUNNING:
-            yield Sample(c.MONITOR_SILENCE, max(0.0, now - max(publisher.answered, publisher.since)), labels)
+            yield Sample(c.MONITOR_SILENCE, publisher.silent_s(now), labels)
 
 
 @dataclass(slots=True)
 class _Family:
-    """``header``: HELP and TYPE as they were told first; ``type``: the latter's word."""
+    """``header``: the HELP and TYPE lines; ``type``: as TYPE names it."""
 
     header: list[str] = field(default_factory=list)
     type: str = ""
@@ -80,7 +79,7 @@ class _Family:
 
 
 def parse(text: str) -> dict[str, _Family]:
-    """The families of one answer by name. Raises ``ValueError`` for what is no answer of ours."""
+    """The families of one answer by name. Raises ``ValueError`` for text that no publisher writes."""
     found: dict[str, _Family] = {}
     name = ""
     for line in text.splitlines():
@@ -94,7 +93,7 @@ def parse(text: str) -> dict[str, _Family]:
             continue
         sample = _SAMPLE.fullmatch(line)
         if sample is None or not name or not sample[1].startswith(name):
-            raise ValueError(f"no line of ours: {line[:80]!r}")
+            raise ValueError(f"not a line of a publisher: {line[:80]!r}")
         found[name].lines.append(line)
     return found
 
@@ -102,8 +101,8 @@ def parse(text: str) -> dict[str, _Family]:
 def merge(answers: Iterable[dict[str, _Family]]) -> str:
     """Several answers as one, each family once and together.
 
-    While a host is upgraded publishers of two releases may say other things of a family: what was said first stands,
-    and a family of another type is left out.
+    During an upgrade, publishers of two releases may describe a family differently: the first description is used, and
+    samples of another type are left out.
     """
     whole: dict[str, _Family] = {}
     for answer in answers:
@@ -111,56 +110,56 @@ def merge(answers: Iterable[dict[str, _Family]]) -> str:
             first = whole.setdefault(name, _Family(family.header, family.type))
             if first.type == family.type:
                 first.lines += family.lines
-    told = (line for family in whole.values() if family.lines for line in (*family.header, *family.lines))
-    return "".join(f"{line}\n" for line in told)
+    lines = (line for family in whole.values() if family.lines for line in (*family.header, *family.lines))
+    return "".join(f"{line}\n" for line in lines)
 
 
-class Exposition:
-    """Asks the publishers of ``state`` whenever somebody asks for :meth:`text`.
+class HostMetrics:
+    """Collects the metrics of the publishers of ``state`` for each call of :meth:`text`.
 
-    ``trust``: as for :class:`~monitor.publisher_client.Asker`.
+    ``trust``: see :class:`~monitor.publisher_client.PublisherClient`.
     """
 
     def __init__(self, state: HostState, trust: Trust | None = None) -> None:
         self._state = state
         self._trust = trust
-        self._asker = Asker(trust)
-        self._asking = asyncio.Semaphore(_AT_ONCE)
+        self._client = PublisherClient(trust)
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
 
     async def text(self) -> bytes:
         """Everything of this host, in Prometheus' format."""
         state = self._state
-        asked = [one for one in state.publishers.values() if one.http and one.pid is not None]
-        told = dict(zip((one.key for one in asked), await asyncio.gather(*map(self._ask, asked)), strict=True))
-        answers = {key: answer for key, answer in told.items() if answer is not None}
+        listening = [one for one in state.publishers.values() if one.http and one.pid is not None]
+        fetched = zip(listening, await asyncio.gather(*map(self._fetch, listening)), strict=True)
+        answers = {one.key: answer for one, answer in fetched if answer is not None}
         process = await asyncio.to_thread(process_figures)
-        told_of = [*samples(state, answers, process, time.time())]
+        found = [*samples(state, answers, process, state.clock())]
         if self._trust is not None:
             ends, reloads = c.MONITOR_CERTIFICATE_ENDS, c.MONITOR_CERTIFICATE_RELOADS
-            told_of += await asyncio.to_thread(self._trust.samples, ends, reloads, state.host)
-        own = render(told_of).decode()
+            found += await asyncio.to_thread(self._trust.samples, ends, reloads, state.host)
+        own = render(found).decode()
         return await asyncio.to_thread(lambda: merge([parse(own), *answers.values()]).encode())
 
     async def close(self) -> None:
-        """Give up connections; idempotent."""
-        await self._asker.close()
+        """Close the connections; idempotent."""
+        await self._client.close()
 
-    async def _ask(self, publisher: PublisherState) -> dict[str, _Family] | None:
-        """The publisher's metrics; ``None`` when it does not answer in time, or somebody else does at its address."""
+    async def _fetch(self, publisher: PublisherState) -> dict[str, _Family] | None:
+        """The publisher's metrics; ``None`` if it does not answer in time or another process answers at its address."""
         try:
-            async with self._asking:
-                await self._asker.start()
-                body = await self._asker.ask(publisher.http, "/metrics", _ANSWER_S)
-            return await asyncio.to_thread(_of, publisher.key, body)
+            async with self._at_once:
+                await self._client.start()
+                body = await self._client.get(publisher.http, "/metrics", _ANSWER_S)
+            return await asyncio.to_thread(_families_of, publisher.key, body)
         except (NoAnswerError, ValueError, WormholeError) as error:
             _log.debug("no metrics of %s at %s: %r", publisher.key, publisher.http, error)
             return None
 
 
-def _of(key: LogKey, body: bytearray) -> dict[str, _Family]:
-    """What a publisher answered.
+def _families_of(key: LogKey, body: bytearray) -> dict[str, _Family]:
+    """The families in a publisher's answer.
 
-    Raises ``ValueError`` when it is not the one of ``key``: another process may have its port by now.
+    Raises ``ValueError`` if it is not the publisher of ``key``: another process may have its port by now.
     """
     answer = parse(body.decode())
     own = render([Sample(c.PUBLISHER_READY, 1, (key.dataset, key.copy, key.log))]).decode()
@@ -172,22 +171,22 @@ def _of(key: LogKey, body: bytearray) -> dict[str, _Family]:
 
 
 def add_routes(app: web.Application, state: HostState, trust: Trust | None = None) -> None:
-    """Answer ``/metrics``, ``/healthz`` and ``/readyz``; what is open is closed with the application."""
-    exposition = Exposition(state, trust)
+    """Answer ``/metrics``, ``/healthz`` and ``/readyz``; connections are closed with the application."""
+    host_metrics = HostMetrics(state, trust)
 
     async def metrics(request: web.Request) -> web.Response:
-        return web.Response(body=await exposition.text(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=await host_metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def readyz(request: web.Request) -> web.Response:
-        found = health(state, time.time())
+        found = health(state, state.clock())
         text = "ready\n" if found.ready else "".join(f"{visible(reason)}\n" for reason in found.reasons)
         return web.Response(text=text, status=200 if found.ready else 503)
 
     async def closed(app: web.Application) -> None:
-        await exposition.close()
+        await host_metrics.close()
 
     app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)])
     app.on_cleanup.append(closed)

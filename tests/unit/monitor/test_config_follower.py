@@ -11,12 +11,12 @@ from typing import cast
 
 import pytest
 
-from monitor import follower as module
-from monitor.follower import Follower
-from monitor.last_good import LastGood
+from monitor import config_follower as module
+from monitor.config_follower import ConfigFollower
+from monitor.desired_logs import DesiredLog
+from monitor.last_good_config import LastGoodConfig
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.supervisor import Supervisor
-from monitor.wanted import Wanted
 from tests.support.eventually import patience
 from tests.support.host_state import until
 from wormhole.config import Config, parse
@@ -40,8 +40,8 @@ class Asked:
         self.wanted: list[str] | None = None
         self.drained = self.allowed = False
 
-    def want(self, wanted: Mapping[LogKey, Wanted], *, drained: bool) -> None:
-        self.wanted, self.drained = [str(key) for key in wanted], drained
+    def set_desired(self, desired: Mapping[LogKey, DesiredLog], *, drained: bool) -> None:
+        self.wanted, self.drained = [str(key) for key in desired], drained
 
     def may_start(self, allowed: bool) -> None:
         self.allowed = allowed
@@ -60,7 +60,7 @@ class Host:
         self.world.signal.notify()
 
     async def keep(self, *logs: str) -> None:
-        kept = LastGood(fleet(*logs).datasets, False, time.time())
+        kept = LastGoodConfig(fleet(*logs).datasets, False, time.time())
         await asyncio.to_thread(kept.store, self.folder / "last-good.json")
 
     def kinds(self, kind: str) -> list[str]:
@@ -74,7 +74,7 @@ class Host:
     async def following(
         self, config: Config = LOCAL, everything: Container[str] | None = None
     ) -> AsyncIterator[asyncio.Task[None]]:
-        follower = Follower(
+        follower = ConfigFollower(
             config,
             self.state,
             cast("Supervisor", self.asked),
@@ -95,7 +95,7 @@ class Host:
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(module, "_FIRST_ANSWER_S", 0.02)
     monkeypatch.setattr(module, "_RETRY_S", 0.02)
-    monkeypatch.setattr(module, "_TELL_EVERY_S", 0.02)
+    monkeypatch.setattr(module, "_UPDATE_EVERY_S", 0.02)
     return Host(tmp_path)
 
 
@@ -114,7 +114,7 @@ async def test_what_is_applied_runs_and_is_kept_on_disk(host: Host) -> None:
         assert host.kinds("drained") == ["drained, by amy@desk"]
         async with patience():
             while (  # noqa: ASYNC110 - no event tells
-                kept := await asyncio.to_thread(LastGood.load, host.folder / "last-good.json")
+                kept := await asyncio.to_thread(LastGoodConfig.load, host.folder / "last-good.json")
             ) is None or not kept.drained:
                 await asyncio.sleep(0.01)
     assert kept.datasets == host.world.datasets
@@ -126,7 +126,7 @@ async def test_while_contact_is_lost_nothing_changes(host: Host) -> None:
         await host.asked_for("db1")
         host.coordinator.lose()
         await until(host.state, lambda: host.state.coordination == "lost")
-        assert "goes on with the configuration that was read last" in host.kinds("coordination")[-1]
+        assert "continues with the configuration that was read last" in host.kinds("coordination")[-1]
         assert host.asked.wanted == ["shop/main/db1"]
         host.world.datasets = dict(fleet("db2").datasets)
         host.coordinator.restore()

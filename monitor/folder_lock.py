@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a lock that goes with its holder, however that ends, and says who it is."""
+"""A lock for one process at a time in a folder. It ends with its holder, and the file contains the holder's number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FolderLock"]
 
 
 class FolderLock:
-    """Held from ``with`` on. ``what``: the program, for the error of whoever comes second. Blocks for a moment."""
+    """Held inside ``with``. ``what``: the program, for the error of a second process. Blocks for a moment."""
 
     def __init__(
         self, path: Path, what: str, hint: str = "end that one first, or give this one a folder of its own"
@@ -35,7 +35,7 @@ class FolderLock:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise ConfigError(
-                f"{self.path} cannot be made: {error.strerror}",
+                f"{self.path} cannot be created: {error.strerror}",
                 hint="name a folder that this user may write to: state_dir under [monitor] or [publisher]",
             ) from error
         try:
@@ -48,7 +48,7 @@ class FolderLock:
                 hint=self._hint,
             ) from None
         self._handle = handle
-        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same
+        with contextlib.suppress(OSError):  # the lock works on a full disk too
             os.truncate(handle, 0)
             os.pwrite(handle, json.dumps(os.getpid()).encode(), 0)
         return self

@@ -1,4 +1,4 @@
-"""The configuration as it was read last, on disk: what a host runs whose ZooKeeper does not answer."""
+"""The last known good configuration, on disk: what a host runs while ZooKeeper does not answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -14,22 +14,22 @@ from wormhole.config import DatasetConfig, dataset_from_json, to_json
 from wormhole.model.errors import WormholeError
 from wormhole.model.json_input import read_json
 
-__all__ = ["LastGood"]
+__all__ = ["LastGoodConfig"]
 
-# A write that nobody waits for any more still goes on in its thread when the next one begins.
+# A cancelled write still continues in its thread when the next one begins.
 _WRITING: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class LastGood:
-    """Every dataset, whether this host was drained, and when that was read (seconds since 1970)."""
+class LastGoodConfig:
+    """Every dataset, whether this host was drained, and when both were read (seconds since 1970; not compared)."""
 
     datasets: Mapping[str, DatasetConfig]
     drained: bool
-    read_at: float
+    read_at: float = field(compare=False)
 
     def store(self, path: Path) -> None:
-        """Write it in one step, durably: after a power failure the file is the one before or this one.
+        """Write it in one step, durably: after a power failure the file is the previous one or this one.
 
         Blocks. Raises ``OSError``.
         """
@@ -63,10 +63,10 @@ class LastGood:
             raise
 
     @classmethod
-    def load(cls, path: Path) -> LastGood | None:
-        """What was stored; ``None`` where nothing was. Blocks.
+    def load(cls, path: Path) -> LastGoodConfig | None:
+        """What is stored; ``None`` if nothing is. Blocks.
 
-        Raises :class:`~wormhole.model.errors.WormholeError` for a file that cannot be read or makes no sense.
+        Raises :class:`~wormhole.model.errors.WormholeError` for a file that cannot be read or is invalid.
         """
         try:
             given = read_json(path.read_text(encoding="utf-8"))
@@ -80,5 +80,5 @@ class LastGood:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, WormholeError) as error:
             raise WormholeError(
                 f"{path} cannot be used: {error}",
-                hint="it is made anew as soon as ZooKeeper answers; until then nothing is started",
+                hint="it is written again as soon as ZooKeeper answers; until then nothing is started",
             ) from error

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from monitor import status_diff as happened
-from monitor import watcher as module
+from monitor import status_poller as module
 from monitor.state import HostState, LogKey, Phase, PublisherState
-from monitor.watcher import Watcher, pause
+from monitor.status_poller import StatusPoller, poll_interval
 from tests.support.eventually import eventually
 from tests.support.host_state import until
 from wormhole.host.http_server import serve
@@ -48,7 +48,7 @@ class Publisher:
 
 @asynccontextmanager
 async def watching(state: HostState) -> AsyncIterator[None]:
-    task = asyncio.create_task(Watcher(state).run())
+    task = asyncio.create_task(StatusPoller(state).run())
     try:
         yield
     finally:
@@ -63,12 +63,12 @@ def running(state: HostState, key: LogKey, address: str, pid: int = 1) -> Publis
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "pause", lambda publishers: 0.02)
+    monkeypatch.setattr(module, "poll_interval", lambda publishers: 0.02)
 
 
 @pytest.mark.parametrize(("publishers", "seconds"), [(0, 1.0), (1, 1.0), (10, 2.0), (1000, 3.0)])
 def test_many_are_asked_less_often_each(publishers: int, seconds: float) -> None:
-    assert pause(publishers) == seconds
+    assert poll_interval(publishers) == seconds
 
 
 async def test_answers_and_their_news_reach_the_state() -> None:
@@ -151,7 +151,7 @@ async def test_what_is_not_its_answer_is_told_and_does_not_count() -> None:
         await until(state, lambda: entry.problem)
         assert entry.problem == "shop/main/b answers at its address"
         publisher.nonsense = b"<html>"
-        await until(state, lambda: "no publisher's status" in entry.problem)
+        await until(state, lambda: "not a publisher's status" in entry.problem)
         assert entry.status is None
 
 
@@ -162,11 +162,11 @@ async def test_an_answer_that_breaks_the_watcher_is_reported_at_once_and_asked_a
     def broken(*_: object) -> NoReturn:
         raise ZeroDivisionError("a bug")
 
-    found = happened.news
-    monkeypatch.setattr(module, "news", broken)
+    found = happened.status_events
+    monkeypatch.setattr(module, "status_events", broken)
     state, publisher = HostState("h1"), Publisher()
     async with publisher.serving() as address, watching(state):
         entry = running(state, A, address)
         await eventually(lambda: "its answer cannot be used" in caplog.text, "the fault is logged")
-        monkeypatch.setattr(module, "news", found)
+        monkeypatch.setattr(module, "status_events", found)
         await until(state, lambda: entry.status is not None)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.web.log_line import Distances, Scale
+from monitor.web.log_scale import Distances, Scale
 from wormhole.model.position import LogPosition
 
 

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor import exposition as module
+from monitor import metrics as module
 from monitor import publisher_client as asking
-from monitor.exposition import Exposition, add_routes, merge, parse, samples
+from monitor.metrics import HostMetrics, add_routes, merge, parse, samples
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from tests.support.certificates import Authority
 from wormhole.host.http_server import serve, url
@@ -57,7 +57,7 @@ def says(text: str) -> Callable[[], Awaitable[str]]:
 
 
 async def asked(state: HostState) -> dict[tuple[str, str], float]:
-    exposition = Exposition(state)
+    exposition = HostMetrics(state)
     try:
         text = (await exposition.text()).decode()
     finally:
@@ -86,7 +86,7 @@ async def test_an_answer_of_many_pieces_is_taken_whole() -> None:
     flows = [Sample(c.FLOW_LAG, 1.0, (*log, "app", f"shard-{number}")) for number in range(20_000)]
     text = told(ONE, 3) + render(flows).decode()
     async with publisher(state, ONE, says(text)):
-        exposition = Exposition(state)
+        exposition = HostMetrics(state)
         try:
             answer = (await exposition.text()).decode()
         finally:
@@ -183,7 +183,7 @@ async def test_the_routes_tell_health_with_reasons() -> None:
 
 async def test_a_monitor_with_tls_tells_when_its_certificates_end(tmp_path: Path) -> None:
     trust = await asyncio.to_thread(lambda: Trust(Authority(tmp_path).issue("h1")))
-    exposition = Exposition(HostState("h1"), trust)
+    exposition = HostMetrics(HostState("h1"), trust)
     told = (await exposition.text()).decode()
     await exposition.close()
     ends = trust.held.own.not_after.timestamp()

@@ -1,4 +1,4 @@
-"""What should run on this host, from the coordination service while it answers and from disk while it does not."""
+"""Follows this host's configuration: in the coordination service while it answers, from disk while it does not."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Final
 
-from monitor.last_good import LastGood
-from monitor.state import HostEvent, HostState, LogKey
+from monitor.desired_logs import desired_logs
+from monitor.last_good_config import LastGoodConfig
+from monitor.state import HostState, LogKey
 from monitor.supervisor import Supervisor
-from monitor.wanted import wanted_logs
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, listed, unlisted
 from wormhole.coordination import Contact, Coordinator, HostWish, MonitorInfo, connect, warn
 from wormhole.coordination.patience import patiently
 from wormhole.model.errors import CoordinationLost, WormholeError
 
-__all__ = ["Follower"]
+__all__ = ["ConfigFollower"]
 
 _log = logging.getLogger(__name__)
 
-# A ZooKeeper that is well answers in a fraction of this; then nothing is started that is not wanted any more.
+# A healthy ZooKeeper answers in a fraction of this. Waiting for it avoids starting what is no longer configured.
 _FIRST_ANSWER_S: Final = 3.0
 _RETRY_S: Final = 1.0
-_TELL_EVERY_S: Final = 1.0
+_UPDATE_EVERY_S: Final = 1.0
 _AWAY: Final = (Contact.SUSPENDED.value, Contact.LOST.value)
 
 
-class Follower:
+class ConfigFollower:
     """Follows one configuration of this host (``config``, with its coordinator) until it is cancelled.
 
-    ``folder``: where the last good configuration is kept. ``everything``: see :func:`monitor.wanted.wanted_logs`.
-    ``address``: of the status page, told to others.
+    ``folder``: of the last known good configuration. ``everything``: see
+    :func:`monitor.desired_logs.desired_logs`. ``address``: of the status page, as it is registered.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Follower:
         self._config = config
         self._state = state
         self._supervisor = supervisor
-        self._kept = folder / "last-good.json"
+        self._file = folder / "last-good.json"
         self._address = address
         self._everything = everything
         self._coordinator = make(config)
@@ -59,14 +59,14 @@ class Follower:
         self._datasets: Mapping[str, DatasetConfig] | None = None
         self._wish: HostWish | None = None
         self._contact = ""
-        self._keeping = asyncio.Lock()
-        self._stored: LastGood | None = None
+        self._storing = asyncio.Lock()
+        self._stored: LastGoodConfig | None = None
         self._warned = ""
 
     async def run(self) -> None:
-        """Follow. Raises :class:`~wormhole.model.errors.ConfigError` when another monitor speaks for this host."""
+        """Follow. Raises :class:`~wormhole.model.errors.ConfigError` if another monitor is registered for this host."""
         try:
-            self._stored = None if self._static else await asyncio.to_thread(LastGood.load, self._kept)
+            self._stored = None if self._static else await asyncio.to_thread(LastGoodConfig.load, self._file)
         except WormholeError as error:
             _log.error("%s", error)
         fallback = asyncio.create_task(self._fall_back(), name="last good configuration")
@@ -77,7 +77,7 @@ class Follower:
                 group.create_task(self._follow_contact(), name="contact")
                 group.create_task(self._register(), name="register the monitor")
                 group.create_task(self._follow_datasets(), name="datasets")
-                group.create_task(self._follow_wish(), name="host's wish")
+                group.create_task(self._follow_wish(), name="whether the host is drained")
         finally:
             fallback.cancel()
             await asyncio.gather(fallback, return_exceptions=True)
@@ -88,51 +88,48 @@ class Follower:
             try:
                 return await self._coordinator.start()
             except CoordinationLost as error:
-                self._told(Contact.LOST.value, error.message)
+                self._set_contact(Contact.LOST.value, error.message)
                 await asyncio.sleep(_RETRY_S)
 
     async def _fall_back(self) -> None:
-        """Work from disk when nothing was heard for some time."""
+        """Use the configuration on disk if the coordination service does not answer for some time."""
         await asyncio.sleep(_FIRST_ANSWER_S)
         if self._datasets is not None and self._wish is not None:
             return
         if self._stored is None:
-            self._state.configuration = "none: ZooKeeper does not answer, and nothing is kept on disk"
+            self._state.configuration = "none: ZooKeeper does not answer, and no configuration is stored on disk"
             self._state.changed()
             return
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._stored.read_at))
-        self._decided(
-            self._stored.datasets, self._stored.drained, f"last good one, of {when}: ZooKeeper does not answer"
-        )
+        self._apply(self._stored.datasets, self._stored.drained, f"last good one, of {when}: ZooKeeper does not answer")
         self._supervisor.may_start(True)
 
     async def _follow_contact(self) -> None:
         async for contact in self._coordinator.watch_contact():
-            self._told("static" if self._static else contact.value)
+            self._set_contact("static" if self._static else contact.value)
 
-    def _told(self, coordination: str, why: str = "") -> None:
+    def _set_contact(self, coordination: str, why: str = "") -> None:
         if coordination == self._contact:
             return
         self._contact = self._state.coordination = coordination
         text = f"{coordination}{f': {why}' if why else ''}"
         if coordination in _AWAY:
-            text += "; this host goes on with the configuration that was read last"
+            text += "; this host continues with the configuration that was read last"
         _log.log(logging.WARNING if coordination in _AWAY else logging.INFO, "coordination: %s", text)
-        self._state.tell(HostEvent(time.time(), "coordination", "", text))
+        self._state.report("coordination", text)
 
     async def _register(self) -> None:
-        state = self._state
         registration = await patiently(lambda: self._coordinator.register_monitor(self._info()), "the monitor")
         self._supervisor.may_start(True)
-        told = self._info()
+        registered = self._info()
         try:
             while True:
-                seen = state.version
-                if (info := self._info()) != told:
+                seen = self._state.version
+                if (info := self._info()) != registered:
                     await self._coordinator.update_monitor(info)
-                    told = info
-                await state.wait(seen)
-                await asyncio.sleep(_TELL_EVERY_S)
+                    registered = info
+                await self._state.wait(seen)
+                await asyncio.sleep(_UPDATE_EVERY_S)
         finally:
             with contextlib.suppress(WormholeError):
                 await registration.close()
@@ -146,11 +143,11 @@ class Follower:
             if not datasets and await self._was_emptied():
                 continue
             self._datasets = datasets
-            await self._heard()
+            await self._changed()
 
     async def _was_emptied(self) -> bool:
-        """Whether the coordination service knows nothing although this host has been told something: then it is not
-        obeyed.
+        """Whether the coordination service has no configuration at all although this host received one before. Then
+        the empty one is ignored.
         """
         known = self._datasets or (self._stored.datasets if self._stored is not None else None)
         if self._static or not known:
@@ -163,12 +160,11 @@ class Follower:
                 await asyncio.sleep(_RETRY_S)
         if stored.version > 0:
             return False
-        text = (
-            "ZooKeeper holds no configuration at all, although this host has one: it goes on with that. "
-            "Next: `wormholectl config apply`; or remove last-good.json and restart the monitor, to stop everything"
+        self._report_config(
+            "ZooKeeper holds no configuration at all, although this host has one: the host continues with its own. "
+            "Next: `wormholectl config apply`; or remove last-good.json and restart the monitor, to stop everything",
+            logging.ERROR,
         )
-        _log.error("%s", text)
-        self._state.tell(HostEvent(time.time(), "config", "", text))
         return True
 
     async def _follow_wish(self) -> None:
@@ -176,63 +172,59 @@ class Follower:
             if self._wish is not None and wish.drained != self._wish.drained:
                 text = f"{'drained' if wish.drained else 'in service again'}{f', by {wish.by}' if wish.by else ''}"
                 _log.info("this host is %s", text)
-                self._state.tell(HostEvent(time.time(), "drained", "", text))
+                self._state.report("drained", text)
             self._wish = wish
-            await self._heard()
+            await self._changed()
 
-    async def _heard(self) -> None:
+    async def _changed(self) -> None:
         if self._datasets is None or self._wish is None:
             return
-        now = time.time()
-        where = "the file" if self._static else f"ZooKeeper, read {time.strftime('%H:%M:%S', time.localtime(now))}"
-        self._decided(self._datasets, self._wish.drained, f"current, from {where}")
+        now = time.localtime(self._state.clock())
+        source = "the file" if self._static else f"ZooKeeper, read {time.strftime('%H:%M:%S', now)}"
+        self._apply(self._datasets, self._wish.drained, f"current, from {source}")
         if not self._static:
-            await self._keep()
+            await self._store()
 
-    async def _keep(self) -> None:
-        """Write down what is true now; one at a time, so that the last one stays."""
-        async with self._keeping:
+    async def _store(self) -> None:
+        """Store the current configuration; one at a time, so that the last one stays."""
+        async with self._storing:
             assert self._datasets is not None
             assert self._wish is not None
-            read = LastGood(self._datasets, self._wish.drained, time.time())
-            if self._stored is not None and _same(read, self._stored):
+            read = LastGoodConfig(self._datasets, self._wish.drained, self._state.clock())
+            if read == self._stored:
                 return
             try:
-                await asyncio.to_thread(read.store, self._kept)
+                await asyncio.to_thread(read.store, self._file)
                 self._stored = read
             except OSError as error:
-                text = (
-                    f"{self._kept} cannot be written ({error.strerror}): "
-                    "without ZooKeeper the next start runs an older configuration"
+                self._report_config(
+                    f"{self._file} cannot be written ({error.strerror}): without ZooKeeper the next start runs an "
+                    "older configuration. Next: free space on that disk",
+                    logging.ERROR,
                 )
-                _log.error("%s. Next: make room on that disk", text)
-                self._state.tell(HostEvent(time.time(), "config", "", text))
 
-    def _decided(self, datasets: Mapping[str, DatasetConfig], drained: bool, where: str) -> None:
-        wanted = wanted_logs(self._config, datasets, everything=self._everything)
-        self._supervisor.want(wanted, drained=drained)
-        self._state.configuration = where
-        self._warn(datasets, wanted)
-        names = ", ".join(map(str, sorted(wanted))) or "no log"
-        text = f"{where}: {names} here"
-        _log.info("configuration: %s", text)
-        self._state.tell(HostEvent(time.time(), "config", "", text))
+    def _apply(self, datasets: Mapping[str, DatasetConfig], drained: bool, source: str) -> None:
+        desired = desired_logs(self._config, datasets, everything=self._everything)
+        self._supervisor.set_desired(desired, drained=drained)
+        self._state.configuration = source
+        self._warn(datasets, desired)
+        names = ", ".join(map(str, sorted(desired))) or "no log"
+        self._report_config(f"{source}: {names} here", logging.INFO)
 
-    def _warn(self, datasets: Mapping[str, DatasetConfig], wanted: Container[LogKey]) -> None:
-        """Say which whole sources are taken from where others may write."""
+    def _warn(self, datasets: Mapping[str, DatasetConfig], desired: Container[LogKey]) -> None:
+        """Warn about whole sources that come from ZooKeeper, where others may write."""
         if listed(self._config) is not None:
             return
-        found = [name for name in unlisted(self._config, datasets) if LogKey(*name.split("/")) in wanted]
+        found = [name for name in unlisted(self._config, datasets) if LogKey(*name.split("/")) in desired]
         text = (
-            f"the source of {', '.join(sorted(found))} comes from ZooKeeper: who can write there can have this host "
-            "read a file or "
-            "dial an address. Next: `wormholectl hosts adopt -c FILE` with the file of this monitor"
+            f"the source of {', '.join(sorted(found))} comes from ZooKeeper: everybody who can write there can make "
+            "this host read a file or dial an address. Next: `wormholectl hosts adopt -c FILE` with the file of this "
+            "monitor"
         )
         if found and text != self._warned:
-            _log.warning("%s", text)
-            self._state.tell(HostEvent(time.time(), "config", "", text))
+            self._report_config(text, logging.WARNING)
             self._warned = text
 
-
-def _same(one: LastGood, other: LastGood) -> bool:
-    return one.datasets == other.datasets and one.drained == other.drained
+    def _report_config(self, text: str, level: int) -> None:
+        _log.log(level, "configuration: %s", text)
+        self._state.report("config", text)

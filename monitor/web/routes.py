@@ -1,7 +1,7 @@
 """The addresses of the status page: ``/`` and its files, ``/api/status`` and ``/api/events``.
 
 ``/api/events`` is a stream of server-sent events: ``status`` is a whole snapshot, sent when the state has changed and
-at most once a second; ``beat`` says every few seconds that there is nothing new, so that a page can tell a quiet
+at most once a second; ``beat`` is sent every few seconds without a change, so that a page can distinguish a quiet
 monitor from a lost one.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from importlib import resources
 from typing import Any, Final
 
@@ -49,8 +48,8 @@ def add_routes(app: web.Application, state: HostState) -> None:
 
 
 class StatusPage:
-    """The handlers. ``watchers``: at most so many streams at a time, further ones are refused with 503. ``pace_s``:
-    least time between two snapshots in a stream. ``beat_s``: most time between two signs of life.
+    """The handlers. ``watchers``: the most streams at a time, further ones are refused with 503. ``pace_s``: least time
+    between two snapshots in a stream. ``beat_s``: longest time without a message.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class StatusPage:
             await response.prepare(request)
             await self._send_changes(response)
         except (ConnectionError, TimeoutError):
-            pass  # the watcher went away, or takes nothing any more
+            pass  # the browser closed the stream, or stopped reading
         finally:
             self._watchers.discard(watcher)
         return response
@@ -128,10 +127,10 @@ class StatusPage:
             return False
 
     def _snapshot(self) -> bytes:
-        """One for all watchers of the same second."""
-        version, now = self._state.version, time.time()
+        """One snapshot for all watchers of the same second."""
+        version, now = self._state.version, self._state.clock()
         if self._encoded[0] != version or abs(now - self._encoded[1]) > self._pace_s:
-            # As ASCII: what a process said before it ended may hold bytes that are no text, which UTF-8 does not have.
+            # As ASCII: the last output of a process may contain bytes that are not UTF-8.
             text = json.dumps(snapshot(self._state, now), allow_nan=False, separators=(",", ":"))
             self._encoded = (version, now, text.encode("ascii"))
         return self._encoded[2]

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from monitor.state import HostEvent, HostState
 from monitor.web import add_routes
-from monitor.web.page import StatusPage
+from monitor.web.routes import StatusPage
 from tests.support.eventually import eventually, patience
 from tests.support.monitor_states import quiet
 
@@ -88,7 +88,7 @@ async def test_the_status_is_json() -> None:
 
 async def test_words_that_are_no_text_do_not_break_it() -> None:
     state = quiet(time.time())
-    state.tell(HostEvent(1.0, "restart", "shop/main/db1", b"\xff\n\xe2\x80\xa8".decode(errors="surrogateescape")))
+    state.add(HostEvent(1.0, "restart", "shop/main/db1", b"\xff\n\xe2\x80\xa8".decode(errors="surrogateescape")))
     async with serving(state) as client:
         assert (await client.get("/api/status")).status == 200
         async with client.get("/api/events") as stream:
@@ -158,7 +158,7 @@ async def test_all_watchers_of_one_second_get_the_same_bytes(monkeypatch: pytest
         made.append(now)
         return {"at": now}
 
-    monkeypatch.setattr("monitor.web.page.snapshot", count)
+    monkeypatch.setattr("monitor.web.routes.snapshot", count)
     assert page._snapshot() is page._snapshot()
     assert len(made) == 1
     state.changed()

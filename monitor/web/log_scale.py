@@ -1,8 +1,8 @@
-"""How far places of one log are from its end, and where they stand on a line. Pure.
+"""Distances of positions from the end of their log, and their places on the page's axis. Pure.
 
-A publisher tells exact distances of its flows' datamarkers; a caravan's place and what was sent lie in other files of
-the log, whose sizes it does not tell. Every marker fixes where its own file begins, so everything in that file is exact
-too, and what lies in a file between is estimated.
+A publisher reports exact distances of its flows' datamarkers. A caravan's position is often in another file of the log,
+and sizes of files are not reported. Each datamarker fixes the beginning of its own file, so every position in that file
+is exact too; positions in other files are estimated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARKS: Final = tuple(1 << power for power in range(10, 61, 5))  # 1 KiB, 32 KiB
 
 
 class Distances:
-    """Bytes from places to ``end``, the end of the log; ``known``: places whose distance was told."""
+    """Bytes from positions to ``end``, the end of the log; ``known``: positions whose distance was reported."""
 
     __slots__ = ("_begins", "_end", "_files")
 
@@ -40,8 +40,9 @@ class Distances:
         self._begins = [begins[file] for file in self._files]
 
     def behind(self, place: LogPosition) -> int | None:
-        """How many bytes ``place`` is behind the end, at least 0; ``None`` for one in another history of the log, or in
-        a file older than all whose place is known.
+        """Bytes from ``place`` to the end, at least 0.
+
+        ``None`` for another history of the log, or a file older than every known one.
         """
         if place.incarnation != self._end.incarnation:
             return None
@@ -55,32 +56,32 @@ class Distances:
         before, first, last = self._files[index - 1], self._begins[index - 1], self._begins[index]
         size = (first - last) / (self._files[index] - before)
         begin = first - size * (place.file - before)
-        # A file that is longer than was estimated never reaches into the next one: of two estimates the later place is
-        # nearer.
+        # A file that is longer than estimated never reaches into the next one: the later of two estimated positions is
+        # nearer to the end.
         return int(max(begin - size, begin - place.offset))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A line of ``span`` bytes that ends at the end of the log: 0 is left, 1 the end. Logarithmic, because a caravan
-    may be gigabytes behind while others part within a buffer's length of the end.
+    """An axis of ``span`` bytes that ends at the end of the log: 0 is left, 1 the end. Logarithmic, because one caravan
+    may be gigabytes behind while others separate within a buffer's length of the end.
     """
 
     span: int
 
     @classmethod
     def reaching(cls, behind: int) -> Scale:
-        """The smallest one of a few that holds ``behind``: one that followed it exactly would show no movement."""
+        """The smallest of a few fixed scales that contains ``behind``: an exact one would show no movement."""
         span = _LEAST_SPAN
         while span < behind:
             span *= 4
         return cls(span)
 
     def at(self, behind: float) -> float:
-        """Where something stands that is so many bytes behind the end."""
+        """The place of a position that is so many bytes behind the end."""
         unit = max(_LEAST_UNIT, self.span / _DEPTH)
         return max(0.0, 1.0 - math.log1p(max(0.0, behind) / unit) / math.log1p(self.span / unit))
 
     def marks(self) -> list[int]:
-        """Distances worth a tick: those that stand apart from the end and from the line's beginning."""
+        """Distances for ticks: those that are clear of both ends of the axis."""
         return [mark for mark in _MARKS if 0.06 < self.at(mark) < 0.94]

@@ -1,0 +1,100 @@
+"""Polls the status of every publisher of the host, every one to three seconds, into the host's state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError
+
+from monitor.publisher_client import NoAnswerError, PublisherClient
+from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.status_diff import status_events
+from wormhole.wire.v1 import admin_pb2
+
+if TYPE_CHECKING:
+    from wormhole.host.trust import Trust
+
+__all__ = ["StatusPoller", "poll_interval"]
+
+_log = logging.getLogger(__name__)
+
+# A request costs the monitor most of a millisecond. This bounds what many publishers cost while nothing happens.
+_REQUESTS_PER_S: Final = 5
+_SHORTEST_S: Final = 1.0
+_LONGEST_S: Final = 3.0
+_TIMEOUT_S: Final = 5.0
+_STATUS: Final = "/status"
+_ERRORS: Final = frozenset({"data_loss", "halted", "needs_replay"})
+
+
+def poll_interval(publishers: int) -> float:
+    """Seconds between two requests to each of so many publishers."""
+    return min(_LONGEST_S, max(_SHORTEST_S, publishers / _REQUESTS_PER_S))
+
+
+class StatusPoller:
+    """Polls the publishers in ``state``. ``trust``: see :class:`~monitor.publisher_client.PublisherClient`."""
+
+    def __init__(self, state: HostState, trust: Trust | None = None) -> None:
+        self._state = state
+        self._client = PublisherClient(trust)
+        self._requests: dict[LogKey, asyncio.Task[None]] = {}
+        self._last: dict[LogKey, admin_pb2.PublisherStatus] = {}
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        await self._client.start()
+        try:
+            while True:
+                for key, entry in list(self._state.publishers.items()):
+                    # A publisher that hangs is polled again after its answer or time-out; the others do not wait.
+                    if entry.http and entry.phase is Phase.RUNNING and key not in self._requests:
+                        self._requests[key] = asyncio.create_task(self._poll(entry), name=f"poll {key}")
+                for key in set(self._last) - set(self._state.publishers):
+                    del self._last[key]
+                await asyncio.sleep(poll_interval(len(self._state.publishers)))
+        finally:
+            tasks = list(self._requests.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._client.close()
+
+    async def _poll(self, entry: PublisherState) -> None:
+        try:
+            await self._update(entry)
+        except Exception:  # noqa: BLE001 - logged here, or asyncio would report it when the task is collected
+            _log.exception("%s: its answer cannot be used. Next: please report this", entry.key)
+        finally:
+            del self._requests[entry.key]
+
+    async def _update(self, entry: PublisherState) -> None:
+        pid = entry.pid
+        status, problem = await self._status(entry.key, entry.http)
+        known = self._state.publishers.get(entry.key) is entry
+        if not known or entry.pid != pid or entry.phase is not Phase.RUNNING:
+            return  # the answer of a process that has ended
+        if problem != entry.problem:
+            _log.log(logging.WARNING if problem else logging.INFO, "%s: %s", entry.key, problem or "answers again")
+        entry.problem = problem
+        if status is not None:
+            entry.answered = self._state.clock()
+            for event in status_events(entry.key, self._last.get(entry.key), status, entry.answered):
+                if event.kind in _ERRORS:
+                    _log.error("%s: %s", event.subject, event.text)
+                self._state.add(event)
+            self._last[entry.key] = entry.status = status
+        self._state.changed()
+
+    async def _status(self, key: LogKey, address: str) -> tuple[admin_pb2.PublisherStatus | None, str]:
+        try:
+            status = admin_pb2.PublisherStatus.FromString(bytes(await self._client.get(address, _STATUS, _TIMEOUT_S)))
+        except NoAnswerError as error:
+            return None, str(error)
+        except DecodeError:
+            return None, "its answer is not a publisher's status"
+        if (status.dataset, status.copy, status.log) != (key.dataset, key.copy, key.log):
+            return None, f"{status.dataset}/{status.copy}/{status.log} answers at its address"
+        return status, ""
