@@ -4,10 +4,10 @@ The way of one update through this package::
 
     server         the gRPC service that the publisher dials; bytes only
     connection     one stream joined to the flows that it feeds
-    session        pure: frames in, events out; answers in, frames out   (inflow: the grammar of one flow)
+    session        pure: frames in, events out; answers in, frames out   (flow: one epoch of a flow; outbox)
     shards         which epoch of which shard is at work in this process
-    dispatch       one flow: what arrived, in order; ``port`` takes its answers   (epoch: shared state; acks: pure)
-      calls        runs the callbacks within their time limit     (parallel; keyorder: pure; watchdog, meter)
+    flow_worker    one epoch of a flow at work   (epoch: its state; acks: pure; flow_port: where its answers go)
+      callbacks    runs the callbacks within their time limit     (parallel; keyorder: pure; watchdog, meter)
       recovery     one failed: another try, a rollback, parking, or a halt   (retry: pure)
       parking      stores an update in place of its callback                 (gate: pure)
     handlers       which callbacks the application overrides, on the loop or in a thread

@@ -39,6 +39,24 @@ class Admission:
     publishers: tuple[str, ...] = ()
     dataset: str = ""
 
+    def refuses_hello(self, hello: push_pb2.Hello, versions: tuple[int, int]) -> Refusal | None:
+        """Why a publisher that sends ``hello`` is not accepted; ``None``: it is, unless its dataset is refused.
+
+        ``versions``: the first and the last protocol version of this side.
+        """
+        first, last = versions
+        if min(last, hello.max_version) < max(first, hello.min_version):
+            message = (
+                f"versions {hello.min_version} to {hello.max_version} offered, versions {first} to {last} spoken here"
+            )
+            hint = "install releases of wormhole-pubsub that have a protocol version in common"
+            return _Goodbye.VERSION, message, hint
+        if hello.application != self.application or hello.subscriber not in ("", self.subscriber):
+            message = f"{hello.application}/{hello.subscriber} was meant, {self._here} listens here"
+            hint = "look for a stale registration, or two subscribers with one `advertise` address"
+            return _Goodbye.WRONG_ADDRESS, message, hint
+        return None
+
     def refuses_certificate(self, names: Collection[str]) -> Refusal | None:
         """Why a peer with these names in its certificate may push nothing here; ``None``: it may push something."""
         if not self.publishers or any(_name(entry) in names for entry in self.publishers):

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from subscriber_sdk.acks import BatchItem, LossItem, MarkerItem, NoticeItem
 from subscriber_sdk.budget import STREAM_BYTES
 from subscriber_sdk.counts import Counts
-from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
+from subscriber_sdk.epoch_records import AskEpochs, EpochRecords
 from subscriber_sdk.events import (
     Assigned,
     BatchArrived,
     Closed,
     Event,
-    LossTold,
+    FlowEvent,
+    LossArrived,
     MarkerArrived,
-    Noticed,
+    NoticeArrived,
     ParkAnswered,
     Revoked,
 )
-from subscriber_sdk.port import Held, Peer
-from subscriber_sdk.recorded import AskEpochs, Recorded
+from subscriber_sdk.flow_port import Held
+from subscriber_sdk.flow_worker import FlowWorker
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import DataLoss, NoticeKind, ShardNotice
 from wormhole.model.errors import ProtocolError
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker
-from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import Parcel, UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
@@ -55,7 +57,7 @@ class Connection:
         self, session: Session, shards: Shards, output: Callable[[], None], epochs: AskEpochs | None = None
     ) -> None:
         self.session = session
-        self._recorded = None if epochs is None else Recorded(epochs, self._take, self._unrecorded)
+        self._unchecked = None if epochs is None else EpochRecords(epochs, self._take, self._refuse_unrecorded)
         self._shards = shards
         self._output = output
         self._workers: dict[int, FlowWorker] = {}
@@ -94,15 +96,15 @@ class Connection:
         """What to send next. It may be called again at once, for more."""
         if self.session.report_due(now):
             for flow, worker in self._workers.items():
-                if self.session.has(flow, worker.epoch):
+                if self.session.has(flow, worker.epoch.number):
                     self.session.report(flow, worker.report(now))
         return self.session.take_output(now)
 
     def lost(self, cause: str) -> None:
         """The stream ended: running callbacks finish, everything else of its flows is dropped."""
         self.session.end()
-        if self._recorded is not None:
-            self._recorded.close()
+        if self._unchecked is not None:
+            self._unchecked.close()
         workers, self._workers = self._workers, {}
         for worker in workers.values():
             worker.end(Ending.LOST, cause)
@@ -121,35 +123,41 @@ class Connection:
 
     def _handle(self, event: Event) -> None:
         match event:
-            case BatchArrived():
-                self._feed(event.flow, BatchItem(event.number, event.replayed, event.body, event.unfinished))
-            case MarkerArrived():
-                self._feed(event.flow, MarkerItem(event.marker))
             case Assigned():
                 self._assign(event)
-            case Revoked():
-                worker = self._workers.pop(event.flow, None)
-                if worker is not None:
-                    worker.end(Ending.REVOKED, event.cause)
-                elif self._recorded is not None and self._recorded.drop(event.flow):
-                    self.session.release(event.flow, None)
-            case Noticed():
-                self._notice(event)
-            case ParkAnswered():
-                worker = self._workers.get(event.flow)
-                if worker is not None:
-                    worker.park_answered(event.update_id, event.refused)
-            case LossTold():
-                self._loss(event)
             case Closed():
                 level = logging.INFO if event.expected else logging.WARNING
                 log.log(level, "stream of %s ends: %s", self.session.peer.name, event.cause)
                 self.lost(event.cause)
+            case _:
+                worker = self._workers.get(event.flow)
+                if worker is not None:
+                    self._feed(worker, event)
+                elif isinstance(event, Revoked) and self._unchecked is not None and self._unchecked.drop(event.flow):
+                    self.session.release(event.flow, None)
 
-    def _feed(self, flow: int, item: BatchItem | MarkerItem | NoticeItem | LossItem) -> None:
-        worker = self._workers.get(flow)
-        if worker is not None:
-            worker.feed(item)
+    def _feed(self, worker: FlowWorker, event: FlowEvent) -> None:
+        epoch = worker.epoch
+        match event:
+            case BatchArrived():
+                worker.feed(BatchItem(event.number, event.replayed, event.body, event.unfinished))
+            case MarkerArrived():
+                worker.feed(MarkerItem(event.marker))
+            case Revoked():
+                del self._workers[event.flow]
+                worker.end(Ending.REVOKED, event.cause)
+            case NoticeArrived():
+                kind = NoticeKind.REPLAY_BEGIN if event.begin else NoticeKind.REPLAY_END
+                worker.feed(NoticeItem(ShardNotice(kind, epoch.shard, epoch.number)))
+            case ParkAnswered():
+                worker.park_answered(event.update_id, event.refused)
+            case LossArrived():
+                loss = event.frame
+                missing = (loss.first_missing, loss.last_missing)
+                kind_of_loss = _LOSS[loss.kind]
+                worker.feed(
+                    LossItem(DataLoss(epoch.shard, epoch.number, kind_of_loss, *missing, event.resume, loss.message))
+                )
 
     def _assign(self, event: Assigned) -> None:
         if self.session.closed:
@@ -161,12 +169,12 @@ class Connection:
             event.epoch,
             event.marker,
         )
-        if self._recorded is None:
+        if self._unchecked is None:
             self._take(event)
         else:
-            self._recorded.add(event)
+            self._unchecked.add(event)
 
-    def _unrecorded(self, event: Assigned, recorded: int) -> None:
+    def _refuse_unrecorded(self, event: Assigned, recorded: int) -> None:
         message = f"epoch {event.epoch} of shard {event.shard} is refused: the coordinator records " + (
             f"epoch {recorded} for it" if recorded else "none for it"
         )
@@ -191,87 +199,47 @@ class Connection:
         if self._workers.get(flow) is worker:
             del self._workers[flow]
 
-    def _notice(self, event: Noticed) -> None:
-        worker = self._workers.get(event.flow)
-        if worker is not None:
-            kind = NoticeKind.REPLAY_BEGIN if event.begin else NoticeKind.REPLAY_END
-            worker.feed(NoticeItem(ShardNotice(kind, worker.shard, worker.epoch)))
-
-    def _loss(self, event: LossTold) -> None:
-        worker = self._workers.get(event.flow)
-        if worker is not None:
-            frame = event.frame
-            loss = DataLoss(
-                worker.shard,
-                worker.epoch,
-                _LOSS[frame.kind],
-                frame.first_missing,
-                frame.last_missing,
-                event.resume,
-                frame.message,
-            )
-            worker.feed(LossItem(loss))
-
 
 class _Port:
-    """Answers of one epoch of a flow; silent once the stream or the epoch is over."""
+    """Answers of one epoch of a flow; they are dropped once the stream or the epoch is over."""
 
-    __slots__ = ("_connection", "_epoch", "_flow", "_session")
+    __slots__ = ("_connection", "_epoch", "_flow", "_session", "hold", "peer", "schema")
 
     def __init__(self, connection: Connection, flow: int, epoch: int) -> None:
         self._connection = connection
-        self._session = connection.session
+        self._session = session = connection.session
         self._flow = flow
         self._epoch = epoch
+        self.peer = session.peer
+        self.hold = session.hold
+        self.schema = session.schema
 
-    def _live(self) -> bool:
-        return self._session.has(self._flow, self._epoch)
-
-    def accept(self, credit: int, have: Datamarker | None, counts: Counts | None = None) -> None:
-        if self._live():
-            self._session.accept(self._flow, credit, have, counts)
-            self._connection._output()
+    def accept(self, credit: int, have: Datamarker | None, counts: Counts) -> None:
+        self._answer(self._session.accept, credit, have, counts)
 
     def progress(self, number: int | None) -> None:
-        if self._live():
-            self._session.progress(self._flow, number)
-            self._connection._output()
+        self._answer(self._session.progress, number)
 
     def ack(self, marker: Datamarker) -> None:
-        if self._live():
-            self._session.ack(self._flow, marker)
-            self._connection._output()
+        self._answer(self._session.ack, marker)
 
     def release(self, marker: Datamarker | None) -> None:
-        if self._live():
-            self._session.release(self._flow, marker)
-            self._connection._output()
-
-    @property
-    def peer(self) -> Peer:
-        return self._session.peer
+        self._answer(self._session.release, marker)
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None) -> None:
-        if self._live():
-            self._session.fail(self._flow, reason, update_id, message, held)
-            self._connection._output()
+        self._answer(self._session.fail, reason, update_id, message, held)
 
     def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
-        if self._live():
-            self._session.park(self._flow, update_id, parcel, place, error)
-            self._connection._output()
+        self._answer(self._session.park, update_id, parcel, place, error)
 
     def decide_loss(self, *, proceed: bool) -> None:
-        if self._live():
-            self._session.decide_loss(self._flow, proceed=proceed)
-            self._connection._output()
+        self._answer(partial(self._session.decide_loss, proceed=proceed))
 
     def refuse(self, error: ProtocolError) -> None:
-        if self._live():
+        if self._session.has(self._flow, self._epoch):
             self._connection.refuse(error)
 
-    def hold(self, size: int, what: str) -> Callable[[], None]:
-        return self._session.hold(size, what)
-
-    def schema(self, id_: int) -> Schema:
-        return self._session.schema(id_)
+    def _answer(self, answer: Callable[..., None], *what: Any) -> None:
+        if self._session.has(self._flow, self._epoch):
+            answer(self._flow, *what)
+            self._connection._output()

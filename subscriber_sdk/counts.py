@@ -21,22 +21,19 @@ from wormhole.audit.books import KEPT_LIVES
 from wormhole.wire.body import ParsedBody
 from wormhole.wire.tally import window_of
 
-__all__ = ["MOST_WINDOWS", "NOTHING_TOLD", "Counts", "Told", "windows_in"]
+__all__ = ["MOST_WINDOWS", "NO_COUNTS", "Counts", "CountsReport", "windows_in"]
 
 MOST_WINDOWS: Final = 1100
 """Windows that are remembered of one shard: a week, which is what publishers keep, and some. The earliest go first."""
 
 
 @dataclass(slots=True, frozen=True)
-class Told:
-    """``windows``: each that changed after ``since`` was asked for; ``at``: what to give as ``since`` the next time."""
+class CountsReport:
+    """``windows``: those that changed after ``since``; ``at``: the next report's ``since``."""
 
     life: int
     windows: Mapping[int, Counted]
     at: int = 0
-
-
-NOTHING_TOLD: Final = Told(0, {})
 
 
 @dataclass(slots=True)
@@ -54,13 +51,13 @@ class _Window:
 
 
 class Counts:
-    """Of one shard in this process."""
+    """Of one shard in this process. ``life``: 0 for those of a flow that counts nothing."""
 
     __slots__ = ("_at", "_begun", "_passing", "_windows", "epochs", "life")
 
-    def __init__(self) -> None:
-        self.life = _new_life()
-        """A random number, never 0."""
+    def __init__(self, life: int | None = None) -> None:
+        self.life = _new_life() if life is None else life
+        """A random number."""
         self.epochs: tuple[int, ...] = ()
         """In which the shard was assigned to this life; the last few."""
         self._begun = 0  # the one that callbacks ran in last
@@ -112,8 +109,8 @@ class Counts:
             counts.before = counts.updates + counts.aside
         self._passing.clear()
 
-    def tell(self, since: int = 0) -> Told:
-        """What changed after ``since``: all of it when that is 0. Once it is told, only so much is remembered."""
+    def report(self, since: int = 0) -> CountsReport:
+        """What changed after ``since`` (0: everything). Afterwards only the latest windows are kept."""
         found: dict[int, Counted] = {}
         for window in reversed(self._windows):
             counts = self._windows[window]
@@ -121,7 +118,7 @@ class Counts:
                 break
             found[window] = Counted(max(0, counts.updates), counts.aside, counts.aside_hash, counts.in_vain)
         self.forget()
-        return Told(self.life, found, self._at)
+        return CountsReport(self.life, found, self._at)
 
     def forget(self) -> None:
         """Of the earliest windows, what is more than is remembered."""
@@ -165,3 +162,7 @@ def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:
 
 def _new_life() -> int:
     return secrets.randbits(63) + 1
+
+
+NO_COUNTS: Final = Counts(life=0)
+"""Of a flow that is not accepted yet."""

@@ -35,7 +35,7 @@ class Epoch:
         "number",
         "resting",
         "shard",
-        "standing",
+        "stopped",
     )
 
     def __init__(self, shard: str, number: int, marker: Datamarker, rested: Callable[[], None] = lambda: None) -> None:
@@ -49,8 +49,8 @@ class Epoch:
         """Why nothing new is begun; ``None`` while the epoch continues."""
         self.cause = ""
         """The same in words; empty while the epoch continues."""
-        self.standing = False
-        """Whether nothing but the end moves the flow."""
+        self.stopped = False
+        """Whether it was given up here: it only waits for its end."""
         self.halted: FlowHalted | None = None
         """Why it is halted, when its retries are exhausted."""
         self.resting = False
@@ -60,12 +60,12 @@ class Epoch:
 
     @property
     def state(self) -> str:
-        """What it is doing, in a word: working, resting, standing, halted or ending."""
+        """Its state as ``wormhole_subscriber_flows`` counts it."""
         if self.ending is not None:
             return "ending"
         if self.halted is not None:
             return "halted"
-        return "standing" if self.standing else "resting" if self.resting else "working"
+        return "stopped" if self.stopped else "resting" if self.resting else "working"
 
     def end(self, ending: Ending, cause: str = "") -> bool:
         """No new work is begun; what runs may finish. The first reason stays: whether this was it."""

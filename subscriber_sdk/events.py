@@ -1,4 +1,4 @@
-"""What a stream of a publisher says, as :class:`~subscriber_sdk.session.Session` understands it."""
+"""What arrives on a publisher's stream, as :class:`~subscriber_sdk.session.Session` understands it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = [
     "BatchArrived",
     "Closed",
     "Event",
-    "LossTold",
+    "FlowEvent",
+    "LossArrived",
     "MarkerArrived",
-    "Noticed",
+    "NoticeArrived",
     "ParkAnswered",
     "Revoked",
 ]
@@ -68,7 +69,7 @@ class Revoked:
 
 
 @dataclass(slots=True)
-class LossTold:
+class LossArrived:
     """Log is missing; answer with :meth:`Session.decide_loss`."""
 
     flow: int
@@ -77,7 +78,7 @@ class LossTold:
 
 
 @dataclass(slots=True)
-class Noticed:
+class NoticeArrived:
     """A replay begins (or ends)."""
 
     flow: int
@@ -102,4 +103,7 @@ class Closed:
     """The publisher said that it leaves."""
 
 
-Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed | ParkAnswered | Closed
+FlowEvent = BatchArrived | MarkerArrived | Revoked | LossArrived | NoticeArrived | ParkAnswered
+"""Of a flow that was assigned."""
+
+Event = Assigned | FlowEvent | Closed

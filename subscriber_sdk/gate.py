@@ -26,11 +26,16 @@ class Verdict(Enum):
 
 
 class Gate:
-    """Of one epoch. ``skip``: ids of updates to pass over; ``parked``: rows with their first parked position."""
+    """Of one epoch. ``skip``: ids of updates to skip; ``parked``: rows with their first parked position; ``parks``:
+    whether an update whose retries are exhausted is parked.
+    """
 
-    __slots__ = ("_parked", "_skip", "_stored")
+    __slots__ = ("_parked", "_skip", "_stored", "parks")
 
-    def __init__(self, skip: Iterable[str] = (), parked: Iterable[tuple[bytes, UpdatePlace]] = ()) -> None:
+    def __init__(
+        self, skip: Iterable[str] = (), parked: Iterable[tuple[bytes, UpdatePlace]] = (), *, parks: bool = False
+    ) -> None:
+        self.parks = parks
         self._skip = frozenset(skip)
         self._parked = ParkedRows(parked)
         self._stored: set[str] = set()

@@ -1,4 +1,4 @@
-"""Calls of the application's callbacks: which are overridden, and whether they run on the loop or in a thread."""
+"""The application's callbacks: which are overridden, and whether they run on the loop or in a thread."""
 
 from __future__ import annotations
 

@@ -40,10 +40,11 @@ def samples(running: Running) -> list[Sample]:
     states: Counter[str] = Counter()
     shards: dict[str, tuple[float, ...]] = {}
     for worker in running._shards.workers():
-        states[worker.state] += 1
+        states[worker.epoch.state] += 1
         # While an epoch ends the next one of its shard may be there already.
-        before = shards.get(worker.shard, (0.0,) * len(_PER_SHARD))
-        shards[worker.shard] = tuple(a + b for a, b in zip(before, worker.figures, strict=True))
+        shard = worker.epoch.shard
+        before = shards.get(shard, (0.0,) * len(_PER_SHARD))
+        shards[shard] = tuple(a + b for a, b in zip(before, worker.figures, strict=True))
     found += [Sample(c.SUBSCRIBER_FLOWS, number, (*who, state)) for state, number in states.items()]
     for shard, figures in shards.items():
         found += [Sample(metric, value, (*who, shard)) for metric, value in zip(_PER_SHARD, figures, strict=True)]

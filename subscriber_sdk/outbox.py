@@ -1,19 +1,21 @@
-"""What waits to be sent on one stream: frames in their order, and of each flow the newest progress and acknowledgement,
-joined.
+"""The frames that wait to be sent on one stream, in order. Of each flow only the newest progress and the newest
+acknowledgement wait; they go before the flow's next frame.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
-from subscriber_sdk.inflow import InFlow
+from subscriber_sdk.counts import Counts, CountsReport
+from subscriber_sdk.flow import SubscriberFlow
+from wormhole.audit.book_page import Counted, counted_to_messages
 from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["Outbox", "processed_of"]
+__all__ = ["Outbox"]
 
 _MESSAGE: Final = 2 << 20
 _FRAMES: Final = 4096  # of one message; publishers take 65,536
@@ -21,80 +23,75 @@ _WINDOWS: Final = 1000  # whose counts one frame reports; publishers take 4096
 
 
 @dataclass(slots=True)
-class _Joined:
-    """Of one flow: the last batch that was processed, the last marker that was acknowledged with what it tells of each
-    window.
+class _Pending:
+    """Of one flow: the last batch that was processed, and the last marker that was acknowledged, with the counts that
+    were reported with it.
     """
 
-    flow: InFlow
+    flow: SubscriberFlow
     progressed: int | None = None
     marker: Datamarker | None = None
-    told: Told = NOTHING_TOLD
+    life: int = 0
+    windows: dict[int, Counted] = field(default_factory=dict)
 
 
 class Outbox:
-    """See the module. A flow is known from :meth:`begin` to :meth:`forget`."""
+    """See the module."""
 
     def __init__(self) -> None:
         self._frames: list[push_pb2.SubscriberFrame] = []
-        self._joined: dict[int, _Joined] = {}
-        self._counts: dict[int, Counts] = {}
-        self._told_at: dict[int, int] = {}  # of the counts, how far they were told in this epoch
-        self._reports: dict[int, push_pb2.HandlerReport] = {}
+        self._pending: dict[int, _Pending] = {}  # by flow number, in the order in which they began to wait
 
     def __len__(self) -> int:
-        """Frames that wait, without the joined ones."""
+        """Frames that wait, without pending answers."""
         return len(self._frames)
 
     def add(self, **kind: Any) -> None:
         """A frame of this kind."""
         self._frames.append(push_pb2.SubscriberFrame(**kind))
 
-    def begin(self, flow: InFlow, counts: Counts | None) -> Told:
-        """The flow is accepted; ``counts``: what is told of from here on. Returns what is from before."""
-        if counts is not None:
-            counts.forget()  # what is from before goes in one frame
-            self._counts[flow.number] = counts
-        return self._tell(flow)
+    def begin(self, flow: SubscriberFlow, counts: Counts) -> CountsReport:
+        """The flow is accepted, and reports ``counts`` from here on. Returns what was counted before."""
+        counts.forget()  # the earlier counts fit into one frame
+        flow.counts = counts
+        return flow.new_counts()
 
-    def progress(self, flow: InFlow) -> None:
-        """Batches up to ``flow.progressed`` are processed, or what was counted changed."""
-        self._join(flow).progressed = flow.progressed
+    def progress(self, flow: SubscriberFlow) -> None:
+        """Batches up to ``flow.progressed`` are processed, or the counts changed."""
+        self._of(flow).progressed = flow.progressed
 
-    def ack(self, flow: InFlow, marker: Datamarker) -> None:
+    def ack(self, flow: SubscriberFlow, marker: Datamarker) -> None:
         """The marker is acknowledged."""
-        joined, told = self._join(flow), self._tell(flow)
-        joined.told = told if joined.marker is None else Told(told.life, {**joined.told.windows, **told.windows})
-        joined.marker = marker
+        pending, report = self._of(flow), flow.new_counts()
+        pending.life = report.life
+        pending.windows.update(report.windows)
+        pending.marker = marker
 
-    def report(self, flow: InFlow, report: push_pb2.HandlerReport) -> None:
-        """How the flow's callbacks do; nothing is said when it is what was said last."""
-        if self._reports.get(flow.number) != report:
-            self._reports[flow.number] = report
+    def report(self, flow: SubscriberFlow, report: push_pb2.HandlerReport) -> None:
+        """How the flow's callbacks do; nothing is sent when nothing changed."""
+        if flow.reported != report:
+            flow.reported = report
             self.add(report=push_pb2.Report(flow=flow.number, epoch=flow.epoch, handler=report))
 
-    def last(self, flow: InFlow) -> tuple[int, list[push_pb2.Processed]]:
-        """What the flow's last frame tells of counts (the life they are of, and the counts), behind what waits."""
+    def last(self, flow: SubscriberFlow) -> tuple[int, list[push_pb2.Processed]]:
+        """Life and counts for the flow's last frame, which goes behind everything that waits."""
         self._send(flow.number)
-        told = self._tell(flow)
-        return told.life, self._rest(flow, told)
+        report = flow.new_counts()
+        return report.life, self._fitting(flow, report.windows)
 
-    def end(self, flow: InFlow) -> None:
-        """Nothing of the flow runs any more: what waits, and all that was counted, goes before the next frame."""
-        if flow.number in self._counts:
+    def end(self, flow: SubscriberFlow) -> None:
+        """No callback of the flow runs any more: what waits, and all counts, go before the next frame."""
+        if flow.counts.life:
             self.progress(flow)
         self._send(flow.number)
 
     def forget(self, number: int) -> None:
-        """Nothing more is said about the flow."""
-        self._joined.pop(number, None)
-        self._counts.pop(number, None)
-        self._told_at.pop(number, None)
-        self._reports.pop(number, None)
+        """Nothing more is sent for the flow."""
+        self._pending.pop(number, None)
 
     def flush(self) -> None:
-        """What is joined goes before the next frame."""
-        for number in list(self._joined):
+        """Pending answers go before the next frame."""
+        for number in list(self._pending):
             self._send(number)
 
     def take(self) -> bytes | None:
@@ -112,57 +109,32 @@ class Outbox:
         del self._frames[:count]
         return data
 
-    def _join(self, flow: InFlow) -> _Joined:
-        return self._joined.setdefault(flow.number, _Joined(flow))
+    def _of(self, flow: SubscriberFlow) -> _Pending:
+        return self._pending.setdefault(flow.number, _Pending(flow))
 
     def _send(self, number: int) -> None:
-        """Joined answers of one flow; what they tell of counts in the order in which that was so."""
-        joined = self._joined.pop(number, None)
-        if joined is None:
+        """The pending answers of one flow; counts go in the order in which they were made."""
+        pending = self._pending.pop(number, None)
+        if pending is None:
             return
-        flow = joined.flow
-        if joined.marker is not None:
-            ack = push_pb2.Ack(
-                flow=number,
-                epoch=flow.epoch,
-                marker=marker_to_message(joined.marker),
-                life=joined.told.life,
-                processed=self._rest(flow, joined.told),
-            )
-            self.add(ack=ack)
-        if joined.progressed is not None:
-            processed = self._rest(flow, self._tell(flow))
+        flow = pending.flow
+        if pending.marker is not None:
+            processed, marker = self._fitting(flow, pending.windows), marker_to_message(pending.marker)
             self.add(
-                progress=push_pb2.Progress(flow=number, epoch=flow.epoch, number=joined.progressed, processed=processed)
+                ack=push_pb2.Ack(flow=number, epoch=flow.epoch, marker=marker, life=pending.life, processed=processed)
+            )
+        if pending.progressed is not None:
+            processed = self._fitting(flow, flow.new_counts().windows)
+            self.add(
+                progress=push_pb2.Progress(
+                    flow=number, epoch=flow.epoch, number=pending.progressed, processed=processed
+                )
             )
 
-    def _rest(self, flow: InFlow, told: Told) -> list[push_pb2.Processed]:
-        """What the next frame of the flow tells of counts; what is more than one frame may carry goes before it."""
-        processed = processed_of(told)
+    def _fitting(self, flow: SubscriberFlow, windows: Mapping[int, Counted]) -> list[push_pb2.Processed]:
+        """Counts for the flow's next frame; what one frame may not carry goes before it."""
+        processed = counted_to_messages(windows)
         while len(processed) > _WINDOWS:
             self.add(progress=push_pb2.Progress(flow=flow.number, epoch=flow.epoch, processed=processed[:_WINDOWS]))
             del processed[:_WINDOWS]
         return processed
-
-    def _tell(self, flow: InFlow) -> Told:
-        """What was counted since it was told last in this epoch."""
-        counts = self._counts.get(flow.number)
-        if counts is None:
-            return NOTHING_TOLD
-        told = counts.tell(self._told_at.get(flow.number, 0))
-        self._told_at[flow.number] = told.at
-        return told
-
-
-def processed_of(told: Told) -> list[push_pb2.Processed]:
-    """As the protocol has it."""
-    return [
-        push_pb2.Processed(
-            window=window,
-            updates=one.updates,
-            set_aside=one.aside,
-            set_aside_hash=one.aside_hash,
-            in_vain=one.in_vain,
-        )
-        for window, one in told.windows.items()
-    ]

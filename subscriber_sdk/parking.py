@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from subscriber_sdk.calls import Calls
+from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.epoch import Epoch
+from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.gate import Gate, ParkRefused, Verdict
-from subscriber_sdk.port import FlowPort
 from wormhole.ports.dead_letters import place_of, wrap
 from wormhole.wire.tally import WINDOW_S, update_hash
 from wormhole.wire.update import Update
@@ -38,7 +38,7 @@ class Parking:
     def __init__(
         self,
         epoch: Epoch,
-        calls: Calls,
+        callbacks: Callbacks,
         port: FlowPort,
         gate: Gate,
         counted: Callable[[int, int], None] = lambda window, hash_: None,
@@ -51,7 +51,7 @@ class Parking:
         self.diverted = 0
         """Updates that got no callback, repeats included."""
         self._epoch = epoch
-        self._calls = calls
+        self._callbacks = callbacks
         self._port = port
         self._counted = counted
         self._answers: dict[str, asyncio.Future[str | None]] = {}  # what the publisher says, by the update's id
@@ -75,34 +75,34 @@ class Parking:
                 answer.set_result(None)
 
     async def sequence(self, updates: list[Update], *, singly: bool) -> bool:
-        """As :meth:`Calls.sequence`, but some are passed over or parked. The gate is asked when all before was done:
-        that may change its answer.
+        """As :meth:`Callbacks.sequence`, but some updates are skipped or parked. The gate is asked when everything
+        before is done: that may change its answer.
 
         ``singly``: ``on_updates`` gets one update at a time.
         """
         together: list[Update] = []
         for update in updates:
-            self._calls.look_at(update)
+            self._callbacks.look_at(update)
             verdict = self.gate.verdict(update)
             if verdict is Verdict.CALL:
                 together.append(update)
                 if not singly:
                     continue
-            if together and not await self._calls.sequence(together):
+            if together and not await self._callbacks.sequence(together):
                 return False
             together = []
             if verdict is not Verdict.CALL and not await self._divert(update, verdict):
                 return False
-        return not together or await self._calls.sequence(together)
+        return not together or await self._callbacks.sequence(together)
 
     async def one(self, update: Update) -> None:
-        """As :meth:`Calls.one`, but it may be passed over or parked.
+        """As :meth:`Callbacks.one`, but it may be passed over or parked.
 
         Raises :class:`EpochOver` where that was not done.
         """
         verdict = self.gate.verdict(update)
         if verdict is Verdict.CALL:
-            await self._calls.one(update)
+            await self._callbacks.one(update)
         elif not await self._divert(update, verdict):
             raise EpochOver
 

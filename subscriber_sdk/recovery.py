@@ -1,24 +1,23 @@
-"""What follows when a callback of a flow fails: another try, a rollback, parking, or standing still.
+"""What follows when a callback of a flow fails: another try, a rollback, parking, or a halt.
 
-A callback that raises leads back to the last acknowledged place (``on_rollback``), a wait, and the same updates again
-from what is held here. Retries exhausted: the flow halts, and only its revocation ends that. Where the
-application parks, the update is stored by the publisher first, then comes the rollback, and when the update comes by
-again it is passed over, with all of its row behind it.
+After a failure the flow goes back to the last acknowledged datamarker (``on_rollback``), waits, and delivers the held
+updates again. When the retries are exhausted the flow halts until it is revoked. If the application parks, the
+publisher stores the update first; then comes the rollback, and the update is skipped when it is delivered again, with
+all later updates of its row.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 from subscriber_sdk.acks import FlowLog
-from subscriber_sdk.calls import Calls
+from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.epoch import Epoch
+from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.gate import ParkRefused
 from subscriber_sdk.parking import EpochOver, Parking
-from subscriber_sdk.port import FlowPort
 from subscriber_sdk.retry import Place, Retry
 from subscriber_sdk.subscriber import FlowHalted
 from wormhole.model.errors import DecodeError
@@ -32,33 +31,25 @@ log = logging.getLogger("subscriber_sdk")
 
 
 class Recovery:
-    """One epoch's. ``retry``: the shard's count of failures; ``chance``: random numbers from 0 to 1, for waits.
-
-    ``parks``: whether an update whose retries are exhausted is parked.
-    """
+    """One epoch's. ``retry``: the shard's count of failures."""
 
     def __init__(
         self,
         epoch: Epoch,
-        calls: Calls,
+        callbacks: Callbacks,
         parking: Parking,
         flow_log: FlowLog,
         counts: Counts,
         port: FlowPort,
-        *,
         retry: Retry,
-        chance: Callable[[], float],
-        parks: bool,
     ) -> None:
         self._epoch = epoch
-        self._calls = calls
+        self._callbacks = callbacks
         self._parking = parking
         self._log = flow_log
         self._counts = counts
         self._port = port
         self._retry = retry
-        self._chance = chance
-        self._parks = parks
 
     def singly(self, first: Update) -> bool:
         """Whether ``on_updates`` gets the batch that begins with ``first`` one by one: somewhere in it, or behind, is
@@ -101,7 +92,7 @@ class Recovery:
             await self._halt(error, update_id)
             return
         if not self._count(error, place, update_id):
-            if update is None or not self._parks:
+            if update is None or not self._parking.gate.parks:
                 await self._halt(error, update_id)
                 return
             if not await self._put_aside(update, error):
@@ -115,7 +106,7 @@ class Recovery:
             return
         await self._pause()
         if not whole and epoch.ending is None:
-            epoch.standing = True
+            epoch.stopped = True
             message = f"rolled back to {epoch.marker}, and what follows is more than is held here; the cause: {error!r}"
             self._port.fail(push_pb2.Failed.RESEND, update_id, message)
 
@@ -127,7 +118,7 @@ class Recovery:
         epoch = self._epoch
         while epoch.ending is None:
             try:
-                await self._calls.call("on_rollback", replace(epoch.marker, shard=epoch.shard), cause)
+                await self._callbacks.call("on_rollback", replace(epoch.marker, shard=epoch.shard), cause)
                 return True
             except Exception as second:  # noqa: BLE001 - whatever the application raises is its failure, not ours
                 if not self._count(second, None, update_id):
@@ -141,7 +132,7 @@ class Recovery:
 
         Whether the flow continues.
         """
-        together = self._calls.together
+        together = self._callbacks.together
         if len(together) > 1:
             self._retry.singly_until = place_of(together[-1])
             log.warning(
@@ -159,7 +150,7 @@ class Recovery:
 
     def _count(self, error: Exception, place: Place | None, update_id: str) -> bool:
         """Count a failure; whether another try is due."""
-        self._calls.meter.failures += 1
+        self._callbacks.meter.failures += 1
         again = self._retry.failed(place)
         log.warning(
             "flow %s epoch %d: attempt %d failed%s: %r",
@@ -177,14 +168,14 @@ class Recovery:
         epoch = self._epoch
         halted = FlowHalted(epoch.shard, epoch.number, update_id, self._retry.failures, epoch.marker, error)
         epoch.halted = halted
-        epoch.standing = True
+        epoch.stopped = True
         self._retry.got_on()  # the next assignment of the shard starts with a fresh count
         self._port.fail(push_pb2.Failed.HANDLER, update_id, str(halted))
         log.error("%s", halted)
         try:
-            await self._calls.call("on_error", halted)
+            await self._callbacks.call("on_error", halted)
         except Exception:
             log.exception("on_error of shard %s failed", epoch.shard)
 
     async def _pause(self) -> None:
-        await self._epoch.pause(self._retry.wait(self._chance()))
+        await self._epoch.pause(self._retry.wait())

@@ -1,7 +1,8 @@
-"""When a failed callback is tried again. Pure: chance comes as an argument."""
+"""When a failed callback is tried again. Pure: random numbers come as an argument."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wormhole.model.errors import ConfigError
@@ -41,12 +42,16 @@ class RetryPolicy:
 
 
 class Retry:
-    """Failures of one shard since it last got on. Outlives an epoch: a resend must not reset the count."""
+    """Failures of one shard since its last acknowledgement. Outlives an epoch: a resend must not reset the count.
 
-    __slots__ = ("_furthest", "_policy", "failures", "singly_until")
+    ``chance``: random numbers from 0 to 1.
+    """
 
-    def __init__(self, policy: RetryPolicy) -> None:
+    __slots__ = ("_chance", "_furthest", "_policy", "failures", "singly_until")
+
+    def __init__(self, policy: RetryPolicy, chance: Callable[[], float]) -> None:
         self._policy = policy
+        self._chance = chance
         self._furthest: Place | None = None
         self.failures = 0
         self.singly_until: UpdatePlace | None = None
@@ -72,6 +77,6 @@ class Retry:
         self.failures = 0
         self._furthest = None
 
-    def wait(self, chance: float) -> float:
+    def wait(self) -> float:
         """Seconds before the next try."""
-        return self._policy.wait(self.failures, chance)
+        return self._policy.wait(self.failures, self._chance())

@@ -13,8 +13,8 @@ import grpc.aio
 
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.connection import Connection
+from subscriber_sdk.epoch_records import AskEpochs
 from subscriber_sdk.options import Options
-from subscriber_sdk.recorded import AskEpochs
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from wormhole.config import ApplicationConfig

@@ -1,6 +1,6 @@
 """One stream as seen by the subscriber: frames and time in, events and frames out. No I/O, no clock.
 
-docs/wire.md tells the protocol. The grammar of a stream (``inflow`` has the one of a flow)::
+docs/wire.md describes the protocol. The grammar of a stream (``flow`` has the one of a flow)::
 
     publisher  = Hello { SchemaFrame | Assign | flow frame | Heartbeat } [ Goodbye ]
     subscriber = ( Welcome { flow answer | Heartbeat } [ Goodbye ] ) | Goodbye
@@ -21,22 +21,22 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.budget import FLOW_BYTES, Account, large_budget, state_budget
-from subscriber_sdk.counts import Counts
+from subscriber_sdk.counts import NO_COUNTS, Counts
 from subscriber_sdk.events import (
     Assigned,
     BatchArrived,
     Closed,
     Event,
-    LossTold,
+    LossArrived,
     MarkerArrived,
-    Noticed,
+    NoticeArrived,
     ParkAnswered,
     Revoked,
 )
-from subscriber_sdk.greeting import refusal_of
-from subscriber_sdk.inflow import FlowPhase, InFlow
-from subscriber_sdk.outbox import Outbox, processed_of
-from subscriber_sdk.port import Held, Peer
+from subscriber_sdk.flow import FlowPhase, SubscriberFlow
+from subscriber_sdk.flow_port import Held, Peer
+from subscriber_sdk.outbox import Outbox
+from wormhole.audit.book_page import counted_to_messages
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
@@ -92,13 +92,10 @@ class Session:
         self._large = large or large_budget(max_body_bytes).open("")
         self._admission = admission
         self._names = names
-        self._application = admission.application
-        self._subscriber = admission.subscriber
         self._max_frame = max_frame_bytes
         self._max_body = max_body_bytes
-        self._flows: dict[int, InFlow] = {}
-        self._numbers: dict[str, int] = {}  # of the flow that a shard had last
-        self._excess: dict[int, int] = {}  # by flow: bytes of a batch over its credit
+        self._flows: dict[int, SubscriberFlow] = {}
+        self._of_shard: dict[str, SubscriberFlow] = {}  # the one that was assigned last
         self._gone: OrderedDict[int, int] = OrderedDict()  # flow number -> newest epoch that ended
         self._schemas: dict[int, Schema] = {}
         self._out = Outbox()
@@ -246,7 +243,7 @@ class Session:
         self.peer.name = hello.publisher or self.peer.name
         self.peer.owner = hello.owner
         version = min(VERSIONS[1], hello.max_version)
-        refusal = refusal_of(hello, VERSIONS, self._application, self._subscriber)
+        refusal = self._admission.refuses_hello(hello, VERSIONS)
         refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)
         if refusal is not None:
             self.goodbye(*refusal)
@@ -260,8 +257,8 @@ class Session:
             self._report_at = self._heard + self._heartbeat
         welcome = push_pb2.Welcome(
             version=version,
-            application=self._application,
-            subscriber=self._subscriber,
+            application=self._admission.application,
+            subscriber=self._admission.subscriber,
             max_frame_bytes=self._max_frame,
         )
         self._out.add(welcome=welcome)
@@ -283,8 +280,9 @@ class Session:
         self._schemas[frame.id] = schema
 
     def _assign(self, assign: push_pb2.Assign, events: list[Event]) -> None:
-        if assign.application != self._application:
-            raise ProtocolError(f"assign.application: {assign.application!r} on a stream of {self._application!r}")
+        application = self._admission.application
+        if assign.application != application:
+            raise ProtocolError(f"assign.application: {assign.application!r} on a stream of {application!r}")
         if not assign.shard:
             raise ProtocolError("assign.shard: empty")
         if len(assign.shard) > _LONGEST_SHARD:
@@ -311,11 +309,11 @@ class Session:
                 )
             self.forget(assign.flow)
         self._forget_failed(assign.shard)
-        flow = InFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
+        flow = SubscriberFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
         flow.kept = _STANDING_BYTES + _LISTS * assign.ByteSize()
         self._account.charge(flow.kept, f"shard {_shown(assign.shard)}")
         self._flows[assign.flow] = flow
-        self._numbers[assign.shard] = assign.flow
+        self._of_shard[assign.shard] = flow
         events.append(
             Assigned(
                 assign.flow,
@@ -335,9 +333,9 @@ class Session:
 
     def _forget_failed(self, shard: str) -> None:
         """A flow that failed is assigned anew under another number: nobody revokes the former one."""
-        number = self._numbers.get(shard)
-        if number is not None and self._flows[number].phase is FlowPhase.FAILED:
-            self.forget(number)
+        flow = self._of_shard.get(shard)
+        if flow is not None and flow.phase is FlowPhase.FAILED:
+            self.forget(flow.number)
 
     def _revoke(self, revoke: push_pb2.Revoke, events: list[Event]) -> None:
         flow = self._flow("revoke", revoke.flow, revoke.epoch, also_failed=True)
@@ -353,7 +351,7 @@ class Session:
         self._keep(flow, 0)
         if notice.kind not in {push_pb2.ShardNotice.REPLAY_BEGIN, push_pb2.ShardNotice.REPLAY_END}:
             raise ProtocolError(f"notice.kind: {notice.kind} is neither REPLAY_BEGIN nor REPLAY_END", shard=flow.shard)
-        events.append(Noticed(flow.number, notice.kind == push_pb2.ShardNotice.REPLAY_BEGIN))
+        events.append(NoticeArrived(flow.number, notice.kind == push_pb2.ShardNotice.REPLAY_BEGIN))
 
     def _data_loss(self, loss: push_pb2.DataLoss, events: list[Event]) -> None:
         flow = self._flow("data_loss", loss.flow, loss.epoch)
@@ -367,13 +365,13 @@ class Session:
         if loss.kind not in {push_pb2.DataLoss.PURGED, push_pb2.DataLoss.NOT_LOGGED, push_pb2.DataLoss.DIVERGED}:
             raise ProtocolError(f"data_loss.kind: {loss.kind} is none of version 1", shard=flow.shard)
         resume = _marker("data_loss.resume", loss.resume) if loss.HasField("resume") else None
-        events.append(LossTold(flow.number, loss, resume))
+        events.append(LossArrived(flow.number, loss, resume))
 
-    def _admits(self, flow: InFlow) -> bool:
+    def _admits(self, flow: SubscriberFlow) -> bool:
         """Whether there is room for the flow's batch beyond its credit; where there is not, the publisher is asked to
         send it again.
         """
-        more = flow.excess - self._excess.get(flow.number, 0)
+        more = flow.excess - flow.excess_charged
         if more <= 0:
             return True
         try:
@@ -381,16 +379,16 @@ class Session:
         except ProtocolError as error:
             self.fail(flow.number, _Failed.RESEND, "", error.message)
             return False
-        self._excess[flow.number] = flow.excess
+        flow.excess_charged = flow.excess
         return True
 
-    def _keep(self, flow: InFlow, size: int, marker: Datamarker | None = None) -> None:
+    def _keep(self, flow: SubscriberFlow, size: int, marker: Datamarker | None = None) -> None:
         """A frame that waits in the flow until a datamarker is acknowledged, its own or a later one."""
         cost = _WAITING_BYTES + 2 * size
         flow.keep(cost, marker)
         self._account.charge(cost, f"what waits for shard {_shown(flow.shard)}")
 
-    def _flow(self, kind: str, number: int, epoch: int, *, also_failed: bool = False) -> InFlow | None:
+    def _flow(self, kind: str, number: int, epoch: int, *, also_failed: bool = False) -> SubscriberFlow | None:
         """The flow that a frame belongs to; ``None`` when the frame came too late to matter."""
         flow = self._flows.get(number)
         newest = flow.epoch if flow is not None else self._gone.get(number)
@@ -410,24 +408,24 @@ class Session:
 
     # --- out ---
 
-    def accept(self, number: int, credit: int, have: Datamarker | None, counts: Counts | None = None) -> None:
-        """Take the flow; the first batch may come. Nothing is said when it was revoked meanwhile.
+    def accept(self, number: int, credit: int, have: Datamarker | None, counts: Counts = NO_COUNTS) -> None:
+        """Take the flow; the first batch may come. Nothing is sent when it was revoked meanwhile.
 
-        ``counts``: what is told of from here on; all that they hold is from before this epoch.
+        ``counts``: reported from here on; everything in them is from before this epoch.
         """
         flow = self._flows[number]
         if flow.phase is not FlowPhase.ASSIGNED:
             return
         flow.phase = FlowPhase.OPEN
         flow.credit = credit
-        told = self._out.begin(flow, counts)
+        before = self._out.begin(flow, counts)
         accepted = push_pb2.Accepted(
             flow=number,
             epoch=flow.epoch,
             credit=credit,
-            life=told.life,
-            processed=processed_of(told),
-            epochs=() if counts is None else counts.epochs,
+            life=before.life,
+            processed=counted_to_messages(before.windows),
+            epochs=counts.epochs,
         )
         if have is not None:
             accepted.have.CopyFrom(marker_to_message(have))
@@ -440,8 +438,9 @@ class Session:
         flow = self._flows[number]
         if batch is not None:
             flow.progress(batch)
-            if number in self._excess and not flow.excess:
-                self._large.release(self._excess.pop(number))
+            if flow.excess_charged and not flow.excess:
+                self._large.release(flow.excess_charged)
+                flow.excess_charged = 0
         self._out.progress(flow)
 
     def ack(self, number: int, marker: Datamarker) -> None:
@@ -526,9 +525,9 @@ class Session:
         """Nothing more is said about the flow: its late frames are dropped."""
         flow = self._flows.pop(number)
         self._account.release(flow.kept)
-        self._large.release(self._excess.pop(number, 0))
-        if self._numbers.get(flow.shard) == number:
-            del self._numbers[flow.shard]
+        self._large.release(flow.excess_charged)
+        if self._of_shard.get(flow.shard) is flow:
+            del self._of_shard[flow.shard]
         self._out.forget(number)
         self._gone[number] = flow.epoch
         self._gone.move_to_end(number)

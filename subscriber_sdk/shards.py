@@ -12,13 +12,12 @@ from typing import Final
 
 from subscriber_sdk.budget import large_budget, state_budget
 from subscriber_sdk.counts import Counts
-from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
 from subscriber_sdk.events import Assigned
-from subscriber_sdk.gate import Gate
+from subscriber_sdk.flow_port import FlowPort, Held, Peer
+from subscriber_sdk.flow_worker import FlowWorker
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.options import Options
-from subscriber_sdk.port import FlowPort, Held, Peer
 from subscriber_sdk.retry import Retry, RetryPolicy
 from subscriber_sdk.subscriber import Subscriber
 from wormhole.host.gathered import GatheredLog
@@ -93,7 +92,7 @@ class Shards:
         options = self._options
         shard = self._shards.get(assigned.shard)
         if shard is None:
-            shard = _Shard(Retry(options.retry or RetryPolicy()))
+            shard = _Shard(Retry(options.retry or RetryPolicy(), self._chance))
         else:
             del self._shards[assigned.shard]
         self._shards[assigned.shard] = shard  # the one that was assigned last at the end
@@ -125,28 +124,19 @@ class Shards:
         shard.counts.assigned(assigned.epoch)
         worker = FlowWorker(
             self._handlers,
+            options,
             port,
-            shard=assigned.shard,
-            epoch=assigned.epoch,
-            marker=assigned.marker,
+            assigned,
             credit=self._credit(),
-            concurrency=options.concurrency,
-            handler_timeout=options.handler_timeout,
             retry=shard.retry,
             counts=shard.counts,
-            gate=Gate(assigned.skip, assigned.parked),
-            parks=assigned.park,
-            rolled_back=assigned.rolled_back,
-            rewound=assigned.rewound,
-            chance=self._chance,
-            before=before,
             rested=self._rested,
         )
         self._granted += worker.credit
         shard.worker, shard.port = worker, port
-        task = worker.start()
+        task = worker.start(before)
         self._tasks[task] = worker
-        self._said.add("shards come", worker.shard, f"in epoch {worker.epoch} from {worker.marker}")
+        self._said.add("shards come", assigned.shard, f"in epoch {assigned.epoch} from {assigned.marker}")
         task.add_done_callback(self._ended)
         worker.when_ended(released)
         self._forget_idle()
@@ -154,7 +144,7 @@ class Shards:
 
     async def settled(self) -> None:
         """Wait until no flow has anything to do."""
-        while not all(worker.resting for worker in self._tasks.values()):
+        while not all(worker.epoch.resting for worker in self._tasks.values()):
             self._changed = asyncio.get_running_loop().create_future()
             await self._changed
 
@@ -195,9 +185,10 @@ class Shards:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         worker = self._tasks.pop(task)
+        epoch = worker.epoch
         self._granted -= worker.credit
-        self._said.add("shards go", worker.shard, f"acknowledged to {worker.acked}: {worker.cause}")
-        shard = self._shards.get(worker.shard)
+        self._said.add("shards go", epoch.shard, f"acknowledged to {epoch.acked}: {epoch.cause}")
+        shard = self._shards.get(epoch.shard)
         if shard is not None and shard.worker is worker:
             shard.worker = shard.port = None
         self._rested()

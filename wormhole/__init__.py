@@ -12,7 +12,7 @@ The way of one update, top to bottom; each edge has one type::
        v  --------------------- network ---------------------
        |  subscriber_sdk/server       the gRPC service that the publisher dials
        |  subscriber_sdk/session      pure: epochs, order, duplicates
-       |  subscriber_sdk/dispatch     the user's callback
+       |  subscriber_sdk/flow_worker     the user's callback
        v
           subscriber_sdk/acks         pure: finished work -> highest contiguous place
     datamarkers travel back: acks -> session -> flow -> publisher/stores/markers (durable)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from subscriber_sdk.dispatch import FlowWorker
+from subscriber_sdk.flow_worker import FlowWorker
 from subscriber_sdk.options import Options, read_options
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import FlowHalted, LossDecision, Subscriber
@@ -217,7 +217,7 @@ class KitFlow:
                 parked=self._letters.rows(),
             )
         )
-        self._worker = next(worker for worker in self._shards.workers() if worker.epoch == self.epoch)
+        self._worker = next(worker for worker in self._shards.workers() if worker.epoch.number == self.epoch)
         epoch = self.epoch
         self._settle()
         if self.epoch != epoch:
@@ -395,7 +395,7 @@ class KitFlow:
                 self.epoch = frame.failed.held_epoch
                 self.assign()
                 return
-            self.halted = halted = self._worker.halted if self._worker is not None else None
+            self.halted = halted = self._worker.epoch.halted if self._worker is not None else None
             raise HandlerFailed(frame.failed.message, shard=self._shard) from (halted.cause if halted else None)
 
     def _note_acks(self) -> None:

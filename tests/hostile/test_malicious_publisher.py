@@ -19,7 +19,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from subscriber_sdk import Subscriber, Update, recorded, serve
+from subscriber_sdk import Subscriber, Update, epoch_records, serve
 from subscriber_sdk.budget import FLOW_BYTES, STREAM_BYTES
 from subscriber_sdk.runner import Running
 from subscriber_sdk.testing import frames, marker_at
@@ -153,7 +153,7 @@ async def test_an_epoch_that_is_not_recorded_takes_no_flow_over(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be refused for good: what its publisher assigns next is below it."""
-    monkeypatch.setattr(recorded, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(epoch_records, "_PATIENCE_S", 0.0)
     one, db1, db2 = [await asyncio.to_thread(authority.issue, name) for name in ("one", "db1", "db2")]
     recorder = Recorder()
     async with coordinated(recorder, one, ["db1", "db2"]) as (running, coordinator):

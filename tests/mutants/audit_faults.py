@@ -87,7 +87,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="counts-parsed-rather-than-called",
-        file="subscriber_sdk/dispatch.py",
+        file="subscriber_sdk/flow_worker.py",
         old="        if missed:\n",
         new="        if missed and False:\n",
         tests=("tests/unit/subscriber_sdk/test_counts_told.py",),
@@ -95,7 +95,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="repeats-of-a-rollback-are-not-told",
-        file="subscriber_sdk/dispatch.py",
+        file="subscriber_sdk/flow_worker.py",
         old="            self._counts.processed(windows_in(parse_body(item.body), updates))\n",
         new="            pass\n",
         tests=("tests/unit/subscriber_sdk/test_counts_told.py",),

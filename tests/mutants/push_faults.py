@@ -38,8 +38,8 @@ PUSH_FAULTS: list[Fault] = [
     Fault(
         name="an-epoch-that-nobody-recorded-is-taken",
         file="subscriber_sdk/connection.py",
-        old="        if self._recorded is None:\n            self._take(event)\n",
-        new="        if self._recorded is not None:\n            self._take(event)\n",
+        old="        if self._unchecked is None:\n            self._take(event)\n",
+        new="        if self._unchecked is not None:\n            self._take(event)\n",
         tests=(f"{_HOSTILE}::test_an_epoch_that_is_not_recorded_takes_no_flow_over",),
         promise="who cannot write to the coordinator takes no flow from its publisher",
     ),

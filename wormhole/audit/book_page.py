@@ -6,14 +6,24 @@ Pure.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from wormhole.model.json_input import read_json
 from wormhole.model.position import LogPosition
 from wormhole.wire.tally import Tally
+from wormhole.wire.v1 import push_pb2
 
-__all__ = ["DELAY_LIMITS_S", "Counted", "Page", "Problem", "place_numbers"]
+__all__ = [
+    "DELAY_LIMITS_S",
+    "Counted",
+    "Page",
+    "Problem",
+    "counted_from_messages",
+    "counted_to_messages",
+    "place_numbers",
+]
 
 DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0, 604800.0)
 """Upper limits of the delays that are told apart; one more has none."""
@@ -125,6 +135,25 @@ class Page:
             return cls(tally, *told, delays, found, counted, int(partly), int(ahead), silent, int(stray))
         except (TypeError, ValueError) as error:
             raise ValueError(f"no page of a flow's books: {error}") from error
+
+
+def counted_to_messages(counted: Mapping[int, Counted]) -> list[push_pb2.Processed]:
+    """Counts by window, as the protocol has them."""
+    return [
+        push_pb2.Processed(
+            window=window,
+            updates=one.updates,
+            set_aside=one.aside,
+            set_aside_hash=one.aside_hash,
+            in_vain=one.in_vain,
+        )
+        for window, one in counted.items()
+    ]
+
+
+def counted_from_messages(processed: Iterable[push_pb2.Processed]) -> dict[int, Counted]:
+    """Inverse of :func:`counted_to_messages`."""
+    return {one.window: Counted(one.updates, one.set_aside, one.set_aside_hash, one.in_vain) for one in processed}
 
 
 def place_numbers(place: LogPosition) -> list[int]:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wormhole.audit.book_page import Counted
+from wormhole.audit.book_page import Counted, counted_from_messages, counted_to_messages
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.body import Body, parse_body
 from wormhole.wire.markers import position_from_message, position_to_message
@@ -72,23 +72,23 @@ class Settled:
             message.windows.add(
                 window=window, sent=tally.updates, delivered=counted.updates, hash=counted.hash, passed=passed
             )
-        message.processed.extend(_messages(self.told))
+        message.processed.extend(counted_to_messages(self.told))
         if self.before is not None:
             message.before.epochs.extend(self.before.epochs)
-            message.before.processed.extend(_messages(self.before.counted))
+            message.before.processed.extend(counted_to_messages(self.before.counted))
         return message
 
     @classmethod
     def from_message(cls, message: admin_pb2.Settled) -> Settled:
         """Inverse of :meth:`to_message`; the hash of what was sent again is not known."""
-        before = Before(_counted(message.before.processed), tuple(message.before.epochs))
+        before = Before(counted_from_messages(message.before.processed), tuple(message.before.epochs))
         return cls(
             position_from_message(message.begin),
             {one.window: Tally(one.sent, 0) for one in message.windows},
             {one.window: Tally(one.delivered, one.hash) for one in message.windows if one.delivered},
             (),
             message.life,
-            _counted(message.processed),
+            counted_from_messages(message.processed),
             {one.window: one.passed for one in message.windows},
             before if message.HasField("before") else None,
             message.partly,
@@ -146,7 +146,7 @@ class Ledger:
         """The subscriber takes the flow, and tells what its life counted before."""
         self.life = life
         if life:
-            self._told = _counted(processed)
+            self._told = counted_from_messages(processed)
             self._before = Before(dict(self._told), tuple(epochs))
 
     def sent(self, body: Body) -> None:
@@ -180,7 +180,7 @@ class Ledger:
         """
         if not self.life:
             return
-        for window, counted in _counted(one for one in processed if self._counts(one.window)).items():
+        for window, counted in counted_from_messages(one for one in processed if self._counts(one.window)).items():
             self._settled.setdefault(window, self._told.get(window, Counted()))
             self._told[window] = counted
 
@@ -233,23 +233,6 @@ class Ledger:
             window: (now := self._told[window]).all - then.all - (now.in_vain - then.in_vain)
             for window, then in self._settled.items()
         }
-
-
-def _counted(processed: Iterable[push_pb2.Processed]) -> dict[int, Counted]:
-    return {one.window: Counted(one.updates, one.set_aside, one.set_aside_hash, one.in_vain) for one in processed}
-
-
-def _messages(counted: Mapping[int, Counted]) -> list[push_pb2.Processed]:
-    return [
-        push_pb2.Processed(
-            window=window,
-            updates=one.updates,
-            set_aside=one.aside,
-            set_aside_hash=one.aside_hash,
-            in_vain=one.in_vain,
-        )
-        for window, one in counted.items()
-    ]
 
 
 def _beyond(body: Body, place: LogPosition) -> dict[int, Tally]:

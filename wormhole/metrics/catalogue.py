@@ -305,7 +305,7 @@ SUBSCRIBER_CERTIFICATE_ENDS = _subscriber("certificate_end_time_seconds", _G, _C
 SUBSCRIBER_CERTIFICATE_RELOADS = _subscriber("certificate_reloads_total", _C, _CERTIFICATE_RELOADS, "outcome")
 SUBSCRIBER_STREAMS = _subscriber("streams", _G, "Publishers that are connected.")
 SUBSCRIBER_FLOWS = _subscriber(
-    "flows", _G, "Flows by state (`working`, `resting`, `standing`, `halted`, `ending`).", "state"
+    "flows", _G, "Flows by state (`working`, `resting`, `stopped`, `halted`, `ending`).", "state"
 )
 SUBSCRIBER_UPDATES = _subscriber("updates_total", _C, "Updates whose callback returned, repeats included.", "shard")
 SUBSCRIBER_HANDLER_TIME = _subscriber("handler_busy_seconds_total", _C, "Time spent in callbacks.", "shard")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from subscriber_sdk import DataLoss, Datamarker, LossDecision, NoticeKind, ShardNotice, Subscriber, Update, run
-from subscriber_sdk.calls import Calls
+from subscriber_sdk.callbacks import Callbacks
 from tests.system.harness.child import settings
 from tests.system.harness.logs import line_of
 from tests.system.harness.truth import digest
@@ -119,14 +119,14 @@ class _Thread(_Logging):
 
 def _drop(number: int) -> None:
     """Plant a fault in the SDK: one callback is never called, and nobody fails."""
-    each, come = Calls._each, 0
+    each, come = Callbacks._each, 0
 
-    async def without_one(calls: Calls, updates: list[Update]) -> bool:
+    async def without_one(calls: Callbacks, updates: list[Update]) -> bool:
         nonlocal come
         before, come = come, come + len(updates)
         return await each(calls, updates[1:] if before < number <= come else updates)
 
-    setattr(Calls, "_each", without_one)  # noqa: B010 - a fault is no method
+    setattr(Callbacks, "_each", without_one)  # noqa: B010 - a fault is no method
 
 
 def main() -> None:

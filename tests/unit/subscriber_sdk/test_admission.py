@@ -1,4 +1,7 @@
-"""Which certificate may push which dataset (over real connections: tests/hostile/test_malicious_publisher.py)."""
+"""Which publisher is accepted, and which certificate may push which dataset.
+
+Over real connections: tests/hostile/test_malicious_publisher.py.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,33 @@ DB1, DB2 = {"db1", "db1.internal"}, {"db2"}
 
 def admission(*publishers: str, dataset: str = "shop") -> Admission:
     return Admission("app", "one", publishers, dataset)
+
+
+def hello(**fields: object) -> push_pb2.Hello:
+    given: dict[str, object] = {"min_version": 1, "max_version": 2, "application": "app", "dataset": "shop", **fields}
+    return push_pb2.Hello(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "named"),
+    [
+        ({}, None, ""),
+        ({"subscriber": "one"}, None, ""),
+        ({"max_version": 9}, None, ""),
+        ({"min_version": 3, "max_version": 4}, Goodbye.VERSION, "versions 3 to 4"),
+        ({"application": "other"}, Goodbye.WRONG_ADDRESS, "other/ was meant"),
+        ({"subscriber": "two"}, Goodbye.WRONG_ADDRESS, "app/two was meant"),
+    ],
+)
+def test_who_is_meant(fields: dict[str, object], reason: Goodbye.Reason | None, named: str) -> None:
+    refusal = admission().refuses_hello(hello(**fields), (1, 2))
+    if reason is None:
+        assert refusal is None
+        return
+    assert refusal is not None
+    assert refusal[0] == reason
+    assert named in refusal[1]
+    assert refusal[2]
 
 
 @pytest.mark.parametrize("publishers", [("db1",), ("db1.internal",), ("shop=db1",), ("other", "shop=db1")])

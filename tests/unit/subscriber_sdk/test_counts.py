@@ -35,14 +35,14 @@ def test_updates_are_counted_by_window() -> None:
 def test_counts_go_up_and_only_what_changed_is_told() -> None:
     counts = Counts()
     counts.processed({3: 5, 4: 1})
-    first = counts.tell()
+    first = counts.report()
     assert (first.life, first.windows) == (counts.life, {3: Counted(5), 4: Counted(1)})
-    assert counts.tell(first.at).windows == {}
+    assert counts.report(first.at).windows == {}
     counts.processed({4: 2})
     counts.set_aside(4, 2**64 - 1)
     counts.set_aside(4, 3)
-    assert counts.tell(first.at).windows == {4: Counted(1, 2, 2)}
-    assert counts.tell().windows == {3: Counted(5), 4: Counted(1, 2, 2)}
+    assert counts.report(first.at).windows == {4: Counted(1, 2, 2)}
+    assert counts.report().windows == {3: Counted(5), 4: Counted(1, 2, 2)}
 
 
 def test_what_is_rolled_back_is_in_vain_and_what_is_acknowledged_is_not() -> None:
@@ -54,11 +54,11 @@ def test_what_is_rolled_back_is_in_vain_and_what_is_acknowledged_is_not() -> Non
     counts.set_aside(4, 7)
     counts.rolled_back()
     counts.rolled_back()
-    assert counts.tell().windows == {3: Counted(7, 0, 0, 2), 4: Counted(0, 1, 7, 1)}
+    assert counts.report().windows == {3: Counted(7, 0, 0, 2), 4: Counted(0, 1, 7, 1)}
     counts.processed({3: 2})
     counts.acknowledged()
     counts.rolled_back()
-    assert counts.tell().windows[3] == Counted(9, 0, 0, 2)
+    assert counts.report().windows[3] == Counted(9, 0, 0, 2)
 
 
 def test_another_epoch_goes_on_in_the_same_life_and_what_the_one_before_left_is_in_vain() -> None:
@@ -70,7 +70,7 @@ def test_another_epoch_goes_on_in_the_same_life_and_what_the_one_before_left_is_
         counts.processed({3: 5})
     counts.assigned(4)
     counts.begin(4)
-    assert (counts.life, counts.epochs, counts.tell().windows) == (life, (1, 3, 4), {3: Counted(10, 0, 0, 10)})
+    assert (counts.life, counts.epochs, counts.report().windows) == (life, (1, 3, 4), {3: Counted(10, 0, 0, 10)})
 
 
 def test_after_more_epochs_than_publishers_remember_another_life_begins() -> None:
@@ -79,21 +79,21 @@ def test_after_more_epochs_than_publishers_remember_another_life_begins() -> Non
     counts.processed({3: 5})
     life = counts.life
     counts.begin(1 + KEPT_LIVES)
-    assert (counts.life, bool(counts.tell().windows)) == (life, True)
+    assert (counts.life, bool(counts.report().windows)) == (life, True)
     counts.begin(2 + 2 * KEPT_LIVES)
     assert 0 != counts.life != life
-    assert (counts.epochs, counts.tell().windows) == ((2 + 2 * KEPT_LIVES,), {})
+    assert (counts.epochs, counts.report().windows) == ((2 + 2 * KEPT_LIVES,), {})
 
 
 def test_windows_are_bounded_and_the_earliest_go_but_for_what_has_no_time() -> None:
     counts = Counts()
     counts.processed(dict.fromkeys(range(MOST_WINDOWS + 5), 1))
-    assert len(counts.tell().windows) == MOST_WINDOWS + 5  # told once before they are forgotten
-    assert sorted(counts.tell().windows) == [0, *range(6, MOST_WINDOWS + 5)]
+    assert len(counts.report().windows) == MOST_WINDOWS + 5  # told once before they are forgotten
+    assert sorted(counts.report().windows) == [0, *range(6, MOST_WINDOWS + 5)]
 
 
 def test_with_a_new_epoch_no_more_is_told_than_is_remembered() -> None:
     counts = Counts()
     counts.processed(dict.fromkeys(range(MOST_WINDOWS + 5), 1))
     counts.forget()
-    assert len(counts.tell().windows) == MOST_WINDOWS
+    assert len(counts.report().windows) == MOST_WINDOWS

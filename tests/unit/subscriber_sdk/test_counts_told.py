@@ -10,12 +10,13 @@ import pytest
 
 from subscriber_sdk import Subscriber, Update
 from subscriber_sdk.acks import BatchItem, MarkerItem
-from subscriber_sdk.calls import Calls
-from subscriber_sdk.counts import Counts, Told
-from subscriber_sdk.dispatch import FlowWorker
+from subscriber_sdk.callbacks import Callbacks
+from subscriber_sdk.counts import Counts, CountsReport
 from subscriber_sdk.epoch import Ending
-from subscriber_sdk.gate import Gate
+from subscriber_sdk.events import Assigned
+from subscriber_sdk.flow_worker import FlowWorker
 from subscriber_sdk.handlers import Handlers
+from subscriber_sdk.options import Options
 from subscriber_sdk.retry import Retry, RetryPolicy
 from subscriber_sdk.testing import body_of, marker_at, update
 from tests.support.eventually import eventually
@@ -29,23 +30,23 @@ class Port:
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self.told: list[Told] = []
+        self.told: list[CountsReport] = []
         self.lives: list[int] = []
-        self.progressed: list[Told] = []
-        self.released: Told | None = None
+        self.progressed: list[CountsReport] = []
+        self.released: CountsReport | None = None
 
     def accept(self, credit: int, have: object, counts: Counts) -> None:
         self.counts = counts
         self.lives.append(counts.life)
 
     def ack(self, marker: object) -> None:
-        self.told.append(self.counts.tell())
+        self.told.append(self.counts.report())
 
     def release(self, marker: object) -> None:
-        self.released = self.counts.tell()
+        self.released = self.counts.report()
 
     def progress(self, number: int | None) -> None:
-        self.progressed.append(self.counts.tell())
+        self.progressed.append(self.counts.report())
 
     def fail(self, *given: Any) -> None:
         raise AssertionError(given)
@@ -78,23 +79,22 @@ class Threaded(Subscriber):
         pass
 
 
-async def told_by(subscriber: Subscriber, counts: Counts, **more: Any) -> Port:
+def new_worker(subscriber: Subscriber, port: Port, counts: Counts, *skip: str, concurrency: int = 1) -> FlowWorker:
+    return FlowWorker(
+        Handlers(subscriber, None),
+        Options(application="app", listen="127.0.0.1:1", concurrency=concurrency),
+        port,  # type: ignore[arg-type]  # what it is asked for here
+        Assigned(1, 1, "db1", marker_at(0), False, skip),
+        credit=1 << 20,
+        retry=Retry(RetryPolicy(first_wait=0.001), lambda: 0.0),
+        counts=counts,
+    )
+
+
+async def told_by(subscriber: Subscriber, counts: Counts, *skip: str, concurrency: int = 1) -> Port:
     """One epoch with one batch of six updates and a datamarker, then given back."""
     port = Port()
-    given: dict[str, Any] = {"concurrency": 1, "gate": Gate()} | more
-    worker = FlowWorker(
-        Handlers(subscriber, None),
-        port,  # type: ignore[arg-type]  # what it is asked for here
-        shard="db1",
-        epoch=1,
-        marker=marker_at(0),
-        credit=1 << 20,
-        handler_timeout=30.0,
-        retry=Retry(RetryPolicy(first_wait=0.001)),
-        chance=lambda: 0.0,
-        counts=counts,
-        **given,
-    )
+    worker = new_worker(subscriber, port, counts, *skip, concurrency=concurrency)
     task = worker.start()
     worker.feed(BatchItem(1, False, body_of(CHANGES, number=7)))
     worker.feed(MarkerItem(marker_at(7)))
@@ -104,12 +104,12 @@ async def told_by(subscriber: Subscriber, counts: Counts, **more: Any) -> Port:
     return port
 
 
-def figures(told: Told) -> tuple[int, int]:
+def figures(told: CountsReport) -> tuple[int, int]:
     """Processed and set aside."""
     return sum(one.updates for one in told.windows.values()), sum(one.aside for one in told.windows.values())
 
 
-def in_vain(told: Told) -> int:
+def in_vain(told: CountsReport) -> int:
     """Processed or set aside, and to come again."""
     return sum(one.in_vain for one in told.windows.values())
 
@@ -141,19 +141,19 @@ async def test_side_by_side_too() -> None:
 
 
 async def test_what_is_passed_over_is_told_apart_with_its_hash() -> None:
-    port = await told_by(Heard(), Counts(), gate=Gate(("test:7:2",)))
+    port = await told_by(Heard(), Counts(), "test:7:2")
     assert figures(port.told[0]) == (5, 1)
     (one,) = port.told[0].windows.values()
     assert one.aside_hash == update_hash("test", 7, 2)
 
 
 async def test_a_callback_that_nobody_called_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    each = Calls._each
+    each = Callbacks._each
 
-    async def without_one(calls: Calls, updates: list[Update]) -> bool:
+    async def without_one(calls: Callbacks, updates: list[Update]) -> bool:
         return await each(calls, updates[1:])
 
-    monkeypatch.setattr(Calls, "_each", without_one)
+    monkeypatch.setattr(Callbacks, "_each", without_one)
     port = await told_by(Heard(), Counts())
     assert figures(port.told[0]) == (5, 0)
 
@@ -172,18 +172,7 @@ async def test_callbacks_before_a_revocation_are_told_with_the_release() -> None
                 await self.go.wait()
 
     slow, port = Slow(), Port()
-    worker = FlowWorker(
-        Handlers(slow, None),
-        port,  # type: ignore[arg-type]
-        shard="db1",
-        epoch=1,
-        marker=marker_at(0),
-        credit=1 << 20,
-        concurrency=1,
-        handler_timeout=30.0,
-        retry=Retry(RetryPolicy()),
-        chance=lambda: 0.0,
-    )
+    worker = new_worker(slow, port, Counts())
     task = worker.start()
     worker.feed(BatchItem(1, False, body_of(CHANGES, number=7)))
     await slow.reached.wait()

@@ -22,12 +22,12 @@ def test_the_state_says_the_gravest() -> None:
     states = [epoch.state]
     epoch.resting = True
     states.append(epoch.state)
-    epoch.standing = True
+    epoch.stopped = True
     states.append(epoch.state)
     epoch.halted = FlowHalted("shop", 3, "a:1", 8, marker_at(0), ValueError("no"))
     states.append(epoch.state)
     epoch.end(Ending.CUT, "epoch 4 was assigned")
-    assert [*states, epoch.state] == ["working", "resting", "standing", "halted", "ending"]
+    assert [*states, epoch.state] == ["working", "resting", "stopped", "halted", "ending"]
     assert epoch.cause == "epoch 4 was assigned"
 
 

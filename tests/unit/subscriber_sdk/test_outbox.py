@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from subscriber_sdk.counts import Counts
-from subscriber_sdk.inflow import InFlow
+from subscriber_sdk.flow import SubscriberFlow
 from subscriber_sdk.outbox import Outbox
 from subscriber_sdk.testing import marker_at
 from wormhole.wire.v1 import push_pb2
 
 
-def flow(number: int = 1, progressed: int = 0) -> InFlow:
-    made = InFlow(number, 7, "shop", 1 << 20)
+def flow(number: int = 1, progressed: int = 0) -> SubscriberFlow:
+    made = SubscriberFlow(number, 7, "shop", 1 << 20)
     made.progressed = progressed
     return made
 

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from subscriber_sdk import Subscriber, Update
-from subscriber_sdk.calls import Calls
+from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.epoch import Ending, Epoch
+from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.gate import Gate, ParkRefused
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.parking import EpochOver, Parking
-from subscriber_sdk.port import FlowPort
 from subscriber_sdk.testing import marker_at
 from tests.support.eventually import eventually
 from tests.support.letters import letter
@@ -48,7 +48,7 @@ class World:
         self.rests = 0
         self.epoch = Epoch("shop", 1, marker_at(0), self._rested)
         self.heard = Heard()
-        self.calls = Calls(self.epoch, Handlers(self.heard), 30.0)
+        self.calls = Callbacks(self.epoch, Handlers(self.heard), 30.0)
         self.asked = Asked()
         self.parking = Parking(self.epoch, self.calls, cast(FlowPort, self.asked), gate or Gate())
 

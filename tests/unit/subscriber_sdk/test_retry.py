@@ -29,16 +29,16 @@ def test_a_million_failures_do_not_overflow() -> None:
 
 
 def test_attempts_count_the_first_try() -> None:
-    retry = Retry(RetryPolicy(attempts=3))
+    retry = Retry(RetryPolicy(attempts=3), lambda: 0.0)
     assert [retry.failed(place(5)) for _ in range(3)] == [True, True, False]
 
 
 def test_a_single_attempt_is_never_repeated() -> None:
-    assert not Retry(RetryPolicy(attempts=1)).failed(None)
+    assert not Retry(RetryPolicy(attempts=1), lambda: 0.0).failed(None)
 
 
 def test_a_failure_further_on_begins_a_new_count() -> None:
-    retry = Retry(RetryPolicy(attempts=3))
+    retry = Retry(RetryPolicy(attempts=3), lambda: 0.0)
     retry.failed(place(5))
     retry.failed(place(5))
     assert retry.failed(place(5, 1))
@@ -46,20 +46,20 @@ def test_a_failure_further_on_begins_a_new_count() -> None:
 
 
 def test_a_failure_before_the_furthest_goes_on_counting() -> None:
-    retry = Retry(RetryPolicy(attempts=3))
+    retry = Retry(RetryPolicy(attempts=3), lambda: 0.0)
     retry.failed(place(5))
     retry.failed(place(4))
     assert not retry.failed(place(3))
 
 
 def test_failures_without_a_place_count_too() -> None:
-    retry = Retry(RetryPolicy(attempts=2))
+    retry = Retry(RetryPolicy(attempts=2), lambda: 0.0)
     assert retry.failed(None)
     assert not retry.failed(place(1))
 
 
 def test_getting_on_forgets() -> None:
-    retry = Retry(RetryPolicy(attempts=2))
+    retry = Retry(RetryPolicy(attempts=2), lambda: 0.0)
     retry.failed(place(5))
     retry.got_on()
     assert retry.failed(place(1))

@@ -16,9 +16,9 @@ from subscriber_sdk.events import (
     BatchArrived,
     Closed,
     Event,
-    LossTold,
+    LossArrived,
     MarkerArrived,
-    Noticed,
+    NoticeArrived,
     ParkAnswered,
     Revoked,
 )
@@ -238,7 +238,14 @@ def test_what_arrives_is_told_in_order() -> None:
         FLOW_FRAMES["data_loss"](5),
         frames.revoke(1, 5, "moved"),
     )
-    assert [type(event) for event in events] == [Noticed, BatchArrived, BatchArrived, MarkerArrived, LossTold, Revoked]
+    assert [type(event) for event in events] == [
+        NoticeArrived,
+        BatchArrived,
+        BatchArrived,
+        MarkerArrived,
+        LossArrived,
+        Revoked,
+    ]
     assert events[2] == BatchArrived(1, 2, False, b"twotwo")
 
 

@@ -49,7 +49,7 @@ async def test_the_same_epoch_again_takes_over() -> None:
         publisher.send(frames.hello("app"), frames.assign(1, 3, "app", "s", marker_at(0)))
         await shards.settled()
         assert publisher.take("accepted")
-    assert [worker.epoch for worker in shards.workers()] == [3]
+    assert [worker.epoch.number for worker in shards.workers()] == [3]
     await shards.close()
 
 
@@ -96,7 +96,7 @@ async def test_of_two_publishers_in_one_epoch_the_first_keeps_the_shard(two: Two
     told = refused(second)
     assert (told.held_epoch, told.held_by, told.contested) == (3, "p-a", True)
     assert not first.take("failed")
-    assert [worker.epoch for worker in two.shards.workers()] == [3]
+    assert [worker.epoch.number for worker in two.shards.workers()] == [3]
 
 
 async def test_also_when_the_first_is_gone_an_epoch_has_one_publisher(two: Two) -> None:

@@ -1,9 +1,9 @@
-"""Runs the callbacks of one epoch within their time, on the loop or in a thread.
+"""Runs the callbacks of one epoch within their time limit, on the loop or in a thread.
 
-Updates come one after the other (:meth:`Calls.sequence`, watched by one timer) or, for ``parallel``, each by itself
-(:meth:`Calls.one`). Whatever a callback raises comes out as it was raised. What comes out of one that was cancelled is
-a ``TimeoutError`` or, when it cancelled itself, a ``RuntimeError``: a bare ``CancelledError`` always means that the
-flow's task is being killed.
+Updates are processed one after the other (:meth:`Callbacks.sequence`, watched by one timer) or, for ``parallel``, each
+by itself (:meth:`Callbacks.one`). Exceptions of a callback are raised unchanged. A callback that was cancelled raises
+``TimeoutError`` or, when it cancelled itself, ``RuntimeError``: a bare ``CancelledError`` always means that the flow's
+task is being killed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from subscriber_sdk.meter import Meter
 from subscriber_sdk.watchdog import Watchdog
 from wormhole.wire.update import Update
 
-__all__ = ["Calls"]
+__all__ = ["Callbacks"]
 
 _SLICE_S: Final = 0.002  # how long callbacks that never wait may keep the loop from heartbeats and other flows
 _SLICE_UPDATES: Final = 64
 
 
-class Calls:
+class Callbacks:
     """The callbacks of one epoch; called from the flow's task (:meth:`one`: from tasks of its own).
 
     ``limit``: seconds that a callback may take. ``meter`` has how they do.

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from subscriber_sdk import recorded as module
+from subscriber_sdk import epoch_records as module
+from subscriber_sdk.epoch_records import EpochRecords
 from subscriber_sdk.events import Assigned
-from subscriber_sdk.recorded import Recorded
 from subscriber_sdk.testing import marker_at
 from tests.support.eventually import eventually, patience
 from wormhole.model.errors import CoordinationLost
@@ -28,7 +28,7 @@ class World:
         self.lost = False
         self.asked: list[int] = []
         self.done: asyncio.Queue[tuple[str, int | None]] = asyncio.Queue()
-        self.recorded = Recorded(self.ask, self.take, self._put)
+        self.recorded = EpochRecords(self.ask, self.take, self._put)
 
     async def ask(self, shards: Collection[str]) -> Mapping[str, int] | None:
         self.asked.append(len(shards))

@@ -1,6 +1,7 @@
-"""What one flow may receive: batch numbers, credit, parts. Pure.
+"""One epoch of a flow on its stream: what it may receive (batch numbers, credit, parts), and what was reported of it.
+Pure.
 
-The grammar of one epoch of a flow, publisher's frames only::
+The grammar of an epoch, publisher's frames only::
 
     flow   = Assign [ opened ] [ Revoke ]          opened only after our Accepted
     opened = { batch | Datamarker | DataLoss | ShardNotice }
@@ -13,11 +14,12 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
+from subscriber_sdk.counts import NO_COUNTS, CountsReport
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Datamarker
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["FlowPhase", "InFlow"]
+__all__ = ["FlowPhase", "SubscriberFlow"]
 
 _LEAST_BODY: Final = 64  # bytes of a body with one update are more
 _LEAST_IN_FLIGHT: Final = 1024
@@ -35,14 +37,15 @@ class FlowPhase(Enum):
     """Revoke came; our Released has not gone out."""
 
 
-class InFlow:
-    """One epoch of one flow as its frames come in. Methods raise :class:`~wormhole.model.errors.ProtocolError` naming
+class SubscriberFlow:
+    """One epoch of one flow. Methods that take a frame raise :class:`~wormhole.model.errors.ProtocolError`, which names
     the field.
 
-    ``max_body_bytes``: the largest batch body that is taken, whatever the credit.
+    ``max_body_bytes``: the largest batch body that is accepted, whatever the credit.
     """
 
     __slots__ = (
+        "_counts_at",
         "_in_flight",
         "_kept",
         "_last",
@@ -51,13 +54,16 @@ class InFlow:
         "_parts_index",
         "_parts_total",
         "_sizes",
+        "counts",
         "credit",
         "deciding",
         "epoch",
+        "excess_charged",
         "kept",
         "number",
         "phase",
         "progressed",
+        "reported",
         "shard",
     )
 
@@ -81,6 +87,13 @@ class InFlow:
         """Bytes that :meth:`keep` counted and :meth:`acknowledged` did not give back."""
         self.deciding = False
         """Whether a data loss was reported about which the application has not decided."""
+        self.excess_charged = 0
+        """Bytes over the credit that are charged to the stream."""
+        self.counts = NO_COUNTS
+        """What the shard's callbacks processed; reported with every answer once the flow is accepted."""
+        self._counts_at = 0  # how far they were reported in this epoch
+        self.reported: push_pb2.HandlerReport | None = None
+        """The last report of its callbacks."""
 
     @property
     def excess(self) -> int:
@@ -158,8 +171,14 @@ class InFlow:
         while sizes and sizes[0][0] <= number:
             self._in_flight -= sizes.popleft()[1]
 
+    def new_counts(self) -> CountsReport:
+        """What was counted since the last of these reports in this epoch."""
+        report = self.counts.report(self._counts_at)
+        self._counts_at = report.at
+        return report
+
     def close(self, phase: FlowPhase) -> None:
-        """No further data is wanted: forget a half received batch."""
+        """No further data is accepted: forget a batch of which only a part arrived."""
         self.phase = phase
         self._parts = None
 

@@ -16,7 +16,7 @@ from typing import Final
 from subscriber_sdk.events import Assigned
 from wormhole.model.errors import WormholeError
 
-__all__ = ["AskEpochs", "Recorded"]
+__all__ = ["AskEpochs", "EpochRecords"]
 
 log = logging.getLogger("subscriber_sdk")
 
@@ -28,7 +28,7 @@ AskEpochs = Callable[[Collection[str]], Awaitable[Mapping[str, int] | None]]
 """The recorded epochs of some shards (:meth:`wormhole.coordination.port.Coordinator.recorded_epochs`)."""
 
 
-class Recorded:
+class EpochRecords:
     """The assignments of one stream that wait for their records.
 
     ``take`` gets those whose epoch is recorded, ``refuse`` the others with what is recorded: 0 is nothing. Without

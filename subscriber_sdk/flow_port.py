@@ -50,11 +50,11 @@ class FlowPort(Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Who assigned the flow."""
+        """The publisher that assigned the flow."""
         ...
 
-    def accept(self, credit: int, have: Datamarker | None, counts: Counts | None = None) -> None:
-        """Take the flow; batches may come. ``counts``: told of with every answer from here on."""
+    def accept(self, credit: int, have: Datamarker | None, counts: Counts) -> None:
+        """Take the flow; batches may come. ``counts``: reported with every answer from here on."""
         ...
 
     def progress(self, number: int | None) -> None:
@@ -74,7 +74,7 @@ class FlowPort(Protocol):
         ...
 
     def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
-        """Have an update stored; :meth:`~subscriber_sdk.dispatch.FlowWorker.park_answered` answers."""
+        """Have an update stored; :meth:`~subscriber_sdk.flow_worker.FlowWorker.park_answered` gets the answer."""
         ...
 
     def decide_loss(self, *, proceed: bool) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from subscriber_sdk import Subscriber, Update
+from subscriber_sdk.counts import Counts
 from subscriber_sdk.events import Assigned
+from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.options import Options
-from subscriber_sdk.port import FlowPort
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.testing import ScriptedPublisher, frames, marker_at
 from tests.support.letters import letter
@@ -20,7 +21,7 @@ from wormhole.model.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
 
 ANSWERS: dict[str, Callable[[FlowPort], object]] = {
-    "accept": lambda port: port.accept(1000, None),
+    "accept": lambda port: port.accept(1000, None, Counts()),
     "progress": lambda port: port.progress(1),
     "ack": lambda port: port.ack(marker_at(1)),
     "release": lambda port: port.release(None),
@@ -59,7 +60,7 @@ def test_nothing_is_said_of_a_flow_that_is_not_the_streams_any_more(name: str, g
     publisher.send(frames.hello("app"), frames.assign(1, 1, "app", "s", marker_at(0)))
     port: Any = shards.port
     if name == "progress":
-        port.accept(1000, None)
+        port.accept(1000, None, Counts())
     if gone:
         publisher.send(frames.assign(1, 2, "app", "s", marker_at(0)))
     publisher.received.clear()

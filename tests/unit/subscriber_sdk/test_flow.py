@@ -6,14 +6,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from subscriber_sdk.inflow import FlowPhase, InFlow
+from subscriber_sdk.flow import FlowPhase, SubscriberFlow
 from subscriber_sdk.testing import frames
 from wormhole.model.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
 
 
-def opened(credit: int = 100, max_body: int = 1000) -> InFlow:
-    flow = InFlow(1, 1, "s", max_body)
+def opened(credit: int = 100, max_body: int = 1000) -> SubscriberFlow:
+    flow = SubscriberFlow(1, 1, "s", max_body)
     flow.phase, flow.credit = FlowPhase.OPEN, credit
     return flow
 
@@ -48,7 +48,7 @@ def test_a_repeated_number_is_refused() -> None:
 
 def test_nothing_may_come_before_accepted() -> None:
     with pytest.raises(ProtocolError, match="before Accepted"):
-        InFlow(1, 1, "s", 10).batch(batch(1))
+        SubscriberFlow(1, 1, "s", 10).batch(batch(1))
 
 
 def test_an_empty_body_is_refused() -> None:
