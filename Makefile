@@ -2,7 +2,7 @@
 #   make PYTHON=/path/to/python3.11 ...     another Python
 #   WORMHOLE_BUILD_EXT=yes|no make ...      insist on the compiled hot modules, or run them interpreted
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench quickstart-test claims fuzz soak mutants proto dist lock build format prepare-demo prepare-dev
+.PHONY: help demo test check bench quickstart-test claims fuzz soak coverage mutants proto dist lock build format prepare-demo prepare-dev
 
 PYTHON ?= python3
 RUN := .venv/bin/python
@@ -12,6 +12,10 @@ SECONDS ?= 60
 SEED ?= 1
 ROUNDS ?= 200
 DATASTORE ?= rocksdb
+# Every file with a long form is in here (tests/unit/scripts/test_soak.py).
+SOAK := tests/system tests/hostile tests/property tests/docs/test_quickstart_page.py \
+	tests/integration/test_mysql_differential.py tests/integration/test_mysql_statements.py \
+	tests/integration/test_rocksdb_restored.py tests/unit/publisher/sources/mysql/test_bounded.py
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \
@@ -20,7 +24,7 @@ help: ## this list
 demo: prepare-demo ## a live store, publisher and subscribers, two kills, and the count of what arrived [DATASTORE=mysql ARGS="--seed 1 --json"]
 	@$(RUN) -m examples.demo --datastore $(DATASTORE) $(ARGS)
 
-test: prepare-dev ## the suite, after a quick pass over the interpreted forms [ARGS="-k name"]
+test: prepare-dev ## the suite, after a quick pass over the interpreted decoders [ARGS="-k name"]
 	@$(RUN) -m scripts.suite $(ARGS)
 
 check: prepare-dev ## style, types, import directions, generated code, maps, links and mutants that fit
@@ -38,8 +42,11 @@ claims: prepare-dev ## the tests that docs/compare.md names as proofs: all exist
 fuzz: prepare-dev ## every decoder in both forms [SECONDS=60 SEED=1]
 	@$(RUN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
-soak: prepare-dev ## the kill -9 rounds of tests/system, as many as you like, prepared disasters, long outages of ZooKeeper, statements on servers, the largest events [ROUNDS=200]
-	@WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest tests/system tests/hostile tests/integration/test_mysql_statements.py -s --timeout=0 $(ARGS)
+soak: prepare-dev ## every long round: kill -9, disasters, outages, statements on servers, properties, the largest events [ROUNDS=200]
+	@WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest $(SOAK) -s --timeout=0 $(ARGS)
+
+coverage: prepare-dev ## branch coverage of all packages, which may not fall
+	@$(RUN) -m scripts.branch_coverage $(ARGS)
 
 mutants: prepare-dev ## small faults, one at a time: the suite must go red on each [ARGS="name ..."]
 	@$(RUN) -m tests.mutants $(ARGS)

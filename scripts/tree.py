@@ -1,4 +1,4 @@
-"""Promises about the tree: modules have tests, ``__all__`` and types; documents cite what exists, in short lines."""
+"""Promises about the tree: modules have ``__all__`` and types; documents cite what exists, in short lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from scripts.prepare import PACKAGES, ROOT
 from scripts.prose import documents, long_lines
 
-__all__ = ["cited_files", "drawn_folders", "exports", "headings", "main", "problems", "unit_tests"]
+__all__ = ["cited_files", "drawn_folders", "exports", "headings", "main", "problems"]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # `wormhole/model/position.py`, `caravan/plan.py: plan`, `caravan/plan.py:Plan`
@@ -25,32 +25,6 @@ def _modules(root: Path) -> Iterator[Path]:
         for path in sorted((root / package).rglob("*.py")):
             if not path.stem.endswith("_pb2"):
                 yield path.relative_to(root)
-
-
-def unit_tests(root: Path) -> Iterator[str]:
-    """Modules without a test file of their own, and test files without a module.
-
-    ``tests/unit/<package>/test_<module>.py`` mirrors the tree; a second file may add an aspect
-    (``test_<module>_<aspect>.py``). A port may have its contract suite (``tests/contract/test_<module>.py``) instead.
-    """
-    modules = [path for path in _modules(root) if path.stem not in {"__init__", "__main__"}]
-    for module in modules:
-        mirror = root / "tests" / "unit" / module.parent
-        contract = root / "tests" / "contract" / f"test_{module.stem}.py"
-        if not (mirror / f"test_{module.stem}.py").exists() and not contract.exists():
-            yield f"{module}: no test file {(mirror / f'test_{module.stem}.py').relative_to(root)}"
-    by_folder: dict[Path, set[str]] = {}
-    for module in modules:
-        by_folder.setdefault(module.parent, set()).add(module.stem)
-    for test in sorted((root / "tests" / "unit").rglob("test_*.py")):
-        folder = test.parent.relative_to(root / "tests" / "unit")
-        if not folder.parts or folder.parts[0] not in PACKAGES:
-            continue
-        subject = test.stem.removeprefix("test_")
-        # What a package exports, and what runs as `python -m`, is tested under these names.
-        stems = by_folder.get(folder, set()) | {"exports", "main"}
-        if not any(subject == stem or subject.startswith(f"{stem}_") for stem in stems):
-            yield f"{test.relative_to(root)}: tests no module of {folder}"
 
 
 def exports(root: Path) -> Iterator[str]:
@@ -151,7 +125,7 @@ def drawn_folders(root: Path) -> Iterator[str]:
 
 def problems(root: Path = ROOT) -> list[str]:
     """Everything that is wrong with the tree, one line each."""
-    return [*unit_tests(root), *exports(root), *cited_files(root), *drawn_folders(root), *long_lines(root)]
+    return [*exports(root), *cited_files(root), *drawn_folders(root), *long_lines(root)]
 
 
 def main() -> int:

@@ -191,16 +191,20 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         pytest.fail("asyncio logged errors that no test saw:\n  " + "\n  ".join(messages), pytrace=False)
 
 
+@pytest.fixture(scope="session")
+def detector() -> BlockBuster:
+    """Finds blocking calls; made once, since it searches the library for what may block."""
+    schemes()  # one search per process: tests parse configurations on the loop, programs before it or in a thread
+    # The test kit drives handlers from a plain test function: there, nobody else waits for the loop.
+    return BlockBuster(_our_packages(), excluded_modules=["subscriber_sdk.testing"])
+
+
 @pytest.fixture(autouse=True)
-def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+def nothing_blocks_the_loop(request: pytest.FixtureRequest, detector: BlockBuster) -> Iterator[None]:
     """A blocking call made by our code while an event loop runs in the same thread raises `BlockingError`."""
     if request.node.get_closest_marker("allow_blocking") is not None:
         yield
         return
-    # The test kit drives handlers from a plain test function: there, nobody else waits for the loop.
-    kit = ["subscriber_sdk.testing"] if (ROOT / "subscriber_sdk" / "testing").exists() else []
-    detector = BlockBuster(_our_packages(), excluded_modules=kit)
-    schemes()  # one search per process: tests parse configurations on the loop, programs before it or in a thread
     detector.activate()
     try:
         yield

@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from scripts.prepare import ROOT
+from tests.support.eventually import PATIENCE_S
 from tests.support.pages import Page
 from wormhole.config import parse
 from wormholectl.app import app
@@ -70,7 +71,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     for path, name in zip(UNITS, names, strict=True):
         shutil.copy(path, tmp_path / Path(name).name)
     copies = sorted(map(str, tmp_path.iterdir()))
-    done = subprocess.run([program, "verify", "--man=no", *copies], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, "verify", "--man=no", *copies], capture_output=True, text=True, timeout=PATIENCE_S)
     about_ours = [line for line in done.stderr.splitlines() if "wormhole" in line]
     assert about_ours == []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.databases import DatabaseServer, NewServer
+from tests.support.eventually import PATIENCE_S
 from tests.support.pages import Page, Reader
 from tests.support.ports import free_port
 
@@ -107,7 +108,7 @@ def test_a_dump_and_what_is_tailed_from_it_are_everything_once(
     with writing(server, 100) as (committed, done):
         gtids = reader.shell(f'{dump}\nprintf %s "$gtids"').splitlines()[-1]
         for _ in range(len(committed) + 50):  # and some after the dump
-            assert done.acquire(timeout=10)
+            assert done.acquire(timeout=PATIENCE_S)
     printed = reader.shell(f"gtids={shlex.quote(gtids)}\n{tail}")
     dumped = [int(number) for number in _DUMPED.findall((tmp_path / "shop.sql").read_text())]
     tailed = [int(number) for number in _TAILED.findall(printed)]

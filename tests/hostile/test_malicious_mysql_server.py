@@ -32,6 +32,7 @@ from publisher.sources.mysql.reader import BinlogReader
 from publisher.sources.mysql.spool import Spool
 from publisher.sources.mysql.walk import Step
 from tests.support import mysql_events as build
+from tests.support.eventually import PATIENCE_S
 from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving
 from tests.support.mysql_dump import Scripted, insert, table, xa_prepare
 from tests.support.mysql_impostor import NOBODY, TRICKS, Impostor, impostor
@@ -178,7 +179,7 @@ def endless(answer: Callable[[socket.socket], Iterable[bytes]], honest: int) -> 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield Address("127.0.0.1", listening.getsockname()[1], "u", PASSWORD)
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -239,7 +240,7 @@ def test_no_answer_takes_more_than_it_may(what: str, monkeypatch: pytest.MonkeyP
 
     def answer(client: socket.socket) -> Iterator[bytes]:
         yield from ANSWERS[what]()
-        client.settimeout(5)
+        client.settimeout(PATIENCE_S)
         with suppress(OSError):
             sent.append(client.recv(1 << 16))
 
@@ -365,7 +366,7 @@ def test_what_is_sent_before_tls_is_not_read_behind_it(tmp_path: Path) -> None:
         thread.start()
         with pytest.raises(WormholeError) as error:
             connect(Address("127.0.0.1", listening.getsockname()[1], "u", PASSWORD, tls="verify", ca=str(files.ca)))
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert PASSWORD not in str(error.value)
     assert "TLS failed" in str(error.value) or "Access denied" in str(error.value)
 

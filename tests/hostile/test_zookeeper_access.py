@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.marked import MARK, marked
 from tests.support.rocks_writer import RocksWriter
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
@@ -68,7 +68,7 @@ def password(client):
 results = {}
 for name, credentials in {"no": None, "wrong": [("digest", "wormhole:guess")]}.items():
     client = KazooClient(hosts, auth_data=credentials)
-    client.start(10)
+    client.start(60)
     attacks = {
         "list /": lambda: client.get_children("/"),
         "list the tree": lambda: client.get_children("/wormhole"),
@@ -115,7 +115,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become 
 def attacked(hosts: str) -> dict[str, str]:
     """What each attack of another user came to."""
     done = subprocess.run(
-        [sys.executable, "-c", ATTACKER, hosts, str(NOBODY)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", ATTACKER, hosts, str(NOBODY)], capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     results: dict[str, str] = json.loads(done.stdout)
@@ -133,7 +133,7 @@ class Up:
     def does(self, *arguments: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "wormholectl", *arguments],
-            env={**os.environ, MARK: self.mark}, capture_output=True, text=True, timeout=100,
+            env={**os.environ, MARK: self.mark}, capture_output=True, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -220,7 +220,7 @@ def test_requests_that_are_never_finished_do_not_end_it(server: EmbeddedZooKeepe
                 connection.sendall((1_000_000).to_bytes(4, "big") + b"x")
                 held.add(connection)
         while len(held) > 200:  # those beyond the bound are closed; the others wait for the rest of their request
-            ended, _, _ = select.select(held, [], [], 30)
+            ended, _, _ = select.select(held, [], [], PATIENCE_S)
             assert ended, f"{len(held)} requests of 1 MiB are held"
             held -= set(ended)
         assert owner.get_children("/wormhole")

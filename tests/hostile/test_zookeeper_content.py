@@ -23,6 +23,7 @@ from monitor.state import LogKey
 from publisher import daemon
 from tests.support.archives import put, tx, write_archive
 from tests.support.command_line import run
+from tests.support.eventually import PATIENCE_S
 from tests.support.hostile_mysql import greeting, packets
 from tests.support.rocks_writer import RocksWriter
 from wormhole.config import Config, CoordinatorConfig, DatasetConfig, config_to_json, load, parse_json
@@ -134,7 +135,7 @@ class Listener:
                 client, _ = self._server.accept()
                 with client, suppress(OSError):
                     self.connections += 1
-                    client.settimeout(5)
+                    client.settimeout(PATIENCE_S)
                     client.sendall(packets([greeting()], 0))
                     self.heard += client.recv(4096)
 
@@ -289,7 +290,7 @@ class Bucket:
             while True:
                 client, _ = self._server.accept()
                 with client, suppress(OSError):
-                    client.settimeout(5)
+                    client.settimeout(PATIENCE_S)
                     self.heard += client.recv(65536)
                     client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 

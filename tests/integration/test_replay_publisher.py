@@ -14,7 +14,7 @@ import pytest
 
 from subscriber_sdk import DataLoss, LossDecision, Subscriber, Update, serve
 from tests.integration.test_operating_flows import FLOW, World, eventually_in_thread
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.replaying import ReplayClient
 from wormhole.host.local_admin import token_path
 from wormhole.model.position import Datamarker
@@ -56,7 +56,7 @@ class Asked:
         async with grpc.aio.insecure_channel(answer.address) as channel:
             call: Any = channel.unary_unary("/wormhole.wire.v1.Admin/Replay")
             return admin_pb2.ReplayReply.FromString(
-                await call(request.SerializeToString(), metadata=metadata, timeout=30)
+                await call(request.SerializeToString(), metadata=metadata, timeout=PATIENCE_S)
             )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
 from tests.support.rocks_writer import RocksWriter
 from wormholectl.guard import DEBUG
 
@@ -43,7 +44,7 @@ def environment() -> dict[str, str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60, env=environment())
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=environment())
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -93,7 +94,7 @@ def test_it_follows_a_live_writer_until_it_is_told_to_end(writer: RocksWriter, e
             assert tailing.stdout.readline().endswith(f"default  key = value {number}\n")
             writer.flush()  # RocksDB deletes the log file
         tailing.send_signal(ending)
-        assert tailing.wait(20) == 0
+        assert tailing.wait(PATIENCE_S) == 0
         assert tailing.stderr.read() == ""
     assert [path.name for path in writer.path.parent.iterdir()] == [writer.path.name]
 
@@ -105,7 +106,7 @@ def test_a_reader_that_goes_away_is_no_error(writer: RocksWriter) -> None:
         assert tailing.stderr is not None
         tailing.stdout.readline()
         tailing.stdout.close()
-        assert tailing.wait(20) == 0
+        assert tailing.wait(PATIENCE_S) == 0
         assert tailing.stderr.read() == ""
 
 

@@ -14,7 +14,7 @@ import msgpack
 import pytest
 
 from publisher.sources.rocksdb.source import RocksSource
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.support.value_formats import ORDER_MESSAGE, order, write_descriptor_set
@@ -32,7 +32,7 @@ def writer(tmp_path: Path) -> Iterator[RocksWriter]:
 
 def wormholectl(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-c", "from wormholectl import main; main()", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60)
+    return subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def objects(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caravan.plan import NEAR_BYTES, Action, Board, CaravanView, Close, FlowView, SendBack, Start, lead, plan
 from caravan.speeds import speeds
+from tests.support.seed import examples
 from wormhole.model.position import LogPosition
 
 _TICK_S = 0.1
@@ -180,7 +181,7 @@ def _worlds(draw: st.DrawFn) -> _World:
     return _World(end, growth, draw(st.integers(1, 5)), one, total, flows)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(_worlds())
 def test_every_flow_arrives_within_the_caps_and_nothing_flaps(world: _World) -> None:
     while any(world.end - flow.place > NEAR_BYTES for flow in world.flows):

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.changes import Change
 from publisher.sources.memory.source import MemorySource
+from tests.support.seed import examples
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
@@ -173,7 +174,7 @@ class _Journey:
         assert set(self.truth.wanted) <= set(ended) <= set(self.truth.touched)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(_transactions, st.sampled_from(_SHARDS), st.sampled_from(sorted(_FILTERS)), st.data())
 def test_every_wanted_update_once_whatever_the_moves(
     transactions: list[list[Change]], shard: str, wanted: str, data: st.DataObject

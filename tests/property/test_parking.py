@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subscriber_sdk import Datamarker, RetryPolicy, ShardNotice, Subscriber, Update
 from subscriber_sdk.testing import Change, Kit, KitFlow, update
+from tests.support.seed import examples
 from wormhole.model.values import Op
 from wormhole.ports.dead_letters import row_text
 
@@ -175,7 +176,7 @@ def _texts(rows: Sequence[bytes]) -> list[str]:
     return list(map(row_text, rows))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.sampled_from([0, 1, 3]), st.lists(STEPS, min_size=4, max_size=16))
 def test_nothing_is_lost_and_no_row_is_reordered(kind: int, steps: list[tuple[str, object]]) -> None:
     model = Model(kind)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caravan.buffer import ChangeBuffer
@@ -24,6 +24,7 @@ from publisher.sources.mysql.dump import Dump
 from publisher.sources.mysql.reader import BinlogReader
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import TORN, Scripted, format_description, insert, refuse, rotate, table
+from tests.support.seed import examples
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
@@ -165,7 +166,7 @@ def log_of(transactions: list[list[int]], stream: build.Stream, mariadb: bool, n
         number += 1
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     transactions,
     sizes,
@@ -200,7 +201,7 @@ def test_each_update_is_told_the_same_however_the_log_is_read(
             assert [id_ for id_, _, ends, _ in taken.told if ends] == list(last.values())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     transactions,
     st.lists(st.integers(1, 6), min_size=1, max_size=8),

@@ -178,7 +178,7 @@ class FaultProxy:
         self._loop.run_forever()
 
     def _do(self, what: Any) -> None:
-        asyncio.run_coroutine_threadsafe(what, self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE_S)
 
     def _call(self, what: Callable[[], None]) -> None:
         async def called() -> None:

@@ -111,7 +111,7 @@ class Reader:
         finally:
             process.terminate()  # after a failure too: publishers outlive the monitor that is killed
             try:
-                status = process.wait(30)
+                status = process.wait(PATIENCE_S)
             finally:
                 process.kill()
                 process.wait()

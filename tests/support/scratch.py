@@ -1,9 +1,9 @@
 """A copy of this tree without anything compiled, and the suite run inside it.
 
-Two users: the interpreted pass (a tree without compiled files is what ``WORMHOLE_BUILD_EXT=no`` builds) and the
-mutants (a fault is applied to a copy, never to the checkout). The copy borrows the checkout's environment:
-``PYTHONPATH`` puts the copy before it, also in the processes that a test starts, and ``tests/conftest.py`` refuses to
-run when a package comes from elsewhere all the same.
+Three users: the interpreted pass (a tree without compiled files is what ``WORMHOLE_BUILD_EXT=no`` builds), the branch
+coverage, and the mutants (a fault is applied to a copy, never to the checkout). The copy borrows the checkout's
+environment: ``PYTHONPATH`` puts the copy before it, also in the processes that a test starts, and
+``tests/conftest.py`` refuses to run when a package comes from elsewhere all the same.
 """
 
 from __future__ import annotations
@@ -44,13 +44,19 @@ def environment(copy: Path) -> dict[str, str]:
 
 
 def run_tests(
-    copy: Path, selection: Sequence[str], *, timeout: float | None = None, quiet: bool = False
+    copy: Path,
+    selection: Sequence[str],
+    *,
+    timeout: float | None = None,
+    quiet: bool = False,
+    program: Sequence[str] = ("pytest",),
 ) -> tuple[int, str]:
     """Run pytest in ``copy`` over ``selection``; returns its exit status and, when ``quiet``, what it printed.
 
-    A run that outlives ``timeout`` (seconds) is killed with everything it started and counts as status 124.
+    ``program``: the module that Python runs, and its arguments before those of pytest. A run that outlives ``timeout``
+    (seconds) is killed with everything it started and counts as status 124.
     """
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *selection]
+    command = [sys.executable, "-m", *program, "-p", "no:cacheprovider", *selection]
     process = subprocess.Popen(
         command,
         cwd=copy,

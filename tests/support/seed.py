@@ -1,5 +1,7 @@
-"""The seed of random rounds: always the same in ``make test``, whose result must not be luck; a new one in each
-soak."""
+"""The seed and the length of random rounds.
+
+``make test`` always has the same seed, since its result must not be luck, and short rounds. Each soak has a new seed.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,18 @@ import os
 import random
 from typing import Final
 
-__all__ = ["SEED"]
+from hypothesis import settings
 
+__all__ = ["SEED", "examples"]
+
+_SOAK: Final = "WORMHOLE_ROUNDS" in os.environ
 _GIVEN: Final = int(os.environ.get("WORMHOLE_SEED", "0"))
-_DRAWN: Final = random.SystemRandom().randrange(1, 1 << 31) if "WORMHOLE_ROUNDS" in os.environ else 20261122
+_DRAWN: Final = random.SystemRandom().randrange(1, 1 << 31) if _SOAK else 20261122
 
 SEED: Final = _GIVEN or _DRAWN
 """Rounds print it; ``WORMHOLE_SEED`` repeats them."""
+
+
+def examples(count: int) -> settings:
+    """As many examples of a property in ``make test``; a soak takes the number of its profile."""
+    return settings() if _SOAK else settings(max_examples=count)

@@ -22,7 +22,7 @@ from tests.system.harness.processes import Process
 from tests.system.harness.truth import Content, digest
 from wormhole.wire.update import Update
 
-ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "1"))
 
 Known = dict[str, list[tuple[int, int, Content]]]
 """What was read from files so far, by name: a file never changes."""

@@ -13,8 +13,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Final
 
 import grpc
 import pytest
@@ -163,24 +163,28 @@ def playing(
         server.stop(None).wait()
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "said"),
-    [
-        (garbage, "is no valid message"),
-        (garbage_after_welcome, "flow 99 was never assigned"),
-        (ahead, "was never offered the marker"),
-        (oversized, "arger than max"),
-        (stops_reading, ""),
-        (hangs_up, "no mood"),
-    ],
-)
-def test_a_subscriber_out_of_its_mind(running: Running, behaviour: Any, said: str) -> None:
-    plan = two("mad")
-    with running(plan) as ensemble, playing(f"127.0.0.1:{ensemble.ports['mad-1']}", behaviour):
+BEHAVIOURS: Final = {
+    garbage: "is no valid message",
+    garbage_after_welcome: "flow 99 was never assigned",
+    ahead: "was never offered the marker",
+    oversized: "arger than max",
+    stops_reading: "",
+    hangs_up: "no mood",
+}
+"""What each does, and what the publisher says of it."""
+
+
+def test_subscribers_out_of_their_minds(running: Running) -> None:
+    mad = {f"mad{number}": behaviour for number, behaviour in enumerate(BEHAVIOURS)}
+    applications = {"good": Application({"good-1": {}})} | {name: Application({f"{name}-1": None}) for name in mad}
+    with running(Plan(applications, zookeeper=False)) as ensemble, ExitStack() as stack:
+        for name, behaviour in mad.items():
+            stack.enter_context(playing(f"127.0.0.1:{ensemble.ports[f'{name}-1']}", behaviour))
         committing(ensemble, 1.5)
         ensemble.await_all(["good"])
         told = ensemble.publisher.output
-        ensemble.await_true(lambda: said in told.read_text(), f"the publisher does not say {said!r}")
+        for said in BEHAVIOURS.values():
+            ensemble.await_true(lambda said=said: said in told.read_text(), f"the publisher does not say {said!r}")  # type: ignore[misc]
         assert "Traceback" not in told.read_text(), told.read_text()
         ensemble.tell("fill 2000 8192")
         ensemble.await_all(["good"])

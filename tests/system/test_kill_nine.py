@@ -19,7 +19,7 @@ import pytest
 from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 
-ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))
 
 Say = Callable[[str], None]
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]

@@ -18,7 +18,7 @@ from typing import TypeVar
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.eventually import until
+from tests.support.eventually import PATIENCE_S, until
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from wormhole.host.ready_file import read_ready, ready_path
@@ -82,7 +82,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 def scraped(address: str) -> dict[str, float]:
     """Each series of a publisher by name, summed over its labels."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as answer:
         text = answer.read().decode()
     values: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
@@ -137,7 +137,7 @@ def test_ten_thousand_updates_a_second_are_counted_and_not_logged(
         assert after["wormhole_push_acks_total"] > 0
         assert after["wormhole_publisher_ready"] == 1
         assert after["wormhole_publisher_cpu_seconds_total"] > before["wormhole_publisher_cpu_seconds_total"]
-        with urllib.request.urlopen(f"http://{address}/readyz", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=PATIENCE_S) as answer:
             assert answer.read() == b"ready\n"
         for process in (publisher, subscriber):
             process.terminate()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
 from wormhole.host.ready_file import read_ready, ready_path
@@ -45,7 +46,7 @@ class Up:
             env={**os.environ, MARK: self.mark},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
             umask=0,  # what is created is private all the same
         )
         return done.returncode, done.stdout + done.stderr
@@ -107,7 +108,7 @@ def test_it_is_up_ready_refused_twice_killed_up_again_and_down(up: Up) -> None:
     told, publisher = up.told(), up.publisher()
     handle = os.pidfd_open(int(str(told["pid"])))
     os.kill(int(str(told["pid"])), signal.SIGKILL)
-    assert select.select([handle], [], [], 30)[0]
+    assert select.select([handle], [], [], PATIENCE_S)[0]
     os.close(handle)
     assert up.publisher() == publisher
     code, text = up.does("up", "-f", str(up.file), "--detach")

@@ -12,13 +12,13 @@ from typing import Any, Final
 import pymysql
 from pymysql.constants.CLIENT import MULTI_STATEMENTS
 
+from tests.support.eventually import PATIENCE_S
 from tests.system.harness.store import Operation, Store
 from tests.system.harness.truth import Content, digest
 
 __all__ = ["DATABASE", "ServerStore"]
 
 DATABASE: Final = "shop"
-_BACK_S: Final = 40.0
 _COLUMNS: Final = "`key` VARBINARY(64) PRIMARY KEY, value LONGBLOB NOT NULL"
 _WRITE: Final = "INSERT INTO {table} (`key`, value) VALUES (%s, %s) ON DUPLICATE KEY UPDATE value = VALUES(value)"
 _DELETE: Final = "DELETE FROM {table} WHERE `key` = %s"
@@ -140,7 +140,7 @@ class ServerStore(Store):
 
     def _open(self) -> None:
         """Connect, once the server is there and nothing of an earlier writer's is under way."""
-        deadline = time.monotonic() + _BACK_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(Exception):
                 self._connection.close()

@@ -18,7 +18,7 @@ from caravan import fleet as fleet_module
 from caravan.fleet import CaravanEventKind, Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.source import MemorySource
-from tests.support.eventually import patience
+from tests.support.eventually import PATIENCE_S, patience
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
 from wormhole.model.position import Datamarker
@@ -47,7 +47,7 @@ class Source(MemorySource):
 
     def open(self, marker: Datamarker) -> LogReader:  # type: ignore[override]
         self.openings += 1
-        self.gate.wait(10)
+        self.gate.wait(PATIENCE_S)
         return _Reader(super().open(marker), self, self.openings)
 
     def write(self, count: int, value: bytes = VALUE) -> Datamarker:

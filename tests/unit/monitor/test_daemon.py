@@ -20,7 +20,7 @@ from monitor.daemon import Monitor
 from monitor.processes import find
 from monitor.state import LogKey, Phase
 from tests.support import stub_publisher
-from tests.support.eventually import patience
+from tests.support.eventually import PATIENCE_S, patience
 from tests.support.host_state import until
 from wormhole.config import load
 from wormhole.model.errors import ConfigError, WormholeError
@@ -101,7 +101,7 @@ async def test_it_runs_what_its_file_says_and_takes_all_of_it_along(host: Host) 
 
 
 def _read(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         data: bytes = answer.read()
         return data
 

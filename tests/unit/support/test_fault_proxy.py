@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
 from tests.support.fault_proxy import FaultProxy
 
 
@@ -59,10 +60,17 @@ def proxy(server: Server) -> Iterator[FaultProxy]:
         yield proxy
 
 
+@contextmanager
+def connected(proxy: FaultProxy, server: Server) -> Iterator[socket.socket]:
+    """A connection through the proxy that the server has accepted."""
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S) as client:
+        assert server.came.acquire(timeout=PATIENCE_S)
+        yield client
+
+
 @pytest.fixture
 def client(proxy: FaultProxy, server: Server) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as client:
-        assert server.came.acquire(timeout=5)
+    with connected(proxy, server) as client:
         yield client
 
 
@@ -83,7 +91,7 @@ def silent(client: socket.socket, seconds: float = 0.1) -> bool:
     except TimeoutError:
         return True
     finally:
-        client.settimeout(5)
+        client.settimeout(PATIENCE_S)
 
 
 def test_without_a_fault_everything_passes_both_ways(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
@@ -103,9 +111,9 @@ def test_the_ends_of_both_sides_are_passed_on(proxy: FaultProxy, server: Server,
     server.clients[0].close()
     assert read(client, 10) == b"bye"
     client.close()
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5):
-        assert server.came.acquire(timeout=5)
-    server.clients[1].settimeout(5)
+    with connected(proxy, server):
+        pass
+    server.clients[1].settimeout(PATIENCE_S)
     with suppress(ConnectionResetError):
         assert server.clients[1].recv(1) == b""
 
@@ -122,8 +130,7 @@ def test_a_cut_resets_at_the_exact_byte_and_new_connections_work(
     assert b"01234".startswith(got)  # a reset may overtake what was sent before it
     proxy.await_fault()
     assert proxy.from_server == 5
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as again:
-        assert server.came.acquire(timeout=5)
+    with connected(proxy, server) as again:
         server.send(b"anew")
         assert read(again, 4) == b"anew"
 
@@ -136,8 +143,7 @@ def test_a_stall_holds_everything_and_loses_nothing(proxy: FaultProxy, server: S
     assert silent(client)
     client.sendall(b"hello")
     assert silent(server.clients[0])
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as other:
-        assert server.came.acquire(timeout=5)
+    with connected(proxy, server) as other:
         server.send(b"x")
         assert silent(other)
         proxy.pass_through()
@@ -192,7 +198,7 @@ def test_one_byte_is_changed_at_the_place_that_was_said(
 def test_a_server_that_is_not_there_ends_the_connection(proxy: FaultProxy, server: Server) -> None:
     server.refuse()
     with suppress(ConnectionResetError):  # it may come before the client knows that it is connected
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as client:
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S) as client:
             assert client.recv(1) == b""
 
 

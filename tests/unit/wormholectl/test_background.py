@@ -14,6 +14,7 @@ import pytest
 from monitor.processes import run_file
 from monitor.state import LogKey
 from tests.support import stub_publisher
+from tests.support.eventually import PATIENCE_S
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import Fatal, Retryable, UsageError, WormholeError
 from wormholectl import background
@@ -154,7 +155,7 @@ def test_down_kills_a_left_publisher_that_does_not_end(left: Left) -> None:
     process = left.start()
     left.tell(os.getpid(), 1, timeout=0.1)
     down(left.file, None)
-    assert process.wait(10) == -9
+    assert process.wait(PATIENCE_S) == -9
 
 
 def test_down_says_when_an_up_does_not_end(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.support.eventually import PATIENCE_S
 from tests.support.publisher_status import status
 from wormholectl.admin_client import Answer
 from wormholectl.top import Seen, draw
@@ -103,7 +104,7 @@ def test_in_a_terminal_a_key_ends_it_whether_or_not_anybody_answers() -> None:
                 shown += os.read(leader, 4096)
             except OSError:  # the other end is closed
                 break
-        assert child.wait(30) == 0
+        assert child.wait(PATIENCE_S) == 0
         assert b"Traceback" not in shown
         assert b"\x1b[?1049l" in shown  # back from the alternate screen
     finally:

@@ -172,7 +172,7 @@ async def test_the_embedded_zookeeper_gets_the_jars_that_the_file_names(file: Pa
     text = STATIC.replace("static = true", 'zookeeper_jars = "jars"').replace("subscribers =", "#")
     config = parse(text, str(file), folder=file.parent)
     with pytest.raises(ConfigError, match=f'coordinator.zookeeper_jars = "{file.parent / "jars"}"'):
-        async with asyncio.timeout(30):
+        async with patience():
             await _Up(file, None, config, Told()).run()
 
 

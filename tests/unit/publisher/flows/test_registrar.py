@@ -15,7 +15,7 @@ from publisher.flows.registrar import Beginning, Registrar, begin_of_unknown
 from publisher.publisher import Publisher
 from publisher.sources.memory.source import MemorySource
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.markers import marker
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -259,7 +259,7 @@ async def test_markers_are_stored_while_a_known_application_is_configured_anew(
 
     def slow(self: MemoryMarkerStore, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
         loop.call_soon_threadsafe(reached.set)
-        gate.wait(10)
+        gate.wait(PATIENCE_S)
         return load(self, application)
 
     world.application()
@@ -288,7 +288,7 @@ async def test_an_application_that_is_removed_while_it_is_registered_gets_no_flo
     def slow(self: MemoryMarkerStore, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
         if flow == NEW:
             loop.call_soon_threadsafe(reached.set)
-            gate.wait(10)
+            gate.wait(PATIENCE_S)
         return register(self, flow, marker, start)
 
     monkeypatch.setattr(MemoryMarkerStore, "register", slow)

@@ -17,7 +17,7 @@ from publisher.operate.admin import serve_admin
 from publisher.operate.admin_access import host_token
 from publisher.publisher import Publisher
 from tests.support.certificates import Authority
-from tests.support.eventually import eventually, patience
+from tests.support.eventually import PATIENCE_S, eventually, patience
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.test_control import FLOW, request
@@ -62,7 +62,7 @@ async def ask(
     async with channel:
         call: Any = channel.unary_unary(_SERVICE + method)
         metadata = (("authorization", token),) if token else ()
-        return bytes(await call(message, metadata=metadata, timeout=30))
+        return bytes(await call(message, metadata=metadata, timeout=PATIENCE_S))
 
 
 async def refusal(address: str, message: bytes, method: str = "Change", **how: Any) -> tuple[grpc.StatusCode, str]:

@@ -20,6 +20,7 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
 from tests.support.archives import CUSTOMERS, Change, Tx, gone, marker_at, put, row, tx, write_archive
+from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.values import Op
@@ -249,7 +250,7 @@ compact.merge(store, *compact.planned(store))
 def test_killed_on_the_way_nothing_is_lost_nor_doubled(tmp_path: Path, at: str) -> None:
     store = write_archive(tmp_path / "archive", {"a": files()})
     before = content(store)
-    done = subprocess.run([sys.executable, "-c", _KILLED, store.to, at], timeout=100)
+    done = subprocess.run([sys.executable, "-c", _KILLED, store.to, at], timeout=PATIENCE_S)
     assert done.returncode == -signal.SIGKILL
     assert content(store) == before
     assert len(manifest_of(store).files) == (2 if at == "committed" else 4)

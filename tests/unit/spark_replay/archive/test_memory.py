@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.support.eventually import PATIENCE_S
+
 _MEASURED = """
 import threading
 from pathlib import Path
@@ -35,7 +37,9 @@ print(before - rss())
 
 
 def test_memory_of_all_threads_is_given_back() -> None:
-    done = subprocess.run([sys.executable, "-c", _MEASURED], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURED], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     shared, freed = done.stdout.splitlines()
     if shared == "True":
         assert int(freed) >= 30

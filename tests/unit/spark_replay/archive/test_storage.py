@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from spark_replay.archive.storage import LocalStorage, open_storage, told
+from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
 
@@ -167,7 +168,7 @@ def test_who_may_not_is_told_so(disk: LocalStorage) -> None:
         [sys.executable, "-c", AS_NOBODY, disk.root],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 3, done.stderr

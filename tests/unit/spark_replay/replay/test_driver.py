@@ -15,6 +15,7 @@ from spark_replay.replay.planning import plan
 from spark_replay.replay.progress import Progress
 from spark_replay.replay.task import Ended, Outcome, Task
 from tests.support.archives import marker_at
+from tests.support.eventually import PATIENCE_S
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
 from wormhole.model.errors import ReplayError
@@ -22,7 +23,7 @@ from wormhole.model.errors import ReplayError
 
 def eventually_now(holds: Callable[[], bool]) -> bool:
     """Wait for it in a thread."""
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + PATIENCE_S
     while not holds() and time.monotonic() < ends:
         time.sleep(0.01)
     return holds()
@@ -105,9 +106,9 @@ def test_what_is_submitted_while_everything_ends_is_ended_too(tmp_path: Path, sc
 
     class Late(Pushing):
         def log(self, task: Task) -> Outcome:
-            assert stopped.wait(30)
+            assert stopped.wait(PATIENCE_S)
             submitted.set()
-            assert ended.wait(30), "nobody ends it"
+            assert ended.wait(PATIENCE_S), "nobody ends it"
             return super().log(task)
 
         def stop(self) -> None:
@@ -150,7 +151,7 @@ def test_a_publisher_that_hangs_costs_no_other_flow_its_lease(tmp_path: Path, sc
 
     def hangs(request: Any) -> Any:
         if request.WhichOneof("what") == "renew":
-            assert renewed.wait(30), "the other publisher was not asked"
+            assert renewed.wait(PATIENCE_S), "the other publisher was not asked"
         return answer(request)
 
     script.answer = hangs  # type: ignore[method-assign]

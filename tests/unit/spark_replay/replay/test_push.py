@@ -11,7 +11,7 @@ from spark_replay.replay.pieces import Selector, log_pieces
 from spark_replay.replay.push import Delivery, Offer, Park, Piece, Route
 from spark_replay.replay.rate import Bucket
 from tests.support.archives import marker_at, put, tx, write_archive
-from tests.support.eventually import patience
+from tests.support.eventually import PATIENCE_S, patience
 from tests.support.letters import letter
 from tests.support.scripted_replay import takes_all
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -257,7 +257,7 @@ async def test_what_is_to_be_parked_is_stored_before_it_is_told(refused: str) ->
 
     def park(told: DeadLetter, parcel: Parcel) -> str:
         stored.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE_S)
         parked.append(told)
         return refused
 

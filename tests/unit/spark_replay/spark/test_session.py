@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_replay.spark.session import _cause, check_spark, local_master, local_slots, reach_master, spark_session
+from tests.support.eventually import PATIENCE_S
 from tests.support.ports import free_port
 from wormhole.model.errors import UsageError
 
@@ -76,7 +77,7 @@ def test_what_java_writes_is_told_when_it_does_not_start_and_shown_to_nobody(tmp
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
     environment.pop("PYSPARK_GATEWAY_PORT", None)
     done = subprocess.run(
-        [sys.executable, "-c", start], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", start], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     assert done.stdout == "Spark does not start on local[1,4]: Error: Could not reserve enough space\n"
     assert done.stderr == ""

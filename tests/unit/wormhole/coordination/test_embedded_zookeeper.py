@@ -10,13 +10,13 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
 from scripts.prepare import ROOT
+from tests.support.eventually import PATIENCE_S, until
 from wormhole.coordination import embedded_zookeeper
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.model.errors import ConfigError, CoordinationLost
@@ -54,7 +54,7 @@ def test_it_listens_on_loopback_only_and_leaves_nothing_behind() -> None:
         handle = os.pidfd_open(pid)
         assert f"pid {pid}" in repr(server)
     try:
-        assert select.select([handle], [], [], 10)[0], "the server ended"
+        assert select.select([handle], [], [], PATIENCE_S)[0], "the server ended"
     finally:
         os.close(handle)
     assert not folder.exists()
@@ -84,13 +84,10 @@ def test_it_goes_with_an_owner_that_is_killed() -> None:
     owner.kill()
     owner.communicate()
     try:
-        assert select.select([handle], [], [], 10)[0], "the server ended"
+        assert select.select([handle], [], [], PATIENCE_S)[0], "the server ended"
     finally:
         os.close(handle)
-    deadline = time.monotonic() + 10
-    while Path(folder).exists():
-        assert time.monotonic() < deadline, "the folder is left behind"
-        time.sleep(0.02)
+    until(lambda: not Path(folder).exists(), "the folder is left behind")
 
 
 @pytest.mark.parametrize("end", [EmbeddedZooKeeper.kill, EmbeddedZooKeeper.stop])

@@ -6,6 +6,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.support.eventually import PATIENCE_S
+
 _MEASURED = """
 import threading
 from pathlib import Path
@@ -41,7 +43,9 @@ give_back()
 
 
 def test_large_values_are_given_back_at_once_whatever_small_ones_stay() -> None:
-    done = subprocess.run([sys.executable, "-c", _MEASURED], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURED], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     bounded, grown = done.stdout.splitlines()
     if bounded == "True":
         assert int(grown) <= 16

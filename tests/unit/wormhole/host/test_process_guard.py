@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.eventually import PATIENCE_S
 from wormhole.host import process_guard
 
 # An owner that starts a guarded `sleep`, tells both ids and then waits to be killed.
@@ -35,7 +36,7 @@ time.sleep(float(sys.argv[2]))
 """
 
 
-def gone(handle: int, timeout: float = 10) -> bool:
+def gone(handle: int, timeout: float = PATIENCE_S) -> bool:
     """Whether the process behind a pidfd ended within ``timeout`` seconds."""
     try:
         return bool(select.select([handle], [], [], timeout)[0])
@@ -105,7 +106,7 @@ def test_a_terminated_guard_ends_the_program_and_leaves_the_folder(tmp_path: Pat
 
 def guarded(*command: str, owner: int | None = None, folder: str = "") -> subprocess.CompletedProcess[str]:
     arguments = [str(process_guard.__file__), str(owner or os.getpid()), folder, *command]
-    return subprocess.run([sys.executable, "-I", "-S", *arguments], capture_output=True, text=True, timeout=30)
+    return subprocess.run([sys.executable, "-I", "-S", *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_the_guard_ends_with_the_program_and_hands_on_its_status_and_output() -> None:

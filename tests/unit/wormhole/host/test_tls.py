@@ -12,6 +12,7 @@ import grpc.aio
 import pytest
 
 from tests.support.certificates import Authority
+from tests.support.eventually import PATIENCE_S
 from wormhole.host.tls import (
     TlsFiles,
     check_listen,
@@ -92,7 +93,7 @@ async def serving(credentials: grpc.ServerCredentials) -> AsyncIterator[str]:
 async def call(address: str, credentials: grpc.ChannelCredentials, options: Sequence[tuple[str, str]] = ()) -> bytes:
     async with grpc.aio.secure_channel(address, credentials, options=list(options)) as channel:
         echo: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/test.Echo/Echo")
-        return await echo(b"hello", timeout=10)
+        return await echo(b"hello", timeout=PATIENCE_S)
 
 
 async def test_the_registered_name_is_what_the_certificate_must_carry(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.connection import connect, server_text, translate, translating
 from tests.support.certificates import Authority
+from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import SourceSilent, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
 
 ADDRESS = Address("db1", 3306, "reader", "top secret", password_from="the password came from /p")
@@ -41,18 +42,18 @@ def server(talk: Callable[[socket.socket], object]) -> Iterator[Address]:
         def serve() -> None:
             client, _ = listening.accept()
             with client:
-                client.settimeout(10)
+                client.settimeout(PATIENCE_S)
                 talk(client)
 
         # A test that fails leaves its client open, and must not leave the run waiting for this.
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield Address("127.0.0.1", listening.getsockname()[1], "reader", "top secret")
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
-def refused(address: Address, kind: type[WormholeError], says: str, timeout_s: float = 5.0) -> None:
+def refused(address: Address, kind: type[WormholeError], says: str, timeout_s: float = PATIENCE_S) -> None:
     with pytest.raises(kind) as caught:
         connect(address, timeout_s=timeout_s)
     assert says in str(caught.value)
@@ -93,7 +94,7 @@ def test_what_is_no_server(said: bytes) -> None:
 
 def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     done = threading.Event()
-    with server(lambda client: done.wait(10)) as address:
+    with server(lambda client: done.wait(PATIENCE_S)) as address:
         refused(address, SourceSilent, "no answer in time", timeout_s=0.2)
         done.set()
 

@@ -16,6 +16,7 @@ from publisher.sources.mysql.login import Login
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.source import MySqlSource, asker_of
 from publisher.sources.mysql.view import Asker, View
+from tests.support.eventually import PATIENCE_S
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
 from wormhole.model.position import LogPosition
@@ -67,7 +68,7 @@ class Server:
     def asked_again(self) -> None:
         for _ in range(5):  # twice in a round at most, and the first may have been going on
             self.asked.clear()
-            assert self.asked.wait(10)
+            assert self.asked.wait(PATIENCE_S)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from tests.support.eventually import PATIENCE_S
 from tests.support.rocksdb_wal import (
     DirectoryFiles,
     Names,
@@ -278,12 +279,12 @@ def test_close_ends_a_waiting_read(tmp_path: Path) -> None:
     files = DirectoryFiles(tmp_path)
     reader = open_reader(tmp_path, files=files)
     result: list[object] = []
-    thread = threading.Thread(target=lambda: result.append(reader.read(1000, 60)))
+    thread = threading.Thread(target=lambda: result.append(reader.read(1000, 86_400.0)))
     thread.start()
     reader.close()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert result == [None]
-    assert reader.read(1000, 60) is None
+    assert reader.read(1000, 86_400.0) is None
 
 
 class Steps(OneTime):

@@ -13,6 +13,7 @@ import pytest
 
 from publisher.stores.markers import LocalMarkerStore
 from scripts.prepare import ROOT
+from tests.support.eventually import PATIENCE_S
 from tests.support.markers import CACHE, marker, write
 from wormhole.model.errors import MarkerStoreError
 from wormhole.ports.marker_store import FlowControl, StoredFlow
@@ -107,7 +108,7 @@ print("usable again")
 
 def test_says_once_that_the_disk_is_full_and_is_usable_when_there_is_space_again(tmp_path: Path) -> None:
     process = python(FULL_DISK, tmp_path)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     first, second, last = output.splitlines()
     for line in (first, second):
         assert str(tmp_path) in line

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from publisher.stores.markers import ZooKeeperMarkerStore
+from tests.support.eventually import PATIENCE_S
 from tests.support.markers import CACHE, marker, write
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
@@ -76,7 +77,7 @@ def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -
         own_zookeeper.start()
         connected = threading.Event()
         store._client.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
-        assert store._client.connected or connected.wait(30)
+        assert store._client.connected or connected.wait(PATIENCE_S)
         assert store.store([write(6)]) == ()
         assert store.load()[CACHE].marker == marker(6)
     finally:
