@@ -20,6 +20,7 @@ from blockbuster import BlockBuster
 
 from scripts.prepare import PACKAGES, ROOT
 from tests.support import hot
+from tests.support.eventually import PATIENCE_S
 from wormhole.config.datastores import schemes
 
 pytest_plugins = [
@@ -28,6 +29,7 @@ pytest_plugins = [
     "tests.support.s3",
     "tests.support.spark",
     "tests.support.zookeeper",
+    "wormhole.ports.testing.plugin",  # also where what is installed is of an earlier commit
 ]
 
 # No test meets a certificate that an authority of the machine has signed, and to read them all takes every process that
@@ -50,7 +52,10 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from wormhole.ports.testing import reading  # after its plugin
+
     config.addinivalue_line("markers", "allow_blocking(reason): this test may block the event loop, for that reason")
+    reading.LIMIT_S = PATIENCE_S
     config.addinivalue_line("markers", "allow_error_log(reason): asyncio may log errors in this test, for that reason")
     # A mutated or interpreted copy of the tree must test itself, not the checkout the environment points to.
     foreign = [module.__file__ for module in _our_packages() if ROOT not in Path(str(module.__file__)).parents]

@@ -11,13 +11,12 @@ import pytest
 
 from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, NewServer, purge
-from tests.support.log_reading import Read, read_until
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from wormhole.model.errors import Diverged
-from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.testing.reading import read_log
 
 
 @contextmanager
@@ -37,15 +36,6 @@ def tailing(server: DatabaseServer, state: Path) -> Iterator[LogSource]:
         yield source
     finally:
         source.stop()
-
-
-def read(source: LogSource, start: Datamarker) -> Read:
-    """From a marker to the present end."""
-    reader = source.open(start)
-    try:
-        return read_until(reader, source.latest().order, into=Read(last_end=start.order))
-    finally:
-        reader.close()
 
 
 def insert(server: DatabaseServer, *ids: int, note: str = "") -> None:
@@ -84,17 +74,17 @@ def test_a_restored_copy_is_not_taken_for_a_server_that_purged(new_server: NewSe
     with tailing(server, state) as source:
         start = source.latest()
         insert(server, 3, 4)
-        marker = read(source, start).markers[-1]
+        marker = read_log(source, start).markers[-1]
         assert marker.anchor is not None
     # Honest, and nobody is there: the marker's file is purged, one that was seen is not, the next transaction is there.
     with tailing(server, state) as source:
         turn(server)
-        read(source, marker)
+        read_log(source, marker)
     turn(server)
     insert(server, 5)
     server.sql(f"PURGE BINARY LOGS TO '{server.binlogs[-2].name}'")
     with tailing(server, state) as source:
-        assert read(source, marker).keys() == [5]
+        assert read_log(source, marker).keys() == [5]
         assert source.latest().order.incarnation == marker.order.incarnation
     # Restored, and nobody is there: files of the same numbers and further ones, the numbers of GTIDs too.
     restore(server, backup)
@@ -108,12 +98,12 @@ def test_a_restored_copy_is_not_taken_for_a_server_that_purged(new_server: NewSe
         assert "wormholectl flows accept-loss" in str(error.value)
         assert f"wormholectl markers set APP/SHARD {marker.delivered}" in str(error.value)
         # What both commands do: the place that the error names, and the earliest.
-        assert read(source, source.locate(marker.delivered)).keys() == list(range(11, 20))
-        assert read(source, source.earliest()).keys() == list(range(10, 20))
+        assert read_log(source, source.locate(marker.delivered)).keys() == list(range(11, 20))
+        assert read_log(source, source.earliest()).keys() == list(range(10, 20))
         # Later markers are of the new history, and stay so after a restart.
-        later = read(source, source.earliest()).markers[-1]
+        later = read_log(source, source.earliest()).markers[-1]
     with tailing(server, state) as source:
-        assert read(source, later).keys() == []
+        assert read_log(source, later).keys() == []
         with pytest.raises(Diverged):
             source.open(marker)
 
@@ -126,12 +116,12 @@ def test_what_was_read_and_is_in_no_log_any_more_is_reported(new_server: NewServ
     with tailing(first, state) as source:
         start = source.latest()
         insert(first, 1)
-        marker = read(source, start).markers[-1]
+        marker = read_log(source, start).markers[-1]
     wait_for_rows(second, 1)
     promote(second)
     with tailing(second, state) as source:
         insert(second, 2, 3)
-        assert read(source, marker).keys() == [2, 3]  # delivered: nothing of it was stored
+        assert read_log(source, marker).keys() == [2, 3]  # delivered: nothing of it was stored
     with tailing(first, state) as source:
         with pytest.raises(Diverged, match="may have been delivered") as error:
             source.open(marker)
@@ -144,9 +134,9 @@ def test_what_was_read_and_is_in_no_log_any_more_is_reported(new_server: NewServ
             source.open(marker)
         insert(first, 4)
         accepted = source.locate(error.value.resume)
-        assert read(source, accepted).keys() == [4]
+        assert read_log(source, accepted).keys() == [4]
     with tailing(first, state) as source:
-        assert read(source, accepted).keys() == [4]
+        assert read_log(source, accepted).keys() == [4]
 
 
 def test_what_was_read_elsewhere_and_came_back_is_not_reported(new_server: NewServer, tmp_path: Path) -> None:
@@ -157,19 +147,19 @@ def test_what_was_read_elsewhere_and_came_back_is_not_reported(new_server: NewSe
     with tailing(first, state) as source:
         start = source.latest()
         insert(first, 1)
-        marker = read(source, start).markers[-1]
+        marker = read_log(source, start).markers[-1]
     wait_for_rows(second, 1)
     promote(second)
     with tailing(second, state) as source:
         insert(second, 2, 3)
-        read(source, marker)
+        read_log(source, marker)
     if first.flavour == "mariadb":
         first.sql(f"SET GLOBAL gtid_slave_pos = '{marker.delivered}'")
     replicate(second, first)
     wait_for_rows(first, 3)
     promote(first)
     with tailing(first, state) as source:
-        assert read(source, marker).keys() == [2, 3]
+        assert read_log(source, marker).keys() == [2, 3]
 
 
 def test_a_server_that_lost_the_end_of_its_log(new_server: NewServer, tmp_path: Path) -> None:
@@ -179,23 +169,23 @@ def test_a_server_that_lost_the_end_of_its_log(new_server: NewServer, tmp_path: 
     with tailing(server, state) as source:
         start = source.latest()
         insert(server, 1)
-        marker = read(source, start).markers[-1]
+        marker = read_log(source, start).markers[-1]
         with server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("FLUSH TABLES WITH READ LOCK")
             shutil.copytree(server.data, disk)
         insert(server, 2)
-        assert read(source, marker).keys() == [2]
+        assert read_log(source, marker).keys() == [2]
     restore(server, disk)
     insert(server, 3)
     with tailing(server, state) as source:
         with pytest.raises(Diverged, match="may have been delivered") as error:
             source.open(marker)
         accepted = source.locate(error.value.resume)
-        assert read(source, accepted).keys() == [3]
+        assert read_log(source, accepted).keys() == [3]
     server.kill()
     server.start()
     with tailing(server, state) as source:
-        assert read(source, accepted).keys() == [3]
+        assert read_log(source, accepted).keys() == [3]
 
 
 def last_number(gtids: str) -> int:

@@ -15,13 +15,13 @@ import pytest
 from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, purge
 from tests.support.eventually import until
-from tests.support.log_reading import Read, read_until
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, UnsupportedLog
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogReader, LogSource
+from wormhole.ports.testing.reading import Read, read_log, read_until
 
 NewServer = Callable[..., DatabaseServer]
 
@@ -49,12 +49,7 @@ class Tail:
         self.source.start()
 
     def read(self, start: Datamarker, max_bytes: int = 1 << 20) -> Read:
-        """From a marker to the present end, with a reader of its own."""
-        reader = self.source.open(start)
-        try:
-            return read_until(reader, self.source.latest().order, max_bytes=max_bytes, into=Read(last_end=start.order))
-        finally:
-            reader.close()
+        return read_log(self.source, start, max_bytes)
 
     def stop(self) -> None:
         self.source.stop()

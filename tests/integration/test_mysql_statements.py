@@ -19,11 +19,11 @@ from publisher.sources import open_source
 from publisher.sources.mysql.decode.names import fold
 from publisher.sources.mysql.decode.rare import parse_query
 from tests.support.databases import DatabaseServer, start_server
-from tests.support.log_reading import Read, read_until
 from tests.support.mysql_statements import Script
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.testing.reading import read_log
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "1"))
 SEED = int(os.environ.get("WORMHOLE_SEED", "1"))
@@ -57,11 +57,7 @@ def barriers(server: DatabaseServer, state: Path, script: Script, statements: in
     after = source()
     after.start()
     try:
-        reader = after.open(start)
-        try:
-            read = read_until(reader, after.latest().order, max_bytes=1 << 20, into=Read(last_end=start.order))
-        finally:
-            reader.close()
+        read = read_log(after, start)
     finally:
         after.stop()
     assert not read.broken

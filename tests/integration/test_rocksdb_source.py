@@ -18,12 +18,11 @@ import pytest
 from publisher.sources.rocksdb import history
 from publisher.sources.rocksdb.source import RocksSource
 from tests.support.eventually import until
-from tests.support.log_reading import Read, read_until
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, UsageError
 from wormhole.model.loss import LossKind
-from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
+from wormhole.ports.testing.reading import Read, read_log, read_until
 
 
 class Place:
@@ -52,13 +51,6 @@ class Place:
         self.sources.append(source)
         source.start()
         return source
-
-    def read(self, source: RocksSource, marker: Datamarker, **how: Any) -> Read:
-        reader = source.open(marker)
-        try:
-            return read_until(reader, source.latest().order, into=Read(last_end=marker.order), **how)
-        finally:
-            reader.close()
 
 
 @pytest.fixture
@@ -95,7 +87,7 @@ Look = Callable[[], object]
 
 
 def read_whole(
-    place: Place, source: RocksSource, write: Callable[[int, Look | None], int], log: pytest.LogCaptureFixture
+    source: RocksSource, write: Callable[[int, Look | None], int], log: pytest.LogCaptureFixture
 ) -> tuple[Read, int, int]:
     """Read what ``write`` writes from a key on (it returns the key after the last) from one place to the end, and the
     keys.
@@ -107,7 +99,7 @@ def read_whole(
     for look in (None, None, source.latest):
         start = source.latest()
         end = write(first, look)
-        read = place.read(source, start)
+        read = read_log(source, start)
         assert_nothing_silent(read, first, end, log)
         if not read.gaps:
             return read, first, end
@@ -141,12 +133,12 @@ def churn(writer: RocksWriter, first: int = 0, look: Look | None = None, *, roun
 def test_nothing_is_lost_under_default_options(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     writer = place.writer()
     source = place.source()
-    read, first, end = read_whole(place, source, partial(churn, writer), caplog)
+    read, first, end = read_whole(source, partial(churn, writer), caplog)
     assert read.keys() == keys(first, end - first)
     assert source.status().pinned_bytes > 0
     assert not source.status().problems
     for marker in read.markers[:: len(read.markers) // 5 + 1]:
-        assert place.read(source, marker).keys() == keys(int(marker.delivered), end - int(marker.delivered))
+        assert read_log(source, marker).keys() == keys(int(marker.delivered), end - int(marker.delivered))
 
 
 def test_without_inotify_what_is_missed_is_told(place: Place) -> None:
@@ -155,7 +147,7 @@ def test_without_inotify_what_is_missed_is_told(place: Place) -> None:
     source = place.source(polling=True)
     start = source.latest()
     count = churn(writer, every=3000)
-    read = place.read(source, start)
+    read = read_log(source, start)
     missed = {n for gap in read.gaps for n in range(int(gap.first_missing), int(gap.last_missing) + 1)}
     assert all(gap.kind is LossKind.PURGED for gap in read.gaps)
     assert read.keys() == [key for n, key in enumerate(keys(0, count), 1) if n not in missed]
@@ -186,10 +178,10 @@ def test_a_killed_writer_leaves_what_it_committed(place: Place, caplog: pytest.L
     start = source.latest()
     writer.many(0, 500, flush_every=200)
     writer.kill()
-    assert_nothing_silent(place.read(source, start), 0, 500, caplog)
+    assert_nothing_silent(read_log(source, start), 0, 500, caplog)
     again = place.writer()
     again.many(500, 10)
-    assert_nothing_silent(place.read(source, start), 0, 510, caplog)
+    assert_nothing_silent(read_log(source, start), 0, 510, caplog)
 
 
 def test_what_vanished_while_the_publisher_was_down_is_told_with_its_range(place: Place) -> None:
@@ -197,7 +189,7 @@ def test_what_vanished_while_the_publisher_was_down_is_told_with_its_range(place
     source = place.source()
     start = source.latest()
     writer.many(0, 10)
-    marker = place.read(source, start).markers[-1]
+    marker = read_log(source, start).markers[-1]
     source.stop()
     writer.many(10, 5)
     writer.flush()
@@ -205,7 +197,7 @@ def test_what_vanished_while_the_publisher_was_down_is_told_with_its_range(place
     writer.flush()
     writer.many(35, 5)
     source = place.source()
-    read = place.read(source, marker)
+    read = read_log(source, marker)
     assert read.keys() == keys(10, 5) + keys(35, 5)
     assert [(g.kind, g.first_missing, g.last_missing) for g in read.gaps] == [(LossKind.PURGED, "16", "35")]
 
@@ -215,7 +207,7 @@ def test_a_marker_whose_own_file_vanished_is_purged(place: Place) -> None:
     source = place.source()
     start = source.latest()
     writer.many(0, 10)
-    marker = place.read(source, start).markers[-1]
+    marker = read_log(source, start).markers[-1]
     source.stop()
     shutil.rmtree(place.state / "rocksdb" / "1" / "wal")
     writer.many(10, 5)
@@ -242,15 +234,15 @@ def test_recycled_files_are_copied(place: Place, polling: bool, caplog: pytest.L
             writer.flush()
         return written
 
-    read, first, end = read_whole(place, source, write, caplog)
+    read, first, end = read_whole(source, write, caplog)
     assert read.keys() == keys(first, end - first)
     for marker in read.markers[::3]:
-        assert place.read(source, marker).keys() == keys(int(marker.delivered), end - int(marker.delivered))
+        assert read_log(source, marker).keys() == keys(int(marker.delivered), end - int(marker.delivered))
     source.stop()
     writer.many(end, 10)
     source = place.source()
     begin = read.markers[0]
-    assert place.read(source, begin).keys() == keys(int(begin.delivered), end + 10 - int(begin.delivered))
+    assert read_log(source, begin).keys() == keys(int(begin.delivered), end + 10 - int(begin.delivered))
 
 
 def test_another_file_system_is_copied_to(place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -261,7 +253,7 @@ def test_another_file_system_is_copied_to(place: Place, tmp_path: Path, caplog: 
     try:
         writer = place.writer()
         source = place.source(state=state)
-        read, first, end = read_whole(place, source, partial(churn, writer), caplog)
+        read, first, end = read_whole(source, partial(churn, writer), caplog)
         assert read.keys() == keys(first, end - first)
         assert any("copied" in problem for problem in source.status().problems)
         source.stop()
@@ -283,7 +275,7 @@ def test_over_the_budget_the_oldest_is_dropped_and_told(place: Place) -> None:
     with pytest.raises(PositionPurged) as error:
         source.open(start)
     assert error.value.first_missing == "1"
-    rest = place.read(source, source.earliest())
+    rest = read_log(source, source.earliest())
     assert rest.keys() == keys(int(error.value.last_missing), 5000 - int(error.value.last_missing))
     source.release(source.latest().order)
     assert not source.status().problems
@@ -299,7 +291,7 @@ def test_release_gives_the_space_back(place: Place) -> None:
     assert source.status().pinned_bytes < before // 10
     source.stop()
     source = place.source()
-    assert place.read(source, latest).updates == []
+    assert read_log(source, latest).updates == []
 
 
 def test_a_full_disk_under_what_is_kept_is_an_error_of_the_log_and_passes(
@@ -319,7 +311,7 @@ def test_a_full_disk_under_what_is_kept_is_an_error_of_the_log_and_passes(
         with pytest.raises(SourceUnavailable, match="make space"):
             source.release(latest.order)
     source.release(latest.order)
-    assert place.read(source, latest).updates == []
+    assert read_log(source, latest).updates == []
 
 
 def test_another_database_at_the_same_path_begins_another_history(place: Place) -> None:
@@ -327,7 +319,7 @@ def test_another_database_at_the_same_path_begins_another_history(place: Place) 
     source = place.source()
     start = source.latest()
     writer.many(0, 10)
-    read = place.read(source, start)
+    read = read_log(source, start)
     reader = source.open(read.markers[-1])
     writer.many(10, 5)
     writer.exit()
@@ -336,7 +328,7 @@ def test_another_database_at_the_same_path_begins_another_history(place: Place) 
     other.many(0, 3)
     latest = source.latest()
     assert latest.order.incarnation == 2
-    assert place.read(source, source.earliest()).keys() == keys(0, 3)
+    assert read_log(source, source.earliest()).keys() == keys(0, 3)
     # What the old one had committed and was kept still comes; then the reader says why nothing follows.
     rest = Read()
     with pytest.raises(Diverged):
@@ -348,7 +340,7 @@ def test_another_database_at_the_same_path_begins_another_history(place: Place) 
     with pytest.raises(Diverged) as error:
         source.open(read.markers[-1])
     assert error.value.hint
-    ids = {u.id for u in read.updates} & {u.id for u in place.read(source, source.earliest()).updates}
+    ids = {u.id for u in read.updates} & {u.id for u in read_log(source, source.earliest()).updates}
     assert not ids
 
 
@@ -360,19 +352,19 @@ def test_column_families_have_their_names_also_when_dropped(place: Place) -> Non
     writer.put(b"u", b"1", "users")
     writer.create_family("with space/ü")
     writer.put(b"v", b"1", "with space/ü")
-    assert [u.table for u in place.read(source, start).updates] == ["users", "with space/ü"]
+    assert [u.table for u in read_log(source, start).updates] == ["users", "with space/ü"]
     writer.drop_family("users")
     writer.close()
     writer.open()
     source.stop()
     source = place.source()
-    assert [u.table for u in place.read(source, start).updates] == ["users", "with space/ü"]
+    assert [u.table for u in read_log(source, start).updates] == ["users", "with space/ü"]
 
 
 def test_wal_directory_of_its_own(place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     writer = place.writer(wal_dir=str(tmp_path / "wal"))
     source = place.source()
-    read, first, end = read_whole(place, source, partial(churn, writer), caplog)
+    read, first, end = read_whole(source, partial(churn, writer), caplog)
     assert read.keys() == keys(first, end - first)
 
 
@@ -391,7 +383,7 @@ def test_times_are_the_same_after_a_crash_of_the_publisher(place: Place) -> None
     writer.many(50, 10)
     source.stop()
     again = place.source(state=copy)
-    assert place.read(again, start).updates[:50] == read.updates
+    assert read_log(again, start).updates[:50] == read.updates
 
 
 def test_two_publishers_may_not_share_a_folder(place: Place) -> None:
@@ -431,7 +423,7 @@ def test_a_copy_cut_short_by_a_crash_of_the_publisher_is_a_purged_range(place: P
         source = place.source(state=state)
         start = source.latest()
         writer.many(0, 10)
-        assert place.read(source, start).keys() == keys(0, 10)
+        assert read_log(source, start).keys() == keys(0, 10)
         source.stop()
         [copy] = (state / "rocksdb" / "1" / "wal").glob("*.log")
         os.truncate(copy, copy.stat().st_size - 7)
@@ -439,7 +431,7 @@ def test_a_copy_cut_short_by_a_crash_of_the_publisher_is_a_purged_range(place: P
             writer.flush()
             writer.many(10 + n, 1)
         source = place.source(state=state)
-        read = place.read(source, start)
+        read = read_log(source, start)
         assert read.keys() == [*keys(0, 9), *keys(11, 1)]
         assert [(g.kind, g.first_missing, g.last_missing) for g in read.gaps] == [(LossKind.PURGED, "10", "11")]
         source.stop()

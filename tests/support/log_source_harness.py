@@ -1,101 +1,25 @@
-"""Each implementation of the log source port with the datastore behind it, in one form for the contract suite."""
+"""The harnesses of this repository's sources, for :mod:`wormhole.ports.testing.contract`."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 from pymysql.err import OperationalError
 
 from publisher.sources import open_source
 from publisher.sources.memory.source import MemorySource
-from tests.support.databases import DatabaseServer, purge, start_server
+from tests.support.databases import DatabaseServer, purge
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.position import Datamarker
-from wormhole.model.sharding import Sharding, shard_of_table
+from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
 from wormhole.ports.datastore import Login
-from wormhole.ports.log_source import LogSource
+from wormhole.ports.testing.contract import Change, Harness
 
-sys.path.append(str(Path(__file__).parents[2] / "examples" / "jsonlines_source"))  # a package of its own
-from wormhole_jsonlines.source import JsonLinesSource
-
-__all__ = ["Change", "DatabaseHarness", "Harness", "MemoryHarness", "RocksHarness", "make_harness"]
-
-Change = tuple[Literal["put", "delete"], str, bytes, bytes] | tuple[Literal["delete"], str, bytes]
-
-
-class Harness(ABC):
-    """A datastore with tables ``a`` and ``b``, and its source, started."""
-
-    source: LogSource
-
-    @abstractmethod
-    def commit(self, changes: Sequence[Change]) -> None:
-        """One transaction."""
-
-    @abstractmethod
-    def rotate(self) -> None:
-        """Let the log go on in another file."""
-
-    @abstractmethod
-    def restart(self) -> None:
-        """Stop the publisher's side and start it anew on what it left on disk."""
-
-    @abstractmethod
-    def purge(self) -> None:
-        """Let the log forget what it holds; something is committed after it."""
-
-    @abstractmethod
-    def lose_tail(self, to: Datamarker) -> None:
-        """Put the datastore back to ``to``, a place where :meth:`save` was called, and commit something else there."""
-
-    @abstractmethod
-    def save(self) -> None:
-        """Remember the datastore's state for :meth:`lose_tail`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End everything."""
-
-    def table(self, name: str) -> str:
-        """The table as updates name it."""
-        return name
-
-    def shard(self, table: str) -> str:
-        """The shard of a table where each is one."""
-        return shard_of_table("log", table)
-
-    def hash_key(self, key: bytes) -> bytes:
-        """The bytes of a key that the hash runs over."""
-        return key
-
-    def after(self, *columns: bytes) -> tuple[bytes, ...]:
-        """The values of a row after a put: key and value, where the key is among them."""
-        return columns[1:]
-
-    @property
-    def put(self) -> str:
-        """The operation of a put of a new key."""
-        return "upsert"
-
-    def after_delivered(self, marker: Datamarker) -> str:
-        """The text with which :meth:`LogSource.locate` finds a marker by its logical position."""
-        return f"seq:{marker.delivered}"
-
-    def first_missing(self, marker: Datamarker) -> str:
-        """How the first logical position after the marker is written in a data loss."""
-        return str(int(marker.delivered) + 1)
-
-    bounded_by_bytes = True
-    """Whether the log is kept up to a number of bytes."""
+__all__ = ["DatabaseHarness", "MemoryHarness", "RocksHarness"]
 
 
 class MemoryHarness(Harness):
@@ -128,63 +52,10 @@ class MemoryHarness(Harness):
         self.commit([("put", "a", b"after the purge", b"")])
 
     def save(self) -> None:
-        pass  # it goes back to any place
+        pass  # it goes back to any position
 
     def lose_tail(self, to: Datamarker) -> None:
         self.memory.restore(to)
-        self.commit([("put", "a", b"another history", b"1")])
-
-    def close(self) -> None:
-        self.source.stop()
-
-
-class JsonLinesHarness(Harness):
-    """The example of docs/write-a-source.md, with the file written here."""
-
-    bounded_by_bytes = False
-
-    def __init__(self, folder: Path, sharding: Sharding) -> None:
-        self.path = folder / "log.jsonl"
-        self.saved = b""
-        self.sharding = sharding
-        self.number, self.seq = 1, 0
-        self._begin()
-        self._open()
-
-    def _begin(self) -> None:
-        fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps({"file": self.number, "before": self.seq}) + "\n")
-        fresh.replace(self.path)
-
-    def _open(self) -> None:
-        self.source = JsonLinesSource(self.path, "log", self.sharding)
-        self.source.start()
-
-    def commit(self, changes: Sequence[Change]) -> None:
-        self.seq += 1
-        texts = [[part if isinstance(part, str) else part.decode() for part in change] for change in changes]
-        line = {"seq": self.seq, "at_us": time.time_ns() // 1000, "changes": texts}
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def rotate(self) -> None:
-        pass  # one file goes on until its writer forgets its lines
-
-    def restart(self) -> None:
-        self.source.stop()
-        self._open()
-
-    def purge(self) -> None:
-        self.number += 1
-        self._begin()
-        self.commit([("put", "a", b"after the purge", b"")])
-
-    def save(self) -> None:
-        self.saved = self.path.read_bytes()
-
-    def lose_tail(self, to: Datamarker) -> None:
-        self.path.write_bytes(self.saved)
-        self.seq = int(to.delivered)
         self.commit([("put", "a", b"another history", b"1")])
 
     def close(self) -> None:
@@ -254,11 +125,10 @@ class RocksHarness(Harness):
 
 
 class DatabaseHarness(Harness):
-    """A MariaDB or MySQL server that nobody else uses meanwhile.
-
-    The log begins anew: nothing of the one before is there."""
+    """A MariaDB or MySQL server that nothing else uses meanwhile. Its log begins anew."""
 
     bounded_by_bytes = False
+    put = "insert"
 
     def __init__(self, server: DatabaseServer, folder: Path, sharding: Sharding) -> None:
         self.state = folder / "state"
@@ -345,15 +215,8 @@ class DatabaseHarness(Harness):
     def shard(self, table: str) -> str:
         return f"log.{table}"
 
-    def hash_key(self, key: bytes) -> bytes:
-        return key
-
-    def after(self, *columns: bytes) -> tuple[bytes, ...]:
-        return columns
-
-    @property
-    def put(self) -> str:
-        return "insert"
+    def after(self, key: bytes, value: bytes) -> tuple[bytes, ...]:
+        return key, value
 
     def after_delivered(self, marker: Datamarker) -> str:
         return marker.delivered
@@ -361,18 +224,3 @@ class DatabaseHarness(Harness):
     def first_missing(self, marker: Datamarker) -> str:
         head, _, last = marker.delivered.replace(":1-", "-").rpartition("-")
         return f"{head}{':' if len(head) > 20 else '-'}{int(last) + 1}"
-
-
-def make_harness(kind: str, folder: Path, sharding: Sharding, servers: dict[str, DatabaseServer]) -> Harness:
-    """``memory``, ``rocksdb``, ``mariadb`` or ``mysql``.
-
-    ``servers``: those of the last two that run; one that lacks is started there."""
-    if kind == "memory":
-        return MemoryHarness(sharding)
-    if kind == "jsonlines":
-        return JsonLinesHarness(folder, sharding)
-    if kind == "rocksdb":
-        return RocksHarness(folder, sharding)
-    if kind not in servers:
-        servers[kind] = start_server(kind)
-    return DatabaseHarness(servers[kind], folder, sharding)

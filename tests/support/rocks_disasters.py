@@ -18,11 +18,11 @@ from typing import Final
 
 from publisher.sources.rocksdb.source import RocksSource
 from publisher.sources.supervised import SupervisedSource
-from tests.support.log_reading import Read
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
+from wormhole.ports.testing.reading import Read
 
 __all__ = ["World"]
 

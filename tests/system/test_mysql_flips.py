@@ -14,13 +14,13 @@ import pytest
 from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, NewServer
 from tests.support.fault_proxy import FaultProxy
-from tests.support.log_reading import Read
 from tests.support.seed import SEED
 from wormhole.model.errors import DecodeError, Retryable
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.testing.reading import Read
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "8"))
 ROWS = 40

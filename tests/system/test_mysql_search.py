@@ -24,7 +24,6 @@ import pytest
 from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, NewServer, purge
 from tests.support.fault_proxy import FaultProxy
-from tests.support.log_reading import Read
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from tests.support.seed import SEED
 from wormhole.model.errors import Diverged, PositionError, PositionPurged, Retryable
@@ -32,6 +31,7 @@ from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.testing.reading import Read
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The port to a datastore's log. ``check_log_source`` in ``tests/contract`` runs over every implementation."""
+"""The port to a datastore's log. :mod:`wormhole.ports.testing` has its contract suite, which runs over any source."""
 
 from __future__ import annotations
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from publisher.sources.memory.source import Change, MemorySource
-from tests.support.log_reading import Read, read_until
 from wormhole.model.errors import Diverged, SourceUnavailable
 from wormhole.model.loss import LossKind
 from wormhole.model.sharding import Sharding, shard_of_table
 from wormhole.model.values import Op
+from wormhole.ports.testing.reading import Read, read_until
 
 
 def test_a_skipped_range_is_told() -> None:

@@ -12,12 +12,12 @@ from publisher.sources.mysql.dump import Dump
 from publisher.sources.mysql.reader import BinlogReader
 from publisher.sources.mysql.scan import fails_again
 from tests.support import mysql_events as build
-from tests.support.log_reading import Read
 from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table
 from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
+from wormhole.ports.testing.reading import Read
 
 START = LogPosition(1, 3, 4)
 

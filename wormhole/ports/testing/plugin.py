@@ -1,0 +1,45 @@
+"""The pytest plugin: fixtures of the contract suite. A source's test module defines ``new_harness``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:  # loaded into every pytest where the package is installed
+    from wormhole.model.sharding import Sharding
+    from wormhole.ports.testing.contract import Harness, MakeHarness
+
+__all__ = ["harness", "make_harness", "new_harness"]
+
+# A failed assertion shows both sides.
+pytest.register_assert_rewrite("wormhole.ports.testing.contract", "wormhole.ports.testing.reading")
+
+
+@pytest.fixture
+def new_harness() -> MakeHarness:
+    """The harness of a source, made of its sharding. The test module of the source defines it."""
+    pytest.fail("define a fixture new_harness that returns the class of your harness: docs/write-a-source.md shows one")
+
+
+@pytest.fixture
+def make_harness(new_harness: MakeHarness) -> Iterator[MakeHarness]:
+    """Makes harnesses, which are closed after the test."""
+    with ExitStack() as made:
+
+        def make(sharding: Sharding) -> Harness:
+            harness = new_harness(sharding)
+            made.callback(harness.close)
+            return harness
+
+        yield make
+
+
+@pytest.fixture
+def harness(make_harness: MakeHarness) -> Harness:
+    """A harness whose log is one shard."""
+    from wormhole.model.sharding import Sharding
+
+    return make_harness(Sharding("log"))
