@@ -56,7 +56,8 @@ def examine(url: str, state_dir: Path, as_json: bool, password_file: Path | None
     """Print the report; the exit code is 1 when a problem was found.
 
     Raises :class:`~wormhole.model.errors.WormholeError`."""
-    from wormholectl.sources import datastore_at, installed, login_of
+    from wormhole.config.datastores import installed
+    from wormholectl.sources import datastore_at, login_of
 
     found = datastore_at(url)
     with installed(found):

@@ -16,7 +16,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from wormhole.model.errors import Retryable, UsageError, WormholeError
+from wormhole.model.errors import Retryable, UsageError, WormholeError, not_installed
 from wormhole.model.visible import visible_lines
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "exit_code",
     "message",
     "needs",
-    "not_installed",
 ]
 
 BROKEN: Final = 1
@@ -68,11 +67,6 @@ def needs(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise not_installed(error, f"wormhole-pubsub[{extra}]") from error
-
-
-def not_installed(error: ModuleNotFoundError, requirement: str) -> UsageError:
-    """The error that says how to install what is missing."""
-    return UsageError(f"this command needs {error.name}, which is not installed", hint=f"pip install '{requirement}'")
 
 
 class GuardedGroup(TyperGroup):

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from wormhole.config import parse
-from wormhole.config.datastores import datastore, schemes
+from wormhole.config.datastores import datastore, installed, schemes
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
 from wormhole.model.findings import Finding, Report
@@ -21,7 +21,7 @@ from wormhole.ports.datastore import Datastore
 from wormholectl import init_texts
 from wormholectl.init_texts import Project
 from wormholectl.show.printer import print_line
-from wormholectl.sources import datastore_at, installed, login_of, source_kind
+from wormholectl.sources import datastore_at, login_of, source_kind
 
 __all__ = ["initialise"]
 

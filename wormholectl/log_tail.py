@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from publisher.sources import open_source
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceSilent, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap
@@ -31,7 +32,7 @@ from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.endings import Endings
 from wormhole.wire.update import Batch, Update
 from wormholectl.segment_stream import SILENCE_S, End, read_segments
-from wormholectl.sources import datastore_at, installed, login_of
+from wormholectl.sources import datastore_at, login_of
 
 __all__ = ["Selected", "TailEvents", "TailOptions", "open_log", "tail", "tail_source"]
 
@@ -189,18 +190,15 @@ def open_log(url: str, password_file: Path | None = None) -> Iterator[LogSource]
     found = datastore_at(url)
     login = login_of(url, password_file)
     with _terminated_as_interrupted(), _state_folder(found.local_path(url)) as folder:
-        with installed(found):
-            from publisher.sources import open_source
-
-            source = open_source(
-                url,
-                log=_LOG,
-                state_dir=folder,
-                sharding=Sharding("log"),
-                max_update_bytes=_MAX_UPDATE,
-                disk_budget=_DISK_BUDGET,
-                login=login,
-            )
+        source = open_source(
+            url,
+            log=_LOG,
+            state_dir=folder,
+            sharding=Sharding("log"),
+            max_update_bytes=_MAX_UPDATE,
+            disk_budget=_DISK_BUDGET,
+            login=login,
+        )
         source.start()
         try:
             yield source

@@ -33,9 +33,8 @@ def publisher_run(
 ) -> None:
     """Tail one log and push its updates until SIGTERM or Ctrl-C; then finish, store and leave."""
     from wormhole.config import find_log, load
-    from wormhole.config.datastores import datastore
+    from wormhole.config.datastores import datastore, installed
     from wormholectl.config_file import only_log
-    from wormholectl.sources import installed
 
     loaded = load(config)
     chosen = only_log(loaded, log)

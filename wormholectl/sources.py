@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,10 +12,9 @@ from wormhole.config.datastores import datastore
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 from wormhole.ports.datastore import Datastore, Login
-from wormholectl.guard import not_installed
 from wormholectl.show.printer import print_text
 
-__all__ = ["datastore_at", "installed", "login_of", "source_kind"]
+__all__ = ["datastore_at", "login_of", "source_kind"]
 
 
 def datastore_at(url: str) -> Datastore:
@@ -35,16 +32,6 @@ def datastore_at(url: str) -> Datastore:
 def source_kind(url: str) -> str:
     """The scheme of a source's URL; empty where it has none."""
     return url.partition(":")[0] if ":" in url else ""
-
-
-@contextmanager
-def installed(found: Datastore) -> Iterator[None]:
-    """Raises :class:`~wormhole.model.errors.UsageError` that says how to install what the datastore needs and finds
-    missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise not_installed(error, found.requirement) from error
 
 
 def login_of(url: str, password_file: Path | None) -> Login:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from wormhole.config.datastores import datastore
+from wormhole.config.datastores import datastore, installed
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 from wormhole.model.sharding import Sharding
@@ -37,8 +37,8 @@ def open_source(
 ) -> LogSource:
     """The source that ``url`` names; nothing is touched before its ``start``. The options: see the port.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL that no datastore can read, and for a source that lacks
-    a method.
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL that no datastore can read, for a driver that is not
+    installed, and for a source that lacks a method.
     """
     scheme = url.partition(":")[0] if ":" in url else ""
     found = datastore(scheme)
@@ -46,20 +46,21 @@ def open_source(
         found.check_url(url)
     except ValueError as error:
         raise UsageError(f"{without_password(url)!r} {error}") from None
-    source = found.open(
-        url,
-        SourceOptions(
-            log=log,
-            state_dir=state_dir,
-            sharding=sharding,
-            max_update_bytes=max_update_bytes,
-            disk_budget=disk_budget,
-            login=login,
-            server_ids=server_ids,
-            skip_tables=skip_tables,
-            history_tables=history_tables,
-        ),
-    )
+    with installed(found):
+        source = found.open(
+            url,
+            SourceOptions(
+                log=log,
+                state_dir=state_dir,
+                sharding=sharding,
+                max_update_bytes=max_update_bytes,
+                disk_budget=disk_budget,
+                login=login,
+                server_ids=server_ids,
+                skip_tables=skip_tables,
+                history_tables=history_tables,
+            ),
+        )
     if missing := [name for name in _CONTRACT if not callable(getattr(source, name, None))]:
         raise UsageError(
             f"the source of {scheme}:// ({type(source).__module__}) lacks {', '.join(missing)}",

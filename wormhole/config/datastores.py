@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
 from wormhole.model.capabilities import Capabilities
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import UsageError, not_installed
 from wormhole.ports.datastore import Datastore
 
-__all__ = ["capabilities_of", "datastore", "forms", "is_one_datastore", "is_place", "schemes"]
+__all__ = ["capabilities_of", "datastore", "forms", "installed", "is_one_datastore", "is_place", "schemes"]
 
 GROUP: Final = "wormhole.sources"
 _DISTRIBUTION: Final = "wormhole-pubsub"
@@ -60,6 +61,17 @@ def _load(claim: EntryPoint) -> Datastore:
             hint="install a release of that package that fits this one, or uninstall it",
         )
     return found
+
+
+@contextmanager
+def installed(found: Datastore) -> Iterator[None]:
+    """Around what imports the datastore's driver.
+
+    Raises :class:`~wormhole.model.errors.UsageError` that says how to install what is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise not_installed(error, found.requirement) from error
 
 
 def is_one_datastore(*kinds: str) -> bool:

@@ -59,6 +59,7 @@ __all__ = [
     "UnsupportedLog",
     "UsageError",
     "WormholeError",
+    "not_installed",
 ]
 
 
@@ -251,3 +252,8 @@ class PositionError(UsageError):
 
 class UnknownApplication(UsageError):
     """No such application is configured; the hint holds the configuration to add."""
+
+
+def not_installed(error: ModuleNotFoundError, requirement: str) -> UsageError:
+    """The error that says how to install what is missing."""
+    return UsageError(f"this command needs {error.name}, which is not installed", hint=f"pip install '{requirement}'")

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from wormhole.model.errors import UsageError
 from wormhole.ports.datastore import Login
-from wormholectl.sources import datastore_at, installed, login_of, source_kind
+from wormholectl.guard import WRONG
+from wormholectl.sources import datastore_at, login_of, source_kind
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -32,12 +38,46 @@ def test_what_names_no_log_is_refused(url: str) -> None:
     assert "top secret" not in str(caught.value)
 
 
-def test_a_package_that_is_missing_is_named_with_the_way_to_install_it() -> None:
-    with (
-        pytest.raises(UsageError, match=r"needs pymysql.*pip install 'wormhole-pubsub\[publisher,mysql\]'"),
-        installed(datastore_at("mysql://u@h")),
-    ):
-        raise ModuleNotFoundError("No module named 'pymysql'", name="pymysql")
+@pytest.fixture
+def without_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration of a server whose driver other processes do not find."""
+    (tmp_path / "pymysql.py").write_text("raise ModuleNotFoundError('No module named pymysql', name='pymysql')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT))))
+    config = tmp_path / "shop.toml"
+    config.write_text(
+        'version = 1\ncoordinator.static = true\npublisher.state_dir = "state"\n'
+        'datasets.shop.copies.main.logs.db1.source = "mysql://u@127.0.0.1"\n'
+        'applications.cache = { dataset = "shop", start = "latest", subscribers.one = "127.0.0.1:7400" }\n'
+    )
+    return config
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["publisher", "run", "-c", "shop.toml"],
+        ["tail", "mysql://u@127.0.0.1"],
+        ["doctor", "mysql://u@127.0.0.1"],
+        ["init", "mysql://u@127.0.0.1", "--dir", "project"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_driver_that_is_missing_is_named_with_the_way_to_install_it(without_driver: Path, command: list[str]) -> None:
+    done = run(without_driver, *command)
+    assert done.returncode == WRONG
+    assert done.stderr.splitlines() == [
+        "error: this command needs pymysql, which is not installed",
+        "  next: pip install 'wormhole-pubsub[publisher,mysql]'",
+    ]
+
+
+def test_a_configuration_is_checked_without_the_driver(without_driver: Path) -> None:
+    assert run(without_driver, "config", "check", "shop.toml").returncode == 0
+
+
+def run(config: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "wormholectl", *command]
+    return subprocess.run(words, cwd=config.parent, capture_output=True, text=True)
 
 
 def test_a_store_of_files_takes_no_password() -> None:
