@@ -197,6 +197,19 @@ def test_what_cannot_be_told_any_more_holds_its_table(server: DatabaseServer, op
     assert not broken
 
 
+def test_a_year_of_two_digits_is_the_whole_year(old_server: DatabaseServer, opened: Opened) -> None:
+    old_server.sql("CREATE TABLE v.years (id INT PRIMARY KEY, y YEAR(2))")
+    source = opened(old_server)
+    start = source.latest()
+    rows = old_server.sql(
+        "INSERT INTO v.years VALUES (1, 69), (2, 70), (3, 2000), (4, NULL)", "SELECT id, CONCAT(y) FROM v.years"
+    )
+    assert rows == [(1, "69"), (2, "70"), (3, "00"), (4, None)]
+    updates, broken = read(source, start)
+    assert not broken
+    assert [one.after and one.after["y"] for one in updates] == [2069, 1970, 2000, None]
+
+
 TIMES = (
     "('2026-11-22 11:45:46.123456', '-838:59:59.5', '2026-11-22 11:45:46.654321')",
     "('0000-00-00 00:00:00', '00:00:00', '0000-00-00 00:00:00')",

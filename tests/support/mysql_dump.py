@@ -122,13 +122,14 @@ class Scripted:
         delivered: str = "",
         max_update_bytes: int = 1 << 20,
         held: int = 0,
+        skipped: frozenset[str] = frozenset(),
     ) -> None:
         data = stream.packets()
         self.dump = ScriptedDump([data[i : i + piece] for i in range(0, len(data), piece)])
         self.encoder = Encoder(max_update_bytes, sharding.count if sharding else 0, held=held)
         self.encoder.file_offset = offset
         self.tables = Tables(
-            "log", sharding or Sharding("log"), catalog=Catalog(folder / "tables.jsonl"), mariadb=mariadb
+            "log", sharding or Sharding("log"), skipped, catalog=Catalog(folder / "tables.jsonl"), mariadb=mariadb
         )
         self.prepared = Prepared(folder, 1 << 20, held=self.encoder.held)
         self.spool = Spool(folder, self.encoder.ignores)

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from publisher.sources.memory.source import MemorySource
 from tests.support.command_line import run
-from wormhole.model.errors import DecodeError
+from wormhole.model.errors import DecodeError, SourceUnavailable
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.segment import Segment
+from wormhole.model.values import Op
+from wormhole.ports.log_source import LogReader
 from wormholectl import log_tail as tail_module
 from wormholectl.log_tail import TailEvents, TailOptions
 
@@ -25,3 +33,52 @@ def test_a_tail_that_left_something_out_says_so_once_and_ends_with_a_problem(
         "",
         "warning: not shown: shop.audit has no names (position 1/1/4). Next: skip_tables\n",
     )
+
+
+class Purged(MemorySource):
+    """A log whose reader breaks behind the first transaction. By then the log no longer holds the second one."""
+
+    def open(self, marker: Datamarker) -> LogReader:
+        reader = super().open(marker)
+        plain = reader.read
+
+        def read(max_bytes: int, wait_s: float) -> Segment | None:
+            segment = plain(1, wait_s)
+            self.purge(self.latest())
+            reader.read = broken  # type: ignore[method-assign]
+            return segment
+
+        def broken(max_bytes: int, wait_s: float) -> Segment | None:
+            raise SourceUnavailable("the stream broke")
+
+        reader.read = read  # type: ignore[method-assign]
+        return reader
+
+
+def test_a_log_that_is_purged_while_it_is_read_ends_the_tail_with_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Purged()
+    source.start()
+    first, _, _ = (source.commit([(Op.UPSERT, "default", key, {"value": b"v"})]) for key in (b"a", b"b", b"c"))
+
+    @contextmanager
+    def open_log(url: str, password_file: Path | None) -> Iterator[MemorySource]:
+        yield source
+
+    monkeypatch.setattr(tail_module, "open_log", open_log)
+    status, shown, errors = run("tail", "rocksdb:///x", "--from", "earliest", "--no-follow", "--json")
+    assert (status, shown.count("\n")) == (1, 1)
+    assert f"next: everything up to {first.order} was shown; --from earliest shows what the log holds now" in errors
+
+
+@pytest.mark.parametrize(("kind", "status"), [(LossKind.PURGED, 1), (LossKind.NOT_LOGGED, 0)])
+def test_log_that_is_missing_on_the_way_is_a_problem_if_the_log_once_held_it(
+    kind: LossKind, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None) -> int:
+        events.gap(LogGap(kind, "5", "9", "file 3 is gone"), LogPosition(1, 4, 0))
+        return 0
+
+    monkeypatch.setattr(tail_module, "tail", tail)
+    ended = run("tail", "rocksdb:///x", "--no-follow")
+    assert ended[0] == status
+    assert ("error: the log no longer holds all of what was asked for: file 3 is gone" in ended[2]) == bool(status)

@@ -106,6 +106,29 @@ def test_nobody_is_held_where_no_table_can_be_meant(tmp_path: Path, caplog: pyte
     assert any(r"in the database junk: TRUNCATE TABLE \xff" in message for message in caplog.messages)
 
 
+@pytest.mark.parametrize("skipped", [{"shop.t", "shop.made"}, {"shop.*"}])
+def test_skip_tables_passes_a_statement_that_may_mean_only_skipped_tables(tmp_path: Path, skipped: set[str]) -> None:
+    stream = beginning()
+    stream.transaction(1, table("shop.t"), insert(1))
+    ddl(stream, 2, b"CREATE TABLE made (id INT)")
+    ddl(stream, 3, b"TRUNCATE TABLE \xff")
+    ddl(stream, 4, b"XA COMMIT \xff")
+    scripted = Scripted(tmp_path, stream, skipped=frozenset(skipped))
+    assert Step.CUT not in go(scripted)[1:]
+    assert not scripted.walk.broken
+    assert list(scripted.encoder.take_gtids()[1]) == [1, 2, 3, 4]
+
+
+def test_skip_tables_does_not_pass_a_statement_that_may_mean_another_table(tmp_path: Path) -> None:
+    stream = beginning()
+    ddl(stream, 1, b"CREATE TABLE other.made (id INT)")
+    ddl(stream, 2, b"CREATE TABLE made (id INT)")
+    ddl(stream, 3, b"XA COMMIT \xff")
+    scripted = Scripted(tmp_path, stream, skipped=frozenset({"shop.*"}), sharding=Sharding("table"))
+    go(scripted)
+    assert {shard: error.tables for shard, error in scripted.walk.broken.items()} == {"log.other.made": ("other.made",)}
+
+
 def test_a_later_start_passes_what_cannot_be_read(tmp_path: Path) -> None:
     stream = beginning()
     stream.transaction(1, table("shop.t"), insert(1))
