@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.sources.encode.piece import HASHED
+from publisher.sources.mysql.decode import stops
 from publisher.sources.mysql.decode.columns import Columns
 from publisher.sources.mysql.decode.layout import Layout, parse_table_map
 from tests.support import hot
@@ -77,13 +78,11 @@ def outcome(module: ModuleType, data: bytes, body: bytes, shard: int, most: int,
         except DecodeError as error:
             seen.append(str(error))
             break
-        if e.status == module.Status.TABLE:
+        if e.status == stops.TABLE:
             e.add_table(table.table_id, e.raw[19:], Layout(table), 1, shard if table.key else 0)
-        elif e.status != module.Status.OK:
-            seen.append(
-                (e.status, e.at, e.need if e.status == module.Status.MORE else 0, e.raw, e.event_type, e.event_begin)
-            )
-            if e.status != module.Status.EVENT:
+        elif e.status != stops.OK:
+            seen.append((e.status, e.at, e.need if e.status == stops.MORE else 0, e.raw, e.event_type, e.event_begin))
+            if e.status != stops.EVENT:
                 break
         piece = e.take(len(seen) % 2 == 1)
         seen.append([bytes(piece.blob), *(list(getattr(piece, name)) for name in piece.__slots__[1:]), e.first_index])

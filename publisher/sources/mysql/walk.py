@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from zlib import crc32
 
-from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.decode import events, stops
+from publisher.sources.mysql.decode.actions import ROWS_EVENTS
 from publisher.sources.mysql.decode.body import Body, LargeEvent, with_length
-from publisher.sources.mysql.decode.encoder import Encoder, Status
+from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.decode.gtid import GtidSet
-from publisher.sources.mysql.decode.payload import inflate, plain_event
+from publisher.sources.mysql.decode.payload import COMPRESSED, inflate, plain_event
 from publisher.sources.mysql.decode.rare import (
     Rotate,
     XaPrepare,
@@ -57,19 +58,7 @@ _PACKET: Final = 4
 _LARGEST_EVENT: Final = 1 << 30
 _LONGEST_STATEMENT: Final = 4 << 20
 _LARGEST_LIST: Final = 16 << 20  # of GTIDs, a million intervals
-_COMPRESSED_ROWS: Final = frozenset(range(events.WRITE_ROWS_COMPRESSED_V1, events.DELETE_ROWS_COMPRESSED + 1))
-_COMPRESSED: Final = _COMPRESSED_ROWS | {events.QUERY_COMPRESSED}
-_ROWS: Final = frozenset(
-    {
-        events.WRITE_ROWS_V1,
-        events.UPDATE_ROWS_V1,
-        events.DELETE_ROWS_V1,
-        events.WRITE_ROWS_V2,
-        events.UPDATE_ROWS_V2,
-        events.DELETE_ROWS_V2,
-        events.PARTIAL_UPDATE_ROWS,
-    }
-)
+_COMPRESSED_ROWS: Final = COMPRESSED - {events.QUERY_COMPRESSED}
 # Events that may be larger than what is held whole, and are held all the same: by type, the bytes of the largest.
 _LISTS: Final = {
     events.TABLE_MAP: _LARGEST_LIST,
@@ -274,21 +263,21 @@ class Walk:
         finally:
             self.log_bytes += dump.at - at
         status = encoder.status
-        if status in (Status.EVENT, Status.TABLE):
+        if status in (stops.EVENT, stops.TABLE):
             return self._handle(status, encoder.raw)
-        if status == Status.ROWS:
+        if status == stops.ROWS:
             self._rows = _rest_of(encoder)
-        elif status == Status.MORE:
+        elif status == stops.MORE:
             self._need = encoder.need
-        elif status == Status.LARGE:
+        elif status == stops.LARGE:
             self._spool.begin()
             dump.inside = True
-        elif status == Status.ERROR:
+        elif status == stops.ERROR:
             refused = dump.refused(encoder.raw)
             if not is_torn(refused) or not self._past_torn_file():
                 raise refused
             return Step.CUT
-        elif status == Status.END:
+        elif status == stops.END:
             raise SourceUnavailable(
                 "the server ended the binlog stream", hint="it is opened again; is it shutting down?"
             )
@@ -334,9 +323,9 @@ class Walk:
         """An event that stands in no file by itself."""
         encoder = self.encoder
         status = encoder.event(raw, 0, len(raw))
-        if status == Status.ROWS:
+        if status == stops.ROWS:
             self._rows = _rest_of(encoder)
-        return self._handle(status, raw) if status in (Status.EVENT, Status.TABLE) else Step.PROGRESS
+        return self._handle(status, raw) if status in (stops.EVENT, stops.TABLE) else Step.PROGRESS
 
     # --- events that are not held whole --------------------------------------------------------------------------
 
@@ -366,20 +355,20 @@ class Walk:
         """An event whose header the encoder has seen."""
         encoder = self.encoder
         kind, body = event.header[_TYPE_AT], event.body
-        rows = kind in _ROWS or kind in _COMPRESSED_ROWS
+        rows = kind in ROWS_EVENTS or kind in _COMPRESSED_ROWS
         if encoder.ignores(kind, encoder.event_flags) or (rows and encoder.suppress and not encoder.collect):
             body.skip(body.left)
         elif rows and self._prepared.collecting:
             self._prepared.add_large(event)
-        elif kind in _ROWS:
+        elif kind in ROWS_EVENTS:
             status = open_rows(encoder, kind, body)
-            if status == Status.EVENT:
+            if status == stops.EVENT:
                 return self._breaks(*self._tables.broken[encoder.table_id])
-            if status == Status.ROWS:
+            if status == stops.ROWS:
                 self._rows = RowStream(encoder, body)
         elif kind == events.TRANSACTION_PAYLOAD:
             self._inner.append((inflate(body, _LARGEST_EVENT, encoder.held), False))
-        elif kind in _COMPRESSED:
+        elif kind in COMPRESSED:
             return self._inflated(plain_event(event.header, body, _LARGEST_EVENT))
         elif kind == events.QUERY:
             cut = body.left > _LONGEST_STATEMENT
@@ -387,7 +376,7 @@ class Walk:
         elif body.left <= _LISTS.get(kind, 0):
             return self._take(with_length(event.header, body.left) + body.take(body.left))
         elif kind in _ENDS_READING:
-            return self._handle(Status.EVENT, event.header)
+            return self._handle(stops.EVENT, event.header)
         else:
             raise DecodeError(
                 f"{events.name_of(kind)} of {body.left} bytes: events of this type are not that large",
@@ -444,13 +433,13 @@ class Walk:
     def _handle(self, status: int, raw: bytes) -> int:
         kind, body, encoder = raw[4], raw[events.HEADER :], self.encoder
         self.verified = encoder.checksums and kind != events.FORMAT_DESCRIPTION
-        if self._prepared.collecting and (kind in _ROWS or kind in _COMPRESSED_ROWS or kind == events.TABLE_MAP):
+        if self._prepared.collecting and (kind in ROWS_EVENTS or kind in _COMPRESSED_ROWS or kind == events.TABLE_MAP):
             self._keep(raw)
-        elif status == Status.TABLE:
+        elif status == stops.TABLE:
             self._tables.learn(body, encoder, encoder.event_timestamp)
         elif kind == events.QUERY:
             return self._statement(raw[:_LONGEST_STATEMENT], cut=len(raw) > _LONGEST_STATEMENT)
-        elif kind in _ROWS:
+        elif kind in ROWS_EVENTS:
             return self._breaks(*self._tables.broken[int.from_bytes(body[:6], "little")])
         elif kind == events.ROTATE:
             return self._rotates(parse_rotate(body))
@@ -478,7 +467,7 @@ class Walk:
             self._prepare(parse_xa_prepare(body))
         elif kind == events.TRANSACTION_PAYLOAD:
             self._inner.append((inflate(_held(body), _LARGEST_EVENT, encoder.held), False))
-        elif kind in _COMPRESSED:
+        elif kind in COMPRESSED:
             return self._inflated(plain_event(raw[: events.HEADER], _held(body), _LARGEST_EVENT))
         elif encoder.suppress:
             pass  # nobody gets to see what is wrong with it

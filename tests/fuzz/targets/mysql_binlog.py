@@ -9,7 +9,7 @@ import random
 from types import ModuleType
 from typing import Any
 
-from publisher.sources.mysql.decode.actions import Status
+from publisher.sources.mysql.decode import stops
 from publisher.sources.mysql.decode.body import Body
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.decode.layout import Layout, parse_table_map
@@ -75,11 +75,11 @@ def _decode_stream(module: ModuleType, data: bytes) -> object:
     at = 0
     while at < len(data):
         at = encoder.packets(data, at, len(data), 1 << 20)
-        if encoder.status == module.Status.TABLE:
+        if encoder.status == stops.TABLE:
             table = parse_table_map(encoder.raw[19:])
             encoder.add_table(table.table_id, encoder.raw[19:], Layout(table) if table.has_names else None, 0, 0)
         seen.append((encoder.status, at, encoder.raw))
-        if encoder.status not in {module.Status.OK, module.Status.EVENT, module.Status.TABLE}:
+        if encoder.status not in {stops.OK, stops.EVENT, stops.TABLE}:
             break
     piece = encoder.take()
     return seen, piece.blob, piece.ends.tolist(), list(piece.tx_number), list(piece.tx_offset), encoder.last_checksum
@@ -132,7 +132,7 @@ def _decode_rows(module: ModuleType, data: bytes) -> object:
     encoder.begin(encoder.add_source("source"), 1, 5)
     encoder.add_table(7, _MAP, _LAYOUT, 0, 0)
     body = Body(io.BytesIO(data[1:]).read, len(data) - 1 if data else 0)
-    if module.open_rows(encoder, kind, body) == Status.ROWS:
+    if module.open_rows(encoder, kind, body) == stops.ROWS:
         stream = module.RowStream(encoder, body)
         while not stream.go(1 << 20):
             pass

@@ -13,30 +13,30 @@ from publisher.sources.mysql.decode.texts cimport (
     put_timestamp,
 )
 
-cdef int _INT
-cdef int _UINT
-cdef int _TEXT
-cdef int _BYTES
-cdef int _CODED
-cdef int _PADDED
-cdef int _DATETIME2
-cdef int _TIMESTAMP2
-cdef int _TIME2
-cdef int _DATE
-cdef int _DECIMAL
-cdef int _DOUBLE
-cdef int _FLOAT
-cdef int _ENUM
-cdef int _SET
-cdef int _BIT
-cdef int _YEAR
-cdef int _JSON
-cdef int _TIME
-cdef int _DATETIME
-cdef int _TIMESTAMP
-cdef int _COMPRESSED
-cdef int _OLD
-cdef int _ASCII_SAFE
+cdef int INT
+cdef int UINT
+cdef int TEXT
+cdef int BYTES
+cdef int CODED
+cdef int PADDED
+cdef int DATETIME2
+cdef int TIMESTAMP2
+cdef int TIME2
+cdef int DATE
+cdef int DECIMAL
+cdef int DOUBLE
+cdef int FLOAT
+cdef int ENUM
+cdef int SET
+cdef int BIT
+cdef int YEAR
+cdef int JSON
+cdef int TIME
+cdef int DATETIME
+cdef int TIMESTAMP
+cdef int COMPRESSED
+cdef int OLD
+cdef int ASCII_SAFE
 cdef int _ENTRY_ROOM
 cdef int _TEXT_AT
 cdef int _V_BYTES
@@ -99,14 +99,6 @@ cdef class Image:
         self, bytes data, Py_ssize_t at, Py_ssize_t end, Columns columns, bytes bits, int count, unsigned char tag, Image before,
         bytes source=*
     ) except -1
-
-    @cython.locals(
-        p="const unsigned char *", b="const unsigned char *", widths="const unsigned char *", sizes="unsigned int[::1]",
-        nulls=Py_ssize_t, null=int, c=int, is_null=bint, size=Py_ssize_t, width=int, i=int,
-    )
-    cpdef Py_ssize_t end_of(
-        self, bytes data, Py_ssize_t at, Py_ssize_t end, Columns columns, bytes bits, int count, bint changes
-    ) except -2
 
     cpdef object release(self)
     cpdef object mark_left_out(self)

@@ -21,7 +21,30 @@ from publisher.sources.mysql.decode.columns import Columns, uncompress
 from publisher.sources.mysql.decode.floats import Singles
 from publisher.sources.mysql.decode.json_diff import apply_diffs
 from publisher.sources.mysql.decode.json_text import json_text, print_json
-from publisher.sources.mysql.decode.layout import Kind
+from publisher.sources.mysql.decode.kinds import (
+    ASCII_SAFE,
+    BIT,
+    BYTES,
+    CODED,
+    COMPRESSED,
+    DATE,
+    DATETIME,
+    DATETIME2,
+    DECIMAL,
+    DOUBLE,
+    ENUM,
+    FLOAT,
+    INT,
+    JSON,
+    OLD,
+    PADDED,
+    TEXT,
+    TIME,
+    TIME2,
+    TIMESTAMP2,
+    UINT,
+    YEAR,
+)
 from publisher.sources.mysql.decode.old_temporal import old_size, old_text
 from publisher.sources.mysql.decode.texts import (
     ROOM,
@@ -37,31 +60,6 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["Image"]
 
-# The constants again, private: the .pxd makes C integers of these.
-_INT: Final = Kind.INT
-_UINT: Final = Kind.UINT
-_TEXT: Final = Kind.TEXT
-_BYTES: Final = Kind.BYTES
-_CODED: Final = Kind.CODED
-_PADDED: Final = Kind.PADDED
-_DATETIME2: Final = Kind.DATETIME2
-_TIMESTAMP2: Final = Kind.TIMESTAMP2
-_TIME2: Final = Kind.TIME2
-_DATE: Final = Kind.DATE
-_DECIMAL: Final = Kind.DECIMAL
-_DOUBLE: Final = Kind.DOUBLE
-_FLOAT: Final = Kind.FLOAT
-_ENUM: Final = Kind.ENUM
-_SET: Final = Kind.SET
-_BIT: Final = Kind.BIT
-_YEAR: Final = Kind.YEAR
-_JSON: Final = Kind.JSON
-_TIME: Final = Kind.TIME
-_DATETIME: Final = Kind.DATETIME
-_TIMESTAMP: Final = Kind.TIMESTAMP
-_COMPRESSED: Final = Kind.COMPRESSED
-_OLD: Final = Kind.OLD
-_ASCII_SAFE: Final = Kind.ASCII_SAFE
 # Room that is made before each cell: for a number, or a tag, three lengths and a text of bounded size.
 _ENTRY_ROOM: Final = ROOM + 16
 _TEXT_AT: Final = 11  # bytes of two lengths and a tag at most
@@ -254,7 +252,7 @@ class Image:
             o[used] = tag
             kind = kinds[c]
             partial = False
-            if kind == _JSON:
+            if kind == JSON:
                 self._json_starts[c] = -1
                 if changes:
                     partial = p[changes + (change >> 3)] >> (change & 7) & 1 != 0
@@ -276,10 +274,10 @@ class Image:
             size = sizes[c]
             if size > end - at:
                 raise self._bad(columns, c, f"{size} bytes do not fit into the {end - at} that are left")
-            if kind <= _UINT:
+            if kind <= UINT:
                 if kind == 0:
                     raise self._bad(columns, c, "this type, or its metadata, is not known")
-                negative = kind == _INT and p[at + size - 1] > 0x7F
+                negative = kind == INT and p[at + size - 1] > 0x7F
                 flip = 0xFF if negative else 0
                 n = 0
                 for i in range(size - 1, -1, -1):
@@ -297,7 +295,7 @@ class Image:
                 o[stop] = n
                 o[used + 1] = stop - used - 1
                 used = stop + 1
-            elif kind <= _PADDED:
+            elif kind <= PADDED:
                 meta = metas[c]
                 length = self._length(columns, c, meta & 7, data, at, end)
                 at += meta & 7
@@ -305,19 +303,19 @@ class Image:
                 out = self.out
                 o = out
                 size = length
-            elif kind == _DOUBLE:
+            elif kind == DOUBLE:
                 o[used + 1] = 9
                 o[used + 2] = _V_DOUBLE
                 for i in range(8):
                     o[used + 3 + i] = p[at + i]
                 used += 11
-            elif kind == _FLOAT:
+            elif kind == FLOAT:
                 o[used + 1] = 9
                 o[used + 2] = _V_DOUBLE
                 used = self._singles.put(out, used + 3, data, at)
-            elif kind <= _DECIMAL or kind >= _TIME:
+            elif kind <= DECIMAL or kind >= TIME:
                 meta = metas[c]
-                if kind == _COMPRESSED:
+                if kind == COMPRESSED:
                     size = self._compressed(used + 1, columns, c, data, at, end)
                     used = self.used
                     out = self.out
@@ -327,18 +325,18 @@ class Image:
                     if stop < 0:
                         raise self._bad(columns, c, f"0x{data[at : at + size].hex()} is no value of this type")
                     o[used + 1] = stop - used - 2
-                    o[used + 2] = _V_DECIMAL if kind == _DECIMAL else _V_TEXT
+                    o[used + 2] = _V_DECIMAL if kind == DECIMAL else _V_TEXT
                     o[used + 3] = stop - used - 4
                     used = stop
-            elif kind == _YEAR:
+            elif kind == YEAR:
                 n = p[at]
                 used = self._number(used + 1, _V_INT, 2 * (1900 + n) if n else 0)
-            elif kind == _BIT:
+            elif kind == BIT:
                 n = 0
                 for i in range(size):
                     n = n << 8 | p[at + i]
                 used = self._number(used + 1, _V_UINT, n)
-            elif kind == _JSON:
+            elif kind == JSON:
                 size = self._json(used + 1, columns, c, data, at, end, before if partial else None, source)
                 used = self.used
                 out = self.out
@@ -354,48 +352,6 @@ class Image:
             at += size
         starts[columns.count] = used
         self.used = used
-        return at
-
-    def end_of(self, data: bytes, at: int, end: int, columns: Columns, bits: bytes, count: int, changes: bool) -> int:
-        """The place after the image at ``at``, of which only the lengths are read; -1: ``data[at:end]`` does not hold
-        all of it.
-
-        ``changes``: it may hold changes of JSON documents.
-        """
-        p = data
-        b = bits
-        widths = columns.widths
-        sizes = columns.sizes
-        if changes:
-            if at >= end:
-                return -1
-            at += 1
-            if p[at - 1]:
-                at += (columns.json + 7) // 8
-        nulls = at
-        if (count + 7) // 8 > end - at:
-            return -1
-        at += (count + 7) // 8
-        null = 0
-        for c in range(columns.count):
-            if not b[c >> 3] >> (c & 7) & 1:
-                continue
-            is_null = p[nulls + (null >> 3)] >> (null & 7) & 1
-            null += 1
-            if is_null:
-                continue
-            size = sizes[c]
-            width = widths[c]
-            if width > end - at:
-                return -1
-            if width:
-                size = 0
-                for i in range(width - 1, -1, -1):
-                    size = size << 8 | p[at + i]
-                at += width
-            if size > end - at:
-                return -1
-            at += size
         return at
 
     def release(self) -> None:
@@ -418,13 +374,13 @@ class Image:
     ) -> int:
         """Write the string of ``length`` bytes at ``at`` from its entry's length on; returns the place after it."""
         total = length
-        if kind == _PADDED:
+        if kind == PADDED:
             total = meta >> 8
             if length > total:
                 raise self._bad(columns, c, f"{length} bytes are longer than the column")
         if not self._fits(used, columns, c, total):
             return self._left_out(used)
-        if kind == _CODED and not (meta & _ASCII_SAFE and _is_ascii(data, at, length)):
+        if kind == CODED and not (meta & ASCII_SAFE and _is_ascii(data, at, length)):
             if length > _SLICED:
                 return self._coded(used, columns, c, data, at, length)
             text = data[at : at + length].decode(columns.layout.codecs[c], ERRORS).encode()
@@ -432,11 +388,11 @@ class Image:
                 return self._left_out(used)
             return self._put(used, _V_TEXT, text, 0, len(text))
         tag = _V_TEXT
-        if kind == _BYTES or (
-            kind == _TEXT and not _is_ascii(data, at, length) and not _valid_utf8(data, at, at + length)
+        if kind == BYTES or (
+            kind == TEXT and not _is_ascii(data, at, length) and not _valid_utf8(data, at, at + length)
         ):
             tag = _V_BYTES
-        if kind != _PADDED:
+        if kind != PADDED:
             return self._put(used, tag, data, at, length)
         padded = data[at : at + length] + bytes(total - length)
         return self._put(used, _V_BYTES, padded, 0, total)
@@ -489,26 +445,26 @@ class Image:
         """A temporal value or a decimal; negative: it is none."""
         p = data
         out = self.out
-        if kind == _DATETIME2:
+        if kind == DATETIME2:
             return put_datetime2(out, used, data, at, meta)
-        if kind == _DECIMAL:
+        if kind == DECIMAL:
             return put_decimal(out, used, data, at, meta >> 8, meta & 0xFF)
-        if kind == _TIMESTAMP2:
+        if kind == TIMESTAMP2:
             seconds = p[at] << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
             stored = 0
             for i in range((meta + 1) // 2):
                 stored = stored << 8 | p[at + 4 + i]
             return put_timestamp(out, used, seconds, stored, meta)
-        if kind == _DATE:
+        if kind == DATE:
             seconds = p[at] | p[at + 1] << 8 | p[at + 2] << 16
             return put_date(out, used, seconds >> 9, seconds >> 5 & 0x0F, seconds & 0x1F)
-        if kind == _TIME2:
+        if kind == TIME2:
             return put_time2(out, used, data, at, meta)
-        if kind == _TIME:
+        if kind == TIME:
             return put_time(out, used, data, at)
-        if kind == _DATETIME:
+        if kind == DATETIME:
             return put_datetime(out, used, data, at)
-        if kind == _OLD:
+        if kind == OLD:
             digits = meta & 7
             text = old_text(meta >> 3, digits, data[at : at + old_size(meta >> 3, digits)])
             if text is None:
@@ -633,7 +589,7 @@ class Image:
     def _members(self, columns: Columns, c: int, kind: int, n: int) -> bytes:
         """The name of an ENUM's member, or those of a SET's."""
         members: list[bytes] = columns.layout.members[c]
-        if kind == _ENUM:
+        if kind == ENUM:
             if n > len(members):
                 raise self._bad(columns, c, f"it has no member {n}")
             return members[n - 1] if n else b""

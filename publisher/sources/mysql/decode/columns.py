@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from array import array
 
-from publisher.sources.mysql.decode.layout import Kind, Layout
+from publisher.sources.mysql.decode import kinds
+from publisher.sources.mysql.decode.layout import Layout
 from publisher.sources.mysql.decode.old_temporal import old_size
 from publisher.sources.mysql.decode.texts import size_of_decimal
 from wormhole.model.errors import DecodeError
@@ -16,25 +17,25 @@ __all__ = ["Columns", "uncompress"]
 def fixed_size(kind: int, meta: int) -> int:
     """Bytes of a cell whose size follows from its column, 0 for the others."""
     match kind:
-        case Kind.INT | Kind.UINT | Kind.ENUM | Kind.SET | Kind.BIT:
+        case kinds.INT | kinds.UINT | kinds.ENUM | kinds.SET | kinds.BIT:
             return meta
-        case Kind.DATETIME2:
+        case kinds.DATETIME2:
             return 5 + (meta + 1) // 2
-        case Kind.TIMESTAMP2:
+        case kinds.TIMESTAMP2:
             return 4 + (meta + 1) // 2
-        case Kind.TIME2:
+        case kinds.TIME2:
             return 3 + (meta + 1) // 2
-        case Kind.DECIMAL:
+        case kinds.DECIMAL:
             return size_of_decimal(meta >> 8, meta & 0xFF)
-        case Kind.DATE | Kind.TIME:
+        case kinds.DATE | kinds.TIME:
             return 3
-        case Kind.FLOAT | Kind.TIMESTAMP:
+        case kinds.FLOAT | kinds.TIMESTAMP:
             return 4
-        case Kind.DOUBLE | Kind.DATETIME:
+        case kinds.DOUBLE | kinds.DATETIME:
             return 8
-        case Kind.YEAR:
+        case kinds.YEAR:
             return 1
-        case Kind.OLD:
+        case kinds.OLD:
             return old_size(meta >> 3, meta & 7)
         case _:
             return 0
@@ -42,7 +43,7 @@ def fixed_size(kind: int, meta: int) -> int:
 
 def length_width(kind: int, meta: int) -> int:
     """Bytes of the length that stands before a cell, 0 where its size follows from its column."""
-    if Kind.UINT < kind <= Kind.PADDED or kind in (Kind.JSON, Kind.COMPRESSED):
+    if kinds.UINT < kind <= kinds.PADDED or kind in (kinds.JSON, kinds.COMPRESSED):
         return meta & 7
     return 0
 
@@ -62,7 +63,7 @@ class Columns:
         self.sizes = array("I", map(fixed_size, layout.kinds, layout.metas))
         self.widths = bytes(map(length_width, layout.kinds, layout.metas))
         self.keyed = bytes(c in layout.key for c in range(self.count))
-        self.json = layout.kinds.count(Kind.JSON)
+        self.json = layout.kinds.count(kinds.JSON)
 
 
 def uncompress(data: bytes | memoryview, limit: int) -> bytes | None:

@@ -5,33 +5,33 @@ from publisher.sources.mysql.decode.rows cimport Rows, Table
 from publisher.sources.mysql.decode.sources cimport Sources
 from publisher.sources.mysql.decode.transactions cimport Transactions
 
-cdef int _S_OK
-cdef int _S_MORE
-cdef int _S_EVENT
-cdef int _S_TABLE
-cdef int _S_TRANSACTION
-cdef int _S_END
-cdef int _S_ERROR
-cdef int _S_LARGE
-cdef int _S_ROWS
-cdef int _HEADER
-cdef int _CHECKSUM
-cdef int _ARTIFICIAL
-cdef int _IGNORABLE
+cdef int OK
+cdef int MORE
+cdef int EVENT
+cdef int TABLE
+cdef int TRANSACTION
+cdef int END
+cdef int ERROR
+cdef int LARGE
+cdef int ROWS
+cdef int HEADER
+cdef int CHECKSUM
+cdef int ARTIFICIAL
+cdef int IGNORABLE
 cdef int _XA_FLAGS
-cdef int _MARIADB_GTID
-cdef int _ANONYMOUS
-cdef int _PARTIAL
-cdef int _FORMAT
-cdef int _HEARTBEAT
-cdef int _HEARTBEAT_V2
-cdef int _IGNORE
-cdef int _GTID
-cdef int _QUERY
-cdef int _MAP
-cdef int _XID
-cdef int _ROWS
-cdef int _WHOLE_PAYLOAD
+cdef int MARIADB_GTID
+cdef int ANONYMOUS_GTID
+cdef int PARTIAL_UPDATE_ROWS
+cdef int FORMAT_DESCRIPTION
+cdef int HEARTBEAT
+cdef int HEARTBEAT_V2
+cdef int PASS_OVER
+cdef int TAKE_GTID
+cdef int TAKE_QUERY
+cdef int TAKE_MAP
+cdef int TAKE_XID
+cdef int TAKE_ROWS
+cdef int WHOLE_PAYLOAD
 cdef int _KEPT_TABLES
 cdef long long _LIMIT
 cdef Py_ssize_t _KEPT_MAPS
@@ -39,8 +39,8 @@ cdef Py_ssize_t _LEAST_HELD
 cdef Py_ssize_t _LARGEST_MAP
 cdef str _DAMAGED
 cdef long long _SECOND_US
-cdef bytes _ACTION
-cdef bytes _VERSION_2
+cdef bytes ACTIONS
+cdef bytes VERSION_2
 
 @cython.locals(view="unsigned int[::1]", i=Py_ssize_t)
 cdef object _uniform(object column, Py_ssize_t n)
@@ -106,7 +106,7 @@ cdef class Encoder:
     @cython.locals(p="const unsigned char *", kind=int, checked=bint, stored="unsigned int")
     cpdef object large(self, bytes outline, Py_ssize_t size, long long crc)
 
-    @cython.locals(action=int)
+    @cython.locals(action=int, partial=bint)
     cpdef int open_rows(self, bytes head, int kind) except -1
 
     @cython.locals(
@@ -125,7 +125,7 @@ cdef class Encoder:
     @cython.locals(offset="long long")
     cdef int _move(self, long long place, Py_ssize_t size, bint is_format) except -1
 
-    @cython.locals(body=Py_ssize_t, status=int, at=Py_ssize_t)
+    @cython.locals(body=Py_ssize_t, status=int, at=Py_ssize_t, partial=bint)
     cdef int _rows_event(self, bytes data, Py_ssize_t start, Py_ssize_t end, int op, int kind) except -1
 
     @cython.locals(table_id="long long", table=Table)

@@ -19,49 +19,42 @@ from zlib import crc32
 
 from publisher.sources.encode.piece import Piece
 from publisher.sources.mysql.decode import events
-from publisher.sources.mysql.decode.actions import ACTIONS, VERSION_2, Action, Status
+from publisher.sources.mysql.decode.actions import (
+    ACTIONS,
+    PASS_OVER,
+    TAKE_GTID,
+    TAKE_MAP,
+    TAKE_QUERY,
+    TAKE_ROWS,
+    TAKE_XID,
+    VERSION_2,
+)
 from publisher.sources.mysql.decode.anchor import Anchor
+from publisher.sources.mysql.decode.events import (
+    ANONYMOUS_GTID,
+    ARTIFICIAL,
+    CHECKSUM,
+    FL_COMPLETED_XA,
+    FL_PREPARED_XA,
+    FORMAT_DESCRIPTION,
+    HEADER,
+    HEARTBEAT,
+    HEARTBEAT_V2,
+    IGNORABLE,
+    MARIADB_GTID,
+    PARTIAL_UPDATE_ROWS,
+)
 from publisher.sources.mysql.decode.framing import WHOLE_PAYLOAD, tells_the_end
 from publisher.sources.mysql.decode.layout import Layout
 from publisher.sources.mysql.decode.rows import Rows, Table
 from publisher.sources.mysql.decode.sources import Sources
+from publisher.sources.mysql.decode.stops import END, ERROR, EVENT, LARGE, MORE, OK, ROWS, TABLE, TRANSACTION
 from publisher.sources.mysql.decode.transactions import Transactions
 from wormhole.model.errors import DecodeError
 
-__all__ = ["Encoder", "Status"]
+__all__ = ["Encoder"]
 
-
-# The constants again, private: the .pxd makes C integers of these.
-_S_OK: Final = Status.OK
-_S_MORE: Final = Status.MORE
-_S_EVENT: Final = Status.EVENT
-_S_TABLE: Final = Status.TABLE
-_S_TRANSACTION: Final = Status.TRANSACTION
-_S_END: Final = Status.END
-_S_ERROR: Final = Status.ERROR
-_S_LARGE: Final = Status.LARGE
-_S_ROWS: Final = Status.ROWS
-_HEADER: Final = events.HEADER
-_CHECKSUM: Final = events.CHECKSUM
-_ARTIFICIAL: Final = events.ARTIFICIAL
-_IGNORABLE: Final = events.IGNORABLE
-_XA_FLAGS: Final = events.FL_PREPARED_XA | events.FL_COMPLETED_XA
-_MARIADB_GTID: Final = events.MARIADB_GTID
-_ANONYMOUS: Final = events.ANONYMOUS_GTID
-_PARTIAL: Final = events.PARTIAL_UPDATE_ROWS
-_FORMAT: Final = events.FORMAT_DESCRIPTION
-_HEARTBEAT: Final = events.HEARTBEAT
-_HEARTBEAT_V2: Final = events.HEARTBEAT_V2
-
-_IGNORE: Final = Action.IGNORE
-_GTID: Final = Action.GTID
-_QUERY: Final = Action.QUERY
-_MAP: Final = Action.MAP
-_XID: Final = Action.XID
-_ROWS: Final = Action.ROWS
-_ACTION: bytes = ACTIONS
-_VERSION_2: bytes = VERSION_2
-_WHOLE_PAYLOAD: Final = WHOLE_PAYLOAD
+_XA_FLAGS: Final = FL_PREPARED_XA | FL_COMPLETED_XA
 _KEPT_TABLES: Final = 4096
 _SECOND_US: Final = 1_000_000  # 64 bits wide where compiled: a literal's product would have 32
 _LIMIT: Final = (1 << 31) - 1
@@ -97,7 +90,7 @@ class Encoder:
 
     def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16, held: int = 0) -> None:
         self._rows = Rows(max_update_bytes, hash_shards, room)
-        self.held = min(held or max(_LEAST_HELD, max_update_bytes // 4), _WHOLE_PAYLOAD - 1)
+        self.held = min(held or max(_LEAST_HELD, max_update_bytes // 4), WHOLE_PAYLOAD - 1)
         self._transactions = Transactions()
         self.checksums = False
         self.suppress = False
@@ -107,7 +100,7 @@ class Encoder:
         self.file_offset = 4
         self._sources = Sources()
         # What the last step was about.
-        self.status = _S_OK
+        self.status = OK
         self.at = 0
         self.need = 0
         self.raw = b""
@@ -219,20 +212,20 @@ class Encoder:
             raise ValueError(f"packets {at}:{end} of {len(data)} bytes are out of range")
         p = data
         rows = self._rows
-        status = _S_OK
+        status = OK
         while at < end and rows.used < max_bytes:
             left = end - at
             if left < 4:
                 self.need = 4
-                status = _S_MORE
+                status = MORE
                 break
             length = p[at] | p[at + 1] << 8 | p[at + 2] << 16
             if length > self.held:
-                status = _S_LARGE
+                status = LARGE
                 break
             if length + 4 > left:
                 self.need = length + 4
-                status = _S_MORE
+                status = MORE
                 break
             start = at + 4
             if length == 0:
@@ -242,12 +235,12 @@ class Encoder:
             at = start + length
             self.at = at
             status = self._event(data, start + 1, at, True) if p[start] == 0 else self._told(data[start:at])
-            if status != _S_OK:
+            if status != OK:
                 break
             if self._ended:
                 self._ended = False
                 if self.single:
-                    status = _S_TRANSACTION
+                    status = TRANSACTION
                     break
         self.at = at
         self.status = status
@@ -257,9 +250,9 @@ class Encoder:
         """What a packet says that holds no event."""
         self.table_id = -1
         if tells_the_end(payload):
-            return _S_END
+            return END
         self.raw = payload
-        return _S_ERROR
+        return ERROR
 
     def event(self, raw: bytes, start: int, end: int) -> int:
         """Take one event that stands in no file by itself: inflated, or kept from before.
@@ -276,10 +269,10 @@ class Encoder:
 
     def ignores(self, kind: int, flags: int) -> bool:
         """Whether nothing but the header of such an event matters."""
-        action = _ACTION[kind]
-        if action == _MAP or action > _ROWS:
+        action = ACTIONS[kind]
+        if action == TAKE_MAP or action > TAKE_ROWS:
             return self.suppress and not self.collect
-        return action == _IGNORE or (flags & _IGNORABLE != 0 and kind not in events.NAMES)
+        return action == PASS_OVER or (flags & IGNORABLE != 0 and kind not in events.NAMES)
 
     def large(self, outline: bytes, size: int, crc: int) -> None:
         """Take the header of an event of ``size`` bytes that is received and not held.
@@ -290,12 +283,12 @@ class Encoder:
         stands in no file by itself, has no checksum and moves no place. Raises :class:`DecodeError`.
         """
         p = outline
-        if len(outline) != _HEADER + _CHECKSUM:
+        if len(outline) != HEADER + CHECKSUM:
             raise ValueError(f"an outline of {len(outline)} bytes")
         kind = self._head(outline, 0, size)
         if crc >= 0:
-            checked = self.checksums and kind != _FORMAT
-            stored = p[_HEADER] | p[_HEADER + 1] << 8 | p[_HEADER + 2] << 16 | p[_HEADER + 3] << 24
+            checked = self.checksums and kind != FORMAT_DESCRIPTION
+            stored = p[HEADER] | p[HEADER + 1] << 8 | p[HEADER + 2] << 16 | p[HEADER + 3] << 24
             if checked and crc != stored:
                 raise self._bad(_DAMAGED)
             self._pass(outline, 0, len(outline), size, kind, checked)
@@ -304,26 +297,25 @@ class Encoder:
         """The event whose header came last has rows: ``head`` is what stands before them, ``kind`` its type without
         compression.
 
-        Returns a status: `Status.ROWS`: `rows` is open for them; `Status.EVENT`: they are the caller's; `Status.OK`: it
+        Returns a status: `stops.ROWS`: `rows` is open for them; `stops.EVENT`: they are the caller's; `stops.OK`: it
         has none. Raises :class:`DecodeError`.
         """
         if self.suppress:
-            self.status = _S_OK
+            self.status = OK
         else:
             self.status = self._open_rows(head, 0, len(head))
-            if self.status == _S_ROWS:
-                action = _ACTION[kind]
+            if self.status == ROWS:
+                action = ACTIONS[kind]
+                partial = kind == PARTIAL_UPDATE_ROWS
                 try:
-                    self._rows.open(
-                        head, 8, len(head), self._table, action - _ROWS, _VERSION_2[kind] != 0, kind == _PARTIAL
-                    )
+                    self._rows.open(head, 8, len(head), self._table, action - TAKE_ROWS, VERSION_2[kind] != 0, partial)
                 except DecodeError as error:
                     raise self._bad(error.message) from error
         return self.status
 
     @property
     def rows(self) -> Rows:
-        """The rows of the event that `Status.ROWS` was about."""
+        """The rows of the event that `stops.ROWS` was about."""
         return self._rows
 
     def at_fault(self, error: DecodeError) -> DecodeError:
@@ -336,32 +328,32 @@ class Encoder:
         kind = self._head(data, start, size)
         body_end = end
         if counted:
-            checked = self.checksums and kind != _FORMAT
+            checked = self.checksums and kind != FORMAT_DESCRIPTION
             if checked:
-                body_end -= _CHECKSUM
-                if body_end - start < _HEADER:
+                body_end -= CHECKSUM
+                if body_end - start < HEADER:
                     raise self._bad("its checksum is cut")
                 stored = p[end - 4] | p[end - 3] << 8 | p[end - 2] << 16 | p[end - 1] << 24
                 if crc32(p[start:body_end]) != stored:
                     raise self._bad(_DAMAGED)
             self._pass(data, start, end, size, kind, checked)
-        action = _ACTION[kind]
-        if action > _ROWS:
-            return self._rows_event(data, start, body_end, action - _ROWS, kind)
-        if action == _MAP:
+        action = ACTIONS[kind]
+        if action > TAKE_ROWS:
+            return self._rows_event(data, start, body_end, action - TAKE_ROWS, kind)
+        if action == TAKE_MAP:
             return self._table_map(data, start, body_end)
-        if action == _GTID:
+        if action == TAKE_GTID:
             return self._gtid(data, start, body_end, kind)
-        if action == _QUERY:
+        if action == TAKE_QUERY:
             return self._query(data, start, body_end)
-        if action == _XID:
+        if action == TAKE_XID:
             if not self.in_transaction:
                 raise self._bad("a transaction ends that did not begin")
             self.end_transaction()
-            return _S_OK
-        if action == _IGNORE or (self.event_flags & _IGNORABLE and kind not in events.NAMES):
-            return _S_OK
-        return self._back(data, start, body_end, _S_EVENT)
+            return OK
+        if action == PASS_OVER or (self.event_flags & IGNORABLE and kind not in events.NAMES):
+            return OK
+        return self._back(data, start, body_end, EVENT)
 
     def _head(self, data: bytes, start: int, size: int) -> int:
         """Read the header of an event of ``size`` bytes; returns its type."""
@@ -370,8 +362,8 @@ class Encoder:
         self.table_id = -1
         self.table_schema = -1
         self.table_shard = -1
-        if size < _HEADER:
-            raise self._bad(f"its header has {_HEADER} bytes and {size} are there")
+        if size < HEADER:
+            raise self._bad(f"its header has {HEADER} bytes and {size} are there")
         kind = p[start + 4]
         self.event_type = kind
         self.event_timestamp = p[start] | p[start + 1] << 8 | p[start + 2] << 16 | p[start + 3] << 24
@@ -386,8 +378,8 @@ class Encoder:
         """Move the place behind an event whose header stands at ``start`` and whose last bytes before ``end``."""
         p = data
         place = p[start + 13] | p[start + 14] << 8 | p[start + 15] << 16 | p[start + 16] << 24
-        if place and self.event_flags & _ARTIFICIAL == 0 and kind != _HEARTBEAT and kind != _HEARTBEAT_V2:
-            self._move(place, size, kind == _FORMAT)
+        if place and self.event_flags & ARTIFICIAL == 0 and kind != HEARTBEAT and kind != HEARTBEAT_V2:
+            self._move(place, size, kind == FORMAT_DESCRIPTION)
             self._anchor.note(data, start, end, checked, self.in_transaction)
 
     def _back(self, data: bytes, start: int, end: int, status: int) -> int:
@@ -408,20 +400,22 @@ class Encoder:
             self.event_begin = place - size
 
     def _rows_event(self, data: bytes, start: int, end: int, op: int, kind: int) -> int:
-        body = start + _HEADER
+        body = start + HEADER
         if self.collect:
-            return self._back(data, start, end, _S_EVENT)
+            return self._back(data, start, end, EVENT)
         if self.suppress:
-            return _S_OK
+            return OK
         status = self._open_rows(data, body, end)
-        if status == _S_EVENT:
+        if status == EVENT:
             return self._back(data, start, end, status)
-        if status == _S_ROWS:
+        if status == ROWS:
             try:
-                at = self._rows.event(data, body + 8, end, self._table, op, _VERSION_2[kind] != 0, kind == _PARTIAL)
+                at = self._rows.event(
+                    data, body + 8, end, self._table, op, VERSION_2[kind] != 0, kind == PARTIAL_UPDATE_ROWS
+                )
             except DecodeError as error:
                 raise self._bad(error.message) from error
-            return _S_OK if at == end else self._back(data, at, end, status)
+            return OK if at == end else self._back(data, at, end, status)
         return status
 
     def _open_rows(self, data: bytes, body: int, end: int) -> int:
@@ -436,13 +430,13 @@ class Encoder:
         table = self._tables.get(table_id)
         if table is None:
             if table_id == 0xFFFFFF:
-                return _S_OK  # ends a statement and has no rows
+                return OK  # ends a statement and has no rows
             raise self._bad(f"no table map said what table {table_id} is")
         self.table_id = table_id
         self.table_schema = table.schema
         self.table_shard = table.shard
         self._table = table
-        return _S_EVENT if table.columns is None else _S_ROWS
+        return EVENT if table.columns is None else ROWS
 
     def _table_id(self, data: bytes, at: int) -> int:
         p = data
@@ -453,36 +447,36 @@ class Encoder:
 
     def _table_map(self, data: bytes, start: int, end: int) -> int:
         p = data
-        body = start + _HEADER
+        body = start + HEADER
         if self.collect:
-            return self._back(data, start, end, _S_EVENT)
+            return self._back(data, start, end, EVENT)
         if self.suppress:
-            return _S_OK
+            return OK
         if end - body < 8:
             raise self._bad("its table id is cut")
         table_id = self._table_id(data, body)
         table = self._tables.get(table_id)
         if table is not None and table.body == p[body:end]:
-            return _S_OK
-        return self._back(data, start, end, _S_TABLE)
+            return OK
+        return self._back(data, start, end, TABLE)
 
     def _gtid(self, data: bytes, start: int, end: int, kind: int) -> int:
         p = data
-        body = start + _HEADER
+        body = start + HEADER
         if self.in_transaction:
             raise self._bad(f"a transaction begins inside of {self._sources.names[self.source]}:{self.number}")
-        if kind == _MARIADB_GTID:
+        if kind == MARIADB_GTID:
             if end - body < 13:
                 raise self._bad("it is cut")
             flags = p[body + 12]
             if flags & _XA_FLAGS:
-                return self._back(data, start, end, _S_EVENT)
+                return self._back(data, start, end, EVENT)
             domain = p[body + 8] | p[body + 9] << 8 | p[body + 10] << 16 | p[body + 11] << 24
             source = self._sources.of_domain(domain, self.event_server_id)
             # Written with the commit: its time is that of the transaction's end, known before the first piece of it.
             self.begin(source, self._number(data, body), self.event_timestamp * _SECOND_US)
             self.gtid_flags = flags
-            return _S_OK
+            return OK
         if end - body < 42:
             raise self._bad("it is cut")
         committed = self.event_timestamp * _SECOND_US
@@ -491,14 +485,14 @@ class Encoder:
             for i in range(6, -1, -1):
                 committed = committed << 8 | p[body + 42 + i]
             committed &= (1 << 55) - 1  # the highest bit says that the time of the original commit follows
-        if kind == _ANONYMOUS:
+        if kind == ANONYMOUS_GTID:
             if self.anonymous < 0:
                 raise self._bad("a transaction without GTID, and the source of such is not known")
             self.begin(self.anonymous, self.event_begin, committed)
-            return _S_OK
+            return OK
         source = self._sources.of_uuid(p[body + 1 : body + 17])
         self.begin(source, self._number(data, body + 17), committed)
-        return _S_OK
+        return OK
 
     def _number(self, data: bytes, at: int) -> int:
         p = data
@@ -509,7 +503,7 @@ class Encoder:
 
     def _query(self, data: bytes, start: int, end: int) -> int:
         p = data
-        body = start + _HEADER
+        body = start + HEADER
         if end - body < 13:
             raise self._bad("it is cut")
         text = body + 14 + (p[body + 11] | p[body + 12] << 8) + p[body + 8]
@@ -519,11 +513,11 @@ class Encoder:
         if self.in_transaction:
             if size == 5 and p[text:end] == b"BEGIN":
                 self.begun = True
-                return _S_OK
+                return OK
             if size == 6 and p[text:end] == b"COMMIT":
                 self.end_transaction()
-                return _S_OK
-        return self._back(data, start, end, _S_EVENT)
+                return OK
+        return self._back(data, start, end, EVENT)
 
     def _bad(self, problem: str) -> DecodeError:
         return DecodeError(f"{events.name_of(self.event_type)} that begins at offset {self.event_begin}: {problem}")

@@ -12,11 +12,12 @@ Layout of the body, by MySQL's documentation of ``Table_map_event`` (MariaDB wri
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from publisher.sources.mysql.decode import old_temporal
+from publisher.sources.mysql.decode import kinds, old_temporal
 from publisher.sources.mysql.decode.charsets import ERRORS, codec_of
 from publisher.sources.mysql.decode.cursor import Cursor
 from wormhole.model.errors import DecodeError
@@ -26,7 +27,6 @@ __all__ = [
     "OLD_TEMPORAL",
     "TIMESTAMP2",
     "ColumnMap",
-    "Kind",
     "Layout",
     "TableMap",
     "parse_table_map",
@@ -94,58 +94,10 @@ _CHARACTER: Final = _BLOBS | {_STRING, _VAR_STRING, _VARCHAR, _VECTOR, _BLOB_COM
 _MEMBERS: Final = frozenset({_ENUM, _SET})
 _INTEGER_SIZE: Final = {_TINY: 1, _SHORT: 2, _INT24: 3, _LONG: 4, _LONGLONG: 8}
 
-# Optional metadata.
-_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME = 1, 2, 3, 4
-_SET_STR_VALUE, _ENUM_STR_VALUE, _GEOMETRY_TYPE = 5, 6, 7
-_SIMPLE_PRIMARY_KEY, _PRIMARY_KEY_WITH_PREFIX = 8, 9
-_MEMBERS_DEFAULT_CHARSET, _MEMBERS_COLUMN_CHARSET, _VISIBILITY, _DIMENSIONS = 10, 11, 12, 13
-
 _BINARY: Final = 63
 """The collation of bytes."""
 _MOST_COLUMNS: Final = 4096
 """MySQL's and MariaDB's own limit of columns in a table."""
-
-
-class Kind:
-    """How a cell is decoded; ``meta`` is what the plan says beside it."""
-
-    UNKNOWN: Final = 0
-    INT: Final = 1
-    """Signed integer; meta: bytes."""
-    UINT: Final = 2
-    TEXT: Final = 3
-    """UTF-8; meta: bytes of the length before it."""
-    BYTES: Final = 4
-    CODED: Final = 5
-    """Text of another charset; meta: bytes of the length, `ASCII_SAFE` added where bytes below 0x80 are ASCII."""
-    PADDED: Final = 6
-    """BINARY(n), stored without the zero bytes at its end; meta: bytes of the length, plus 256 n."""
-    DATETIME2: Final = 7
-    """meta: digits of the fraction, as in the next three."""
-    TIMESTAMP2: Final = 8
-    TIME2: Final = 9
-    DATE: Final = 10
-    DECIMAL: Final = 11
-    """meta: 256 precision + scale."""
-    DOUBLE: Final = 12
-    FLOAT: Final = 13
-    ENUM: Final = 14
-    """meta: bytes of the number."""
-    SET: Final = 15
-    BIT: Final = 16
-    """meta: bytes."""
-    YEAR: Final = 17
-    JSON: Final = 18
-    """meta: bytes of the length."""
-    TIME: Final = 19
-    DATETIME: Final = 20
-    TIMESTAMP: Final = 21
-    COMPRESSED: Final = 22
-    """MariaDB's compressed columns; meta as for `CODED`. Text where the plan has a codec."""
-    OLD: Final = 23
-    """TIME, DATETIME or TIMESTAMP of before MariaDB 10.1.2 with a fraction; meta: which of `old_temporal`, times 8,
-    plus digits."""
-    ASCII_SAFE: Final = 0x10
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +105,7 @@ class ColumnMap:
     """One column. ``type`` is the real one: an ENUM says so, though it is logged as a CHAR.
 
     ``meta``: for strings the most bytes a value has; of `OLD_TEMPORAL` the digits of the fraction; else as in the
-    event. ``collation``: 0 where there is none. ``members``: of an ENUM or SET; ``dimensions``: of a VECTOR;
-    ``geometry``: subtype of a GEOMETRY.
+    event. ``collation``: 0 where there is none. ``members``: of an ENUM or SET.
     """
 
     name: str
@@ -164,9 +115,6 @@ class ColumnMap:
     unsigned: bool = False
     collation: int = 0
     members: tuple[str, ...] = ()
-    visible: bool = True
-    dimensions: int = 0
-    geometry: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +182,6 @@ def parse_table_map(body: bytes, mariadb: bool = False) -> TableMap:
             optional.unsigned.get(i, False),
             optional.collations.get(i, 0),
             _members(optional.members.get(i, ()), optional.collations.get(i, 0)),
-            optional.hidden.get(i, False) is False,
-            optional.dimensions.get(i, 0),
-            optional.geometries.get(i, 0),
         )
         for i, (kind, meta) in enumerate(shapes)
     )
@@ -281,28 +226,20 @@ class _Optional:
     """Optional metadata, by column position."""
 
     def __init__(self, types: list[int], mariadb: bool) -> None:
-        def those(kinds: frozenset[int]) -> list[int]:
-            return [i for i, kind in enumerate(types) if kind in kinds]
-
         self._types = types
-        self._numeric = those(_NUMERIC)
-        self._character = those(_CHARACTER | {_GEOMETRY} if mariadb else _CHARACTER)
-        self._those: Callable[[frozenset[int]], list[int]] = those
+        self._character = self._those(_CHARACTER | {_GEOMETRY} if mariadb else _CHARACTER)
         self.names: list[str] = []
         self.key: list[int] = []
         self.unsigned: dict[int, bool] = {}
-        self.hidden: dict[int, bool] = {}
         self.collations: dict[int, int] = {}
         self.members: dict[int, list[bytes]] = {}
-        self.dimensions: dict[int, int] = {}
-        self.geometries: dict[int, int] = {}
 
     def read(self, field: int, part: Cursor) -> None:
-        """One entry; an unknown one is passed over."""
-        members = frozenset(_MEMBERS)
+        """One entry. Others are passed over, also those that nothing here needs: geometry types (7), visibility (12),
+        vector dimensions (13)."""
         match field:
-            case 1:  # signedness
-                self.unsigned = self._bits(part, self._numeric, "signedness")
+            case 1:
+                self.unsigned = self._signedness(part)
             case 2:
                 self._default_charset(part, self._character)
             case 3:
@@ -314,38 +251,34 @@ class _Optional:
                 if len(self.names) != len(self._types):
                     raise DecodeError(f"{part.what}: {len(self.names)} names for {len(self._types)} columns")
             case 5:
-                self._strings(part, self._those(frozenset({_SET})))
+                self._strings(part, self._those({_SET}))
             case 6:
-                self._strings(part, self._those(frozenset({_ENUM})))
-            case 7:
-                self.geometries = self._numbers(part, self._those(frozenset({_GEOMETRY})), "geometry type")
+                self._strings(part, self._those({_ENUM}))
             case 8 | 9:
-                self.key = []
-                while part.left:
-                    position = part.length("primary key")
-                    if position >= len(self._types):
-                        raise DecodeError(f"{part.what}: the primary key has column {position} of {len(self._types)}")
-                    self.key.append(position)
-                    if field == _PRIMARY_KEY_WITH_PREFIX:
-                        part.length("primary key's prefix")
+                self._primary_key(part, prefixes=field == 9)
             case 10:
-                self._default_charset(part, self._those(members))
+                self._default_charset(part, self._those(_MEMBERS))
             case 11:
-                self._column_charset(part, self._those(members))
-            case 12:
-                visible = self._bits(part, list(range(len(self._types))), "visibility")
-                self.hidden = {i: not shown for i, shown in visible.items()}
-            case 13:
-                self.dimensions = self._numbers(part, self._those(frozenset({_VECTOR})), "vector dimensionality")
-            case _:
-                pass
+                self._column_charset(part, self._those(_MEMBERS))
 
-    def _bits(self, part: Cursor, positions: list[int], field: str) -> dict[int, bool]:
-        data = part.take((len(positions) + 7) // 8, field)
+    def _those(self, types: AbstractSet[int]) -> list[int]:
+        """Positions of the columns of these types."""
+        return [i for i, kind in enumerate(self._types) if kind in types]
+
+    def _signedness(self, part: Cursor) -> dict[int, bool]:
+        positions = self._those(_NUMERIC)
+        data = part.take((len(positions) + 7) // 8, "signedness")
         return {position: bool(data[i // 8] >> (7 - i % 8) & 1) for i, position in enumerate(positions)}
 
-    def _numbers(self, part: Cursor, positions: list[int], field: str) -> dict[int, int]:
-        return {position: part.length(field) for position in positions}
+    def _primary_key(self, part: Cursor, *, prefixes: bool) -> None:
+        self.key = []
+        while part.left:
+            position = part.length("primary key")
+            if position >= len(self._types):
+                raise DecodeError(f"{part.what}: the primary key has column {position} of {len(self._types)}")
+            self.key.append(position)
+            if prefixes:
+                part.length("primary key's prefix")
 
     def _default_charset(self, part: Cursor, positions: list[int]) -> None:
         default = part.length("default charset")
@@ -357,7 +290,7 @@ class _Optional:
             self.collations[positions[index]] = part.length("charset")
 
     def _column_charset(self, part: Cursor, positions: list[int]) -> None:
-        self.collations.update(self._numbers(part, positions, "charset"))
+        self.collations.update({position: part.length("charset") for position in positions})
         if part.left:
             raise DecodeError(f"{part.what}: more charsets than the {len(positions)} columns that have one")
 
@@ -381,62 +314,62 @@ def _string(column: ColumnMap, length_bytes: int) -> tuple[int, int, str | None]
     codec = None if column.collation == _BINARY else codec_of(column.collation)
     if codec is None:
         if column.type == _STRING and column.collation == _BINARY:
-            return Kind.PADDED, length_bytes | column.meta << 8, None
-        return Kind.BYTES, length_bytes, None
+            return kinds.PADDED, length_bytes | column.meta << 8, None
+        return kinds.BYTES, length_bytes, None
     if codec in {"utf-8", "ascii"}:
-        return Kind.TEXT, length_bytes, codec
-    return Kind.CODED, length_bytes | (Kind.ASCII_SAFE if _ascii_safe(codec) else 0), codec
+        return kinds.TEXT, length_bytes, codec
+    return kinds.CODED, length_bytes | (kinds.ASCII_SAFE if _ascii_safe(codec) else 0), codec
 
 
 _FIXED: Final = {
-    _FLOAT: Kind.FLOAT,
-    _DOUBLE: Kind.DOUBLE,
-    _TIMESTAMP: Kind.TIMESTAMP,
-    _DATE: Kind.DATE,
-    _NEWDATE: Kind.DATE,
-    _TIME: Kind.TIME,
-    _DATETIME: Kind.DATETIME,
-    _YEAR: Kind.YEAR,
+    _FLOAT: kinds.FLOAT,
+    _DOUBLE: kinds.DOUBLE,
+    _TIMESTAMP: kinds.TIMESTAMP,
+    _DATE: kinds.DATE,
+    _NEWDATE: kinds.DATE,
+    _TIME: kinds.TIME,
+    _DATETIME: kinds.DATETIME,
+    _YEAR: kinds.YEAR,
 }
-_FRACTION: Final = {_TIMESTAMP2: Kind.TIMESTAMP2, _DATETIME2: Kind.DATETIME2, _TIME2: Kind.TIME2}
+_FRACTION: Final = {_TIMESTAMP2: kinds.TIMESTAMP2, _DATETIME2: kinds.DATETIME2, _TIME2: kinds.TIME2}
 
 
 def _plan(column: ColumnMap) -> tuple[int, int, str | None]:
-    """Kind, meta and codec of a column; `Kind.UNKNOWN` for what cannot be decoded, metadata out of range included."""
+    """Kind, meta and codec of a column; `kinds.UNKNOWN` for what cannot be decoded, metadata out of range included."""
     kind, meta = column.type, column.meta
     if kind in _INTEGER_SIZE:
-        return (Kind.UINT if column.unsigned else Kind.INT), _INTEGER_SIZE[kind], None
+        return (kinds.UINT if column.unsigned else kinds.INT), _INTEGER_SIZE[kind], None
     if kind in OLD_TEMPORAL and 0 < meta <= 6:
-        return Kind.OLD, OLD_TEMPORAL[kind] * 8 + meta, None
+        return kinds.OLD, OLD_TEMPORAL[kind] * 8 + meta, None
     if kind in _FIXED:
         return _FIXED[kind], 0, None
     if kind in _FRACTION and meta <= 6:
         return _FRACTION[kind], meta, None
     if kind == _NEWDECIMAL and 0 < meta >> 8 <= 65 and meta & 0xFF <= min(meta >> 8, 38):
-        return Kind.DECIMAL, meta, None
+        return kinds.DECIMAL, meta, None
     if kind in {_VARCHAR, _VAR_STRING, _STRING}:
         return _string(column, 2 if meta > 255 else 1)
     if kind in _BLOBS and 1 <= meta <= 4:
         return _string(column, meta)
     if kind in {_GEOMETRY, _VECTOR} and 1 <= meta <= 4:
-        return Kind.BYTES, meta, None
+        return kinds.BYTES, meta, None
     if kind == _JSON and 1 <= meta <= 4:
-        return Kind.JSON, meta, None
+        return kinds.JSON, meta, None
     if kind == _VARCHAR_COMPRESSED or (kind == _BLOB_COMPRESSED and 1 <= meta <= 4):
         length_bytes = meta if kind == _BLOB_COMPRESSED else 2 if meta > 255 else 1
-        return Kind.COMPRESSED, length_bytes, None if column.collation == _BINARY else codec_of(column.collation)
+        return kinds.COMPRESSED, length_bytes, None if column.collation == _BINARY else codec_of(column.collation)
     if kind == _ENUM and meta in {1, 2}:
-        return Kind.ENUM, meta, None
+        return kinds.ENUM, meta, None
     if kind == _SET and 1 <= meta <= 8:
-        return Kind.SET, meta, None
+        return kinds.SET, meta, None
     if kind == _BIT and 0 < (meta & 0xFF) + 8 * (meta >> 8) <= 64 and meta & 0xFF <= 7:
-        return Kind.BIT, (meta >> 8) + (meta & 0xFF > 0), None
-    return Kind.UNKNOWN, 0, None
+        return kinds.BIT, (meta >> 8) + (meta & 0xFF > 0), None
+    return kinds.UNKNOWN, 0, None
 
 
 class Layout:
-    """The plan for a table's rows, by column: ``kinds`` (`Kind`), ``metas``, ``codecs`` (empty: none), ``members``
-    (UTF-8), ``names`` and ``types``.
+    """The plan for a table's rows, by column: ``kinds`` and ``metas`` (see `publisher.sources.mysql.decode.kinds`),
+    ``codecs`` (empty: none), ``members`` (UTF-8), ``names`` and ``types``.
 
     ``key`` as in `TableMap`; ``table`` is ``database.table``.
     """
@@ -454,15 +387,15 @@ class Layout:
 
 
 _SCHEMA_TYPE: Final = {
-    Kind.INT: "int",
-    Kind.YEAR: "int",
-    Kind.BIT: "uint",
-    Kind.DOUBLE: "double",
-    Kind.FLOAT: "double",
-    Kind.DECIMAL: "decimal",
-    Kind.BYTES: "bytes",
-    Kind.PADDED: "bytes",
-    Kind.UNKNOWN: "bytes",
+    kinds.INT: "int",
+    kinds.YEAR: "int",
+    kinds.BIT: "uint",
+    kinds.DOUBLE: "double",
+    kinds.FLOAT: "double",
+    kinds.DECIMAL: "decimal",
+    kinds.BYTES: "bytes",
+    kinds.PADDED: "bytes",
+    kinds.UNKNOWN: "bytes",
 }
 
 
@@ -471,9 +404,9 @@ def schema_of(table_map: TableMap) -> Schema:
     columns = []
     for column in table_map.columns:
         kind, meta, codec = _plan(column)
-        if kind == Kind.UINT:
+        if kind == kinds.UINT:
             type_ = "uint" if meta == 8 else "int"
-        elif kind == Kind.COMPRESSED:
+        elif kind == kinds.COMPRESSED:
             type_ = "text" if codec else "bytes"
         else:
             type_ = _SCHEMA_TYPE.get(kind, "text")

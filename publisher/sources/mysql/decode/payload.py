@@ -28,7 +28,7 @@ from publisher.sources.mysql.decode.events import HEADER
 from publisher.sources.mysql.decode.row_stream import head_of_rows
 from wormhole.model.errors import DecodeError
 
-__all__ = ["inflate", "plain_event"]
+__all__ = ["COMPRESSED", "inflate", "plain_event"]
 
 _TYPE_AT: Final = 4
 _LENGTH_AT: Final = 9
@@ -48,6 +48,8 @@ _PLAIN: Final = {
     events.UPDATE_ROWS_COMPRESSED: events.UPDATE_ROWS_V2,
     events.DELETE_ROWS_COMPRESSED: events.DELETE_ROWS_V2,
 }
+COMPRESSED: Final = frozenset(_PLAIN)
+"""The types of compressed events, which only MariaDB writes."""
 
 
 def inflate(body: Body, limit: int, held: int) -> Iterator[bytes | LargeEvent]:

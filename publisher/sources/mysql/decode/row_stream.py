@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from typing import Final
 
-from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.decode.actions import ACTIONS, TAKE_ROWS, VERSION_2
 from publisher.sources.mysql.decode.body import Body
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.decode.rows import Rows
@@ -20,12 +20,7 @@ __all__ = ["RowStream", "open_rows"]
 _STRETCH: Final = 256 << 10
 _PIECE: Final = 256 << 10
 _KEPT_KEY: Final = 1 << 16  # as in `publisher.sources.mysql.decode.cells`
-_DELETE: Final = 3
-_INSERT: Final = 1
-_SECOND_FORM: Final = frozenset(
-    {events.WRITE_ROWS_V2, events.UPDATE_ROWS_V2, events.DELETE_ROWS_V2, events.PARTIAL_UPDATE_ROWS}
-)
-_UPDATES: Final = frozenset({events.UPDATE_ROWS_V1, events.UPDATE_ROWS_V2, events.PARTIAL_UPDATE_ROWS})
+_INSERT, _UPDATE, _DELETE = 1, 2, 3
 
 
 def open_rows(encoder: Encoder, kind: int, body: Body) -> int:
@@ -39,7 +34,7 @@ def open_rows(encoder: Encoder, kind: int, body: Body) -> int:
 def head_of_rows(kind: int, body: Body) -> bytes:
     """What stands before the rows: their table, the number of columns, and which of them are present."""
     head = body.take(8)
-    if kind in _SECOND_FORM:
+    if VERSION_2[kind]:
         size = body.take(2)
         head += size + body.take(max(0, int.from_bytes(size, "little") - 2))
     count = body.take(1)
@@ -47,7 +42,7 @@ def head_of_rows(kind: int, body: Body) -> bytes:
         count += body.take(2)
     head += count
     bitmap = (int.from_bytes(count[-2:], "little") + 7) // 8
-    return head + body.take(bitmap * (2 if kind in _UPDATES else 1))
+    return head + body.take(bitmap * (2 if ACTIONS[kind] == TAKE_ROWS + _UPDATE else 1))
 
 
 class RowStream:

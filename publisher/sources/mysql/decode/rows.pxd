@@ -85,6 +85,8 @@ cdef class Rows:
     @cython.locals(updates=Py_ssize_t, used=Py_ssize_t, too_large=Py_ssize_t, row=Py_ssize_t)
     cpdef Py_ssize_t stretch(self, bytes data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t most, bint last) except -1
 
+    cdef int _undo(self, Py_ssize_t updates, Py_ssize_t used, Py_ssize_t too_large) except -1
+
     @cython.locals(columns=Columns, image=Image, before=Image, bits=bytes, count=int, end=Py_ssize_t)
     cpdef object image(self, bytes data, bint after, bint left_out, bytes source)
 
@@ -98,8 +100,6 @@ cdef class Rows:
 
     @cython.locals(op=int, before=Image, after=Image)
     cdef Py_ssize_t _one(self, bytes data, Py_ssize_t at, Py_ssize_t end) except -1
-
-    cdef Py_ssize_t _end_of(self, bytes data, Py_ssize_t at, Py_ssize_t end) except -2
 
     cdef int _meant(self, Table table, int op) except -1
 

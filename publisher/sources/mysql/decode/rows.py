@@ -89,14 +89,6 @@ class Table:
         self.key = array("I", layout.key if layout else ())
 
 
-def _varint_size(n: int) -> int:
-    size = 1
-    while n > 0x7F:
-        n >>= 7
-        size += 1
-    return size
-
-
 def _put_varint(out: bytearray, at: int, n: int) -> int:
     o = out
     while n > 0x7F:
@@ -215,37 +207,40 @@ class Rows:
                 if at == row:
                     raise self._bad(table, f"{end - at} bytes follow rows that have none")
         except DecodeError:
-            self.updates = updates
-            self.used = used
-            self.too_large = too_large
+            self._undo(updates, used, too_large)
             raise
 
     def stretch(self, data: bytes, at: int, end: int, most: int, last: bool) -> int:
         """Encode the rows in ``data[at:end]``, up to about ``most`` bytes in all; returns the place before the first
         that is left.
 
-        ``last``: no bytes follow, so that a row that is not whole there is cut. Raises :class:`DecodeError`; then
-        nothing of the row that it is about is kept.
+        ``last``: no bytes follow. Otherwise a row that cannot be decoded may only be cut, so it is left. Raises
+        :class:`DecodeError`; then nothing of the row that it is about is kept.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or self._table is None:
             raise ValueError(f"rows {at}:{end} of {len(data)} bytes are out of range")
         while at < end and self.used < most:
-            if not last and self._end_of(data, at, end) < 0:
-                break
             row = at
             updates = self.updates
             used = self.used
             too_large = self.too_large
             try:
                 at = self._one(data, at, end)
-                if at == row:
-                    raise self._bad(self._table, f"{end - at} bytes follow rows that have none")
             except DecodeError:
-                self.updates = updates
-                self.used = used
-                self.too_large = too_large
-                raise
+                self._undo(updates, used, too_large)
+                if last:
+                    raise
+                return row
+            if at == row:
+                self._undo(updates, used, too_large)
+                raise self._bad(self._table, f"{end - at} bytes follow rows that have none")
         return at
+
+    def _undo(self, updates: int, used: int, too_large: int) -> None:
+        """Forget what was encoded since these were the counts."""
+        self.updates = updates
+        self.used = used
+        self.too_large = too_large
 
     def image(self, data: bytes, after: bool, left_out: bool, source: bytes) -> None:
         """Read the one image in ``data`` for `row`.
@@ -342,14 +337,6 @@ class Rows:
                 data,
             )
         self._meant(self._table, op)
-        return at
-
-    def _end_of(self, data: bytes, at: int, end: int) -> int:
-        """The place after the row at ``at``; -1: it is not whole."""
-        if self.op != _INSERT:
-            at = self._before.end_of(data, at, end, self.columns, self.before_bits, self.before_count, False)
-        if at >= 0 and self.op != _DELETE:
-            at = self._after.end_of(data, at, end, self.columns, self.after_bits, self.after_count, self.partial)
         return at
 
     def _meant(self, table: Table, op: int) -> None:

@@ -231,16 +231,3 @@ def test_no_form_trusts_what_struct_would_refuse(cells: ModuleType) -> None:
     data = b"\0" + struct.pack("<I", 0xFFFFFFFF) + b"x"
     with pytest.raises(DecodeError, match="4294967295 bytes do not fit"):
         cells.Image(100).read(data, 0, len(data), plan(build.blob("a", 4)), b"\1", 1, 0x1A, None)
-
-
-def test_the_end_of_an_image_that_is_only_measured(cells: ModuleType) -> None:
-    column = build.blob("data", 4)
-    image = cells.Image(100)
-    for size in (0, 5, 70_000):
-        data = build.image([column], [bytes(size)])
-        for end, found in ((len(data), len(data)), (len(data) + 3, len(data)), (len(data) - 1, -1), (3, -1), (0, -1)):
-            assert image.end_of(data + b"xxx", 0, end, plan(column), b"\1", 1, False) == found
-    for length in (0x80000000, 0xFFFFFFFF):
-        assert (
-            image.end_of(b"\0" + length.to_bytes(4, "little") + bytes(50), 0, 55, plan(column), b"\1", 1, False) == -1
-        )

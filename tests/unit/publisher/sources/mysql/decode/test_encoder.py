@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from publisher.sources.mysql.decode import stops
 from publisher.sources.mysql.decode.layout import Layout, parse_table_map
 from tests.support import mysql_events as build
 from tests.support.hot import hot_module
@@ -59,7 +60,7 @@ def test_transactions_with_gtid(encoder: ModuleType, checksums: bool) -> None:
     stream.transaction(7, *insert(3), committed_at_us=None)
     data = stream.packets()
     assert feed(e, data) == len(data)
-    assert (e.status, e.in_transaction, e.file_offset) == (encoder.Status.OK, False, stream.offset)
+    assert (e.status, e.in_transaction, e.file_offset) == (stops.OK, False, stream.offset)
     assert e.sources == [build.UUID_TEXT]
     last = stream.events[-5:]
     assert (e.last_source, e.last_number, e.last_begin, e.last_end) == (
@@ -123,7 +124,6 @@ def test_transactions_without_gtid_are_named_by_their_place(encoder: ModuleType)
 
 
 def test_unknown_table_maps_are_handed_back_once(encoder: ModuleType) -> None:
-    status = encoder.Status
     e, stream = make(encoder, known=False), build.Stream()
     stream.transaction(1, *insert(1))
     stream.transaction(2, *insert(2))
@@ -131,16 +131,16 @@ def test_unknown_table_maps_are_handed_back_once(encoder: ModuleType) -> None:
     stream.transaction(3, (build.TABLE_MAP, changed))
     data = stream.packets()
     at = feed(e, data)
-    assert (e.status, e.raw[19:], e.event_type) == (status.TABLE, MAP, build.TABLE_MAP)
+    assert (e.status, e.raw[19:], e.event_type) == (stops.TABLE, MAP, build.TABLE_MAP)
     e.add_table(77, e.raw[19:], LAYOUT, 4, 2)
     at = feed(e, data, at)
-    assert (e.status, e.raw[19:]) == (status.TABLE, changed)
+    assert (e.status, e.raw[19:]) == (stops.TABLE, changed)
     piece = e.take()
     assert piece.blob == expected(1, 2)
     assert (piece.schema_of.tolist(), piece.shard_of.tolist()) == ([4], [2])
     e.forget()
     assert feed(e, stream.packets()[at:]) > 0
-    assert e.status == status.OK
+    assert e.status == stops.OK
 
 
 def test_rows_of_a_table_that_stands_aside_are_handed_back(encoder: ModuleType) -> None:
@@ -149,36 +149,35 @@ def test_rows_of_a_table_that_stands_aside_are_handed_back(encoder: ModuleType) 
     stream.transaction(1, *insert(1))
     data = stream.packets()
     at = feed(e, data)
-    assert (e.status, e.event_type, e.table_id) == (encoder.Status.EVENT, build.WRITE, 77)
+    assert (e.status, e.event_type, e.table_id) == (stops.EVENT, build.WRITE, 77)
     assert (e.table_schema, e.table_shard) == (4, 2)
     assert feed(e, data, at) == len(data)
     assert e.take_gtids()[1].tolist() == [1]
 
 
 def test_everything_else_is_handed_back_and_counted(encoder: ModuleType) -> None:
-    status = encoder.Status
     others = {4: b"\4" + bytes(7) + b"binlog.000002", 35: bytes(8), 163: bytes(4), 164: bytes(9), 26: b"\1\0"}
     others |= {38: bytes(13), 42: bytes(30), 40: bytes(9), 165: bytes(20), 171: bytes(20), 5: bytes(9), 99: b"new"}
     for kind, body in others.items():
         e, stream = make(encoder), build.Stream()
         event = stream.add(kind, body, timestamp=7)
         feed(e, stream.packets())
-        assert (e.status, e.event_type, e.raw) == (status.EVENT, kind, event[:-4])
+        assert (e.status, e.event_type, e.raw) == (stops.EVENT, kind, event[:-4])
         assert (e.event_timestamp, e.event_server_id, e.event_begin, e.file_offset) == (7, 1, 4, stream.offset)
     e, stream = make(encoder), build.Stream()
     event = stream.add(15, bytes(90))  # the format description says whether there are checksums: it is left as it is
     feed(e, stream.packets())
-    assert (e.status, e.raw) == (status.EVENT, event)
+    assert (e.status, e.raw) == (stops.EVENT, event)
     for flags in (64, 128):
         e, stream = make(encoder), build.Stream()
         stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, 1, flags))
         feed(e, stream.packets())
-        assert (e.status, e.in_transaction) == (status.EVENT, False)
+        assert (e.status, e.in_transaction) == (stops.EVENT, False)
     for sql in ("XA START 'a'", "BEGIN", "COMMIT", "CREATE TABLE t (a int)"):  # outside of a transaction
         e, stream = make(encoder), build.Stream()
         stream.add(build.QUERY, build.query(sql))
         feed(e, stream.packets())
-        assert e.status == status.EVENT
+        assert e.status == stops.EVENT
         assert e.raw.endswith(sql.encode())
 
 
@@ -188,7 +187,7 @@ def test_ignored_events_move_the_place(encoder: ModuleType) -> None:
         stream.add(kind, b"whatever")
     stream.add(99, b"later", flags=0x80)
     assert feed(e, stream.packets()) == len(stream.packets())
-    assert (e.status, e.file_offset) == (encoder.Status.OK, stream.offset)
+    assert (e.status, e.file_offset) == (stops.OK, stream.offset)
 
 
 def test_what_stands_in_no_file_moves_no_place_and_is_not_in_the_checksum(encoder: ModuleType) -> None:
@@ -200,7 +199,7 @@ def test_what_stands_in_no_file_moves_no_place_and_is_not_in_the_checksum(encode
     stream.add(build.XID, bytes(8))
     data = stream.packets()
     at = feed(e, data)
-    assert (e.status, e.event_begin) == (encoder.Status.EVENT, e.file_offset)
+    assert (e.status, e.event_begin) == (stops.EVENT, e.file_offset)
     feed(e, data, at)
     assert (e.file_offset, e.last_end) == (stream.offset, stream.offset)
     assert e.last_checksum == anchor([stream.events[0], stream.events[-1]])
@@ -299,9 +298,9 @@ def test_packets_that_are_cut_say_what_they_need(encoder: ModuleType) -> None:
         e = make(encoder)
         at = feed(e, data[:cut])
         if at == cut:
-            assert e.status == encoder.Status.OK
+            assert e.status == stops.OK
             continue
-        assert e.status == encoder.Status.MORE
+        assert e.status == stops.MORE
         assert cut < at + e.need <= len(data)
         if cut - at >= 4:
             assert at + e.need == at + 4 + int.from_bytes(data[at : at + 3], "little")
@@ -313,7 +312,7 @@ def test_a_packet_that_is_not_held_whole(encoder: ModuleType) -> None:
     for length, held in ((1 << 20, 0), (0xFFFFFF, 0), (100, 99)):
         e = make(encoder, held=held)
         assert e.packets(length.to_bytes(3, "little") + b"\0\0", 0, 5, 1 << 20) == 0
-        assert e.status == (encoder.Status.MORE if length == 1 << 20 else encoder.Status.LARGE)
+        assert e.status == (stops.MORE if length == 1 << 20 else stops.LARGE)
 
 
 def test_the_outline_of_a_large_event(encoder: ModuleType) -> None:
@@ -350,13 +349,12 @@ def test_table_maps_are_kept_within_a_bound(encoder: ModuleType) -> None:
 
 
 def test_the_servers_last_words(encoder: ModuleType) -> None:
-    status = encoder.Status
     e = make(encoder)
     assert e.packets(b"\5\0\0\1\xfe\0\0\2\0", 0, 9, 1) == 9
-    assert e.status == status.END
+    assert e.status == stops.END
     error = b"\xff\xd4\x04#HY000Could not find first log file"
     feed(e, len(error).to_bytes(3, "little") + b"\1" + error)
-    assert (e.status, e.raw) == (status.ERROR, error)
+    assert (e.status, e.raw) == (stops.ERROR, error)
     for payload, text in ((b"", "is empty"), (b"\3abc", "begins with 0x03"), (b"\xfe" + bytes(8), "begins with 0xfe")):
         with pytest.raises(DecodeError, match=text):
             feed(make(encoder), len(payload).to_bytes(3, "little") + b"\1" + payload)
@@ -383,7 +381,7 @@ def test_it_stops_when_enough_is_encoded(encoder: ModuleType) -> None:
     numbers: list[int] = []
     while at < len(data):
         at = feed(e, data, at, 1000)
-        assert e.status == encoder.Status.OK
+        assert e.status == stops.OK
         piece = e.take()
         assert e.first_index == 0 or not piece.ends or piece.tx_number[0] == (numbers[-1] if numbers else 0)
         numbers += [n for n in piece.tx_number if n not in numbers]
@@ -437,9 +435,9 @@ def test_stopping_after_each_transaction_and_walking_without_decoding(encoder: M
     e.single = e.suppress = True
     data = stream.packets()
     at = feed(e, data)
-    assert (e.status, e.last_number, e.last_checksum) == (encoder.Status.TRANSACTION, 1, anchor(stream.events[:5]))
+    assert (e.status, e.last_number, e.last_checksum) == (stops.TRANSACTION, 1, anchor(stream.events[:5]))
     assert feed(e, data, at) == len(data)
-    assert (e.status, e.last_number, e.last_checksum) == (encoder.Status.TRANSACTION, 2, anchor(stream.events[5:]))
+    assert (e.status, e.last_number, e.last_checksum) == (stops.TRANSACTION, 2, anchor(stream.events[5:]))
     assert (e.take().blob, e.take_gtids()[1].tolist()) == (b"", [])
 
 
@@ -459,7 +457,7 @@ def test_collected_events_are_encoded_when_they_come_again(encoder: ModuleType) 
     at, kept = 0, []
     while at < len(data):
         at = feed(e, data, at)
-        if e.status == encoder.Status.EVENT:
+        if e.status == stops.EVENT:
             kept.append(e.raw)
     assert [raw[4] for raw in kept] == [build.TABLE_MAP, build.WRITE]
     e.collect = False
@@ -468,7 +466,7 @@ def test_collected_events_are_encoded_when_they_come_again(encoder: ModuleType) 
         data = b"##" + raw
         size = struct.pack("<I", len(raw))
         data = data[:11] + size + data[15:]
-        assert e.event(data, 2, len(data)) == encoder.Status.OK
+        assert e.event(data, 2, len(data)) == stops.OK
     e.end_transaction()
     assert (e.file_offset, e.last_checksum, e.last_committed_at_us) == (place, checksum, 8)
     piece = e.take()
@@ -541,7 +539,7 @@ def test_table_maps_do_not_pile_up(encoder: ModuleType) -> None:
     stream = build.Stream()
     stream.transaction(1, (build.TABLE_MAP, MAP))
     feed(e, stream.packets())
-    assert e.status == encoder.Status.TABLE
+    assert e.status == stops.TABLE
 
 
 def test_table_maps_stay_known_while_their_transaction_lasts(encoder: ModuleType) -> None:
@@ -553,7 +551,7 @@ def test_table_maps_stay_known_while_their_transaction_lasts(encoder: ModuleType
         e.add_table(100 + i, MAP, None, 0, 0)
     data = stream.packets()
     at = feed(e, data)
-    assert e.status == encoder.Status.TABLE
+    assert e.status == stops.TABLE
     e.add_table(78, other, Layout(parse_table_map(other)), 0, 0)
     assert feed(e, data, at) == len(data)
     assert e.take().blob == expected(1)

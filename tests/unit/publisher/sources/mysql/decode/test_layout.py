@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from publisher.sources.mysql.decode.layout import Kind, Layout, parse_table_map, schema_of, type_name
+from publisher.sources.mysql.decode import kinds
+from publisher.sources.mysql.decode.layout import Layout, parse_table_map, schema_of, type_name
 from tests.support import mysql_events as build
 from wormhole.model.errors import DecodeError
 from wormhole.model.schema import Column
@@ -24,8 +25,7 @@ COLUMNS = (
 
 
 def test_a_table_with_full_metadata() -> None:
-    body = build.table_map(1 << 40, "shop.orders", COLUMNS, [1, 0], extra=build.optional(7, b"\x01"))
-    table = parse_table_map(body)
+    table = parse_table_map(build.table_map(1 << 40, "shop.orders", COLUMNS, [1, 0]))
     assert (table.table_id, table.database, table.table, table.name) == (1 << 40, "shop", "orders", "shop.orders")
     assert table.key == (1, 0)
     assert table.has_names
@@ -34,15 +34,24 @@ def test_a_table_with_full_metadata() -> None:
     assert [column.type for column in table.columns] == [8, 15, 254, 247, 248, 246, 252, 255, 16, 254]
     assert table.columns[3].members == ("new", "dönе")
     assert table.columns[4].members == ("a", "b")
-    assert table.columns[7].geometry == 1
     assert table.columns[9].meta == 1000
     assert [column.collation for column in table.columns] == [0, 45, 63, 45, 45, 0, 8, 0, 0, 45]
     layout = Layout(table)
     assert layout.kinds.tolist() == [
-        *(Kind.UINT, Kind.TEXT, Kind.PADDED, Kind.ENUM, Kind.SET, Kind.DECIMAL, Kind.CODED, Kind.BYTES, Kind.BIT),
-        Kind.TEXT,
+        *(
+            kinds.UINT,
+            kinds.TEXT,
+            kinds.PADDED,
+            kinds.ENUM,
+            kinds.SET,
+            kinds.DECIMAL,
+            kinds.CODED,
+            kinds.BYTES,
+            kinds.BIT,
+        ),
+        kinds.TEXT,
     ]
-    assert layout.metas.tolist() == [8, 2, 1 | 12 << 8, 1, 1, 10 << 8 | 2, 2 | Kind.ASCII_SAFE, 4, 2, 2]
+    assert layout.metas.tolist() == [8, 2, 1 | 12 << 8, 1, 1, 10 << 8 | 2, 2 | kinds.ASCII_SAFE, 4, 2, 2]
     schema = schema_of(table)
     assert schema.table == "shop.orders"
     assert schema.key == (Column("name", "text"), Column("id", "uint"))
@@ -76,40 +85,39 @@ def test_mariadb_counts_geometries_among_the_columns_with_a_charset() -> None:
         parse_table_map(body + build.optional(3, b"\x3f\x08"))
 
 
-def test_keys_with_prefixes_visibility_dimensions_and_what_is_not_known() -> None:
+def test_keys_with_prefixes_and_metadata_that_is_passed_over() -> None:
     columns = [build.varchar("a"), build.blob("v", 4, build.BINARY, type_=242), build.integer("c", 1)]
-    extra = build.optional(9, bytes([0, 20, 2, 0])) + build.optional(12, b"\xa0") + build.optional(13, b"\x05")
-    table = parse_table_map(build.table_map(1, "d.t", columns, extra=extra + build.optional(200, b"later")))
+    extra = build.optional(9, bytes([0, 20, 2, 0])) + build.optional(7, b"\x01") + build.optional(12, b"\xa0")
+    extra += build.optional(13, b"\x05") + build.optional(200, b"later")
+    table = parse_table_map(build.table_map(1, "d.t", columns, extra=extra))
     assert table.key == (0, 2)
-    assert [column.visible for column in table.columns] == [True, False, True]
-    assert table.columns[1].dimensions == 5
-    assert Layout(table).kinds.tolist() == [Kind.TEXT, Kind.BYTES, Kind.INT]
+    assert Layout(table).kinds.tolist() == [kinds.TEXT, kinds.BYTES, kinds.INT]
 
 
 @pytest.mark.parametrize(
     ("column", "kind", "type_"),
     [
-        (build.integer("a", 3), Kind.INT, "int"),
-        (build.integer("a", 4, unsigned=True), Kind.UINT, "int"),
-        (build.double("a"), Kind.DOUBLE, "double"),
-        (build.single("a"), Kind.FLOAT, "double"),
-        (build.year("a"), Kind.YEAR, "int"),
-        (build.date("a"), Kind.DATE, "text"),
-        (build.datetime2("a", 6), Kind.DATETIME2, "text"),
-        (build.timestamp2("a", 3), Kind.TIMESTAMP2, "text"),
-        (build.time2("a"), Kind.TIME2, "text"),
-        (build.old_time("a"), Kind.TIME, "text"),
-        (build.old_datetime("a"), Kind.DATETIME, "text"),
-        (build.old_timestamp("a"), Kind.TIMESTAMP, "text"),
-        (build.json_column("a"), Kind.JSON, "text"),
-        (build.blob("a", 3, build.BINARY, type_=140), Kind.COMPRESSED, "bytes"),
-        (build.blob("a", 3, build.UTF8MB4, type_=140), Kind.COMPRESSED, "text"),
-        (build.blob("a", 9), Kind.UNKNOWN, "bytes"),
-        (build.datetime2("a", 7), Kind.UNKNOWN, "bytes"),
-        (build.decimal("a", 66, 0), Kind.UNKNOWN, "bytes"),
-        (build.char("a", 10, 32), Kind.CODED, "text"),  # armscii8
-        (build.char("a", 10, 9999), Kind.BYTES, "bytes"),  # no collation that is known
-        (build.char("a", 10, build.UTF16), Kind.CODED, "text"),
+        (build.integer("a", 3), kinds.INT, "int"),
+        (build.integer("a", 4, unsigned=True), kinds.UINT, "int"),
+        (build.double("a"), kinds.DOUBLE, "double"),
+        (build.single("a"), kinds.FLOAT, "double"),
+        (build.year("a"), kinds.YEAR, "int"),
+        (build.date("a"), kinds.DATE, "text"),
+        (build.datetime2("a", 6), kinds.DATETIME2, "text"),
+        (build.timestamp2("a", 3), kinds.TIMESTAMP2, "text"),
+        (build.time2("a"), kinds.TIME2, "text"),
+        (build.old_time("a"), kinds.TIME, "text"),
+        (build.old_datetime("a"), kinds.DATETIME, "text"),
+        (build.old_timestamp("a"), kinds.TIMESTAMP, "text"),
+        (build.json_column("a"), kinds.JSON, "text"),
+        (build.blob("a", 3, build.BINARY, type_=140), kinds.COMPRESSED, "bytes"),
+        (build.blob("a", 3, build.UTF8MB4, type_=140), kinds.COMPRESSED, "text"),
+        (build.blob("a", 9), kinds.UNKNOWN, "bytes"),
+        (build.datetime2("a", 7), kinds.UNKNOWN, "bytes"),
+        (build.decimal("a", 66, 0), kinds.UNKNOWN, "bytes"),
+        (build.char("a", 10, 32), kinds.CODED, "text"),  # armscii8
+        (build.char("a", 10, 9999), kinds.BYTES, "bytes"),  # no collation that is known
+        (build.char("a", 10, build.UTF16), kinds.CODED, "text"),
     ],
 )
 def test_each_type_has_a_plan(column: build.Col, kind: int, type_: str) -> None:
@@ -122,7 +130,7 @@ def test_only_codecs_that_keep_ascii_are_marked_so() -> None:
     def meta(collation: int) -> int:
         return Layout(parse_table_map(build.table_map(1, "d.t", [build.varchar("a", 10, collation)]))).metas[0]
 
-    assert meta(build.GBK) == 1 | Kind.ASCII_SAFE
+    assert meta(build.GBK) == 1 | kinds.ASCII_SAFE
     assert meta(build.UTF16) == 1
 
 

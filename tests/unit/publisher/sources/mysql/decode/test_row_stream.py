@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.mysql.decode import events
-from publisher.sources.mysql.decode.actions import Status
+from publisher.sources.mysql.decode import events, stops
 from publisher.sources.mysql.decode.body import Body
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.decode.layout import Layout, parse_table_map
@@ -66,7 +65,7 @@ def streamed(
     source = io.BytesIO(data)
     body = Body(lambda size: source.read(min(size, 100)), len(data))
     encoder.large(header(kind, len(data)) + bytes(4), 19 + len(data), -1)
-    assert open_rows(encoder, kind, body) == Status.ROWS
+    assert open_rows(encoder, kind, body) == stops.ROWS
     stream = RowStream(encoder, body)
     blob = b""
     while not stream.go(piece):
@@ -78,7 +77,7 @@ def streamed(
 def whole(kind: int, data: bytes, most: int = 1 << 20) -> bytes:
     encoder = encoder_of(0, most)
     event = header(kind, len(data)) + data
-    assert encoder.event(event, 0, len(event)) == Status.OK
+    assert encoder.event(event, 0, len(event)) == stops.OK
     return encoder.take().blob
 
 
@@ -168,6 +167,6 @@ def test_what_stands_before_the_rows(head: bytes, words: str) -> None:
 def test_the_end_of_a_statement_and_rows_that_nobody_wants() -> None:
     encoder = encoder_of(64)
     last = b"\xff\xff\xff\0\0\0\1\0\2\0\0"
-    assert open_rows(encoder, build.WRITE, Body(io.BytesIO(last).read, len(last))) == Status.OK
+    assert open_rows(encoder, build.WRITE, Body(io.BytesIO(last).read, len(last))) == stops.OK
     encoder.suppress = True
-    assert open_rows(encoder, build.WRITE, Body(io.BytesIO(last).read, len(last))) == Status.OK
+    assert open_rows(encoder, build.WRITE, Body(io.BytesIO(last).read, len(last))) == stops.OK
