@@ -16,7 +16,7 @@ from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.governor import Governor, Limits
 from caravan.log_map import LogMap
 from caravan.plan import Action, Board, CaravanView, Close, FlowView, SendBack, Start, plan
-from wormhole.host.gathered import GatheredLog
+from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
@@ -107,7 +107,7 @@ class Fleet:
         self._start_marker: Datamarker | None = None
         self._not_before = 0.0
         self._read_before = 0
-        self._said = GatheredLog(lambda line: _log.info("%s", line))
+        self._said = BatchedLog(lambda line: _log.info("%s", line))
         self._paused_for = ""  # what was logged last of a log that cannot be read
         self._first_added = self._last_added = 0.0
         self._ahead_at: dict[int, float] = {}  # when a caravan was last seen behind a flow of its own

@@ -16,8 +16,8 @@ from monitor.last_good_config import LastGoodConfig
 from monitor.state import HostState, LogKey
 from monitor.supervisor import Supervisor
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, listed, unlisted
-from wormhole.coordination import Contact, Coordinator, HostWish, MonitorInfo, connect, warn
-from wormhole.coordination.patience import patiently
+from wormhole.coordination import Contact, Coordinator, HostRequest, MonitorInfo, connect, warn
+from wormhole.coordination.retry import retry_during_outage
 from wormhole.model.errors import CoordinationLost, WormholeError
 
 __all__ = ["ConfigFollower"]
@@ -57,7 +57,7 @@ class ConfigFollower:
         self._coordinator = make(config)
         self._static = config.form is CoordinatorForm.STATIC
         self._datasets: Mapping[str, DatasetConfig] | None = None
-        self._wish: HostWish | None = None
+        self._request: HostRequest | None = None
         self._contact = ""
         self._storing = asyncio.Lock()
         self._stored: LastGoodConfig | None = None
@@ -77,7 +77,7 @@ class ConfigFollower:
                 group.create_task(self._follow_contact(), name="contact")
                 group.create_task(self._register(), name="register the monitor")
                 group.create_task(self._follow_datasets(), name="datasets")
-                group.create_task(self._follow_wish(), name="whether the host is drained")
+                group.create_task(self._follow_requests(), name="whether the host is drained")
         finally:
             fallback.cancel()
             await asyncio.gather(fallback, return_exceptions=True)
@@ -94,7 +94,7 @@ class ConfigFollower:
     async def _fall_back(self) -> None:
         """Use the configuration on disk if the coordination service does not answer for some time."""
         await asyncio.sleep(_FIRST_ANSWER_S)
-        if self._datasets is not None and self._wish is not None:
+        if self._datasets is not None and self._request is not None:
             return
         if self._stored is None:
             self._state.configuration = "none: ZooKeeper does not answer, and no configuration is stored on disk"
@@ -119,7 +119,9 @@ class ConfigFollower:
         self._state.report("coordination", text)
 
     async def _register(self) -> None:
-        registration = await patiently(lambda: self._coordinator.register_monitor(self._info()), "the monitor")
+        registration = await retry_during_outage(
+            lambda: self._coordinator.register_monitor(self._info()), "the monitor"
+        )
         self._supervisor.may_start(True)
         registered = self._info()
         try:
@@ -167,21 +169,22 @@ class ConfigFollower:
         )
         return True
 
-    async def _follow_wish(self) -> None:
-        async for wish in self._coordinator.watch_host(self._state.host):
-            if self._wish is not None and wish.drained != self._wish.drained:
-                text = f"{'drained' if wish.drained else 'in service again'}{f', by {wish.by}' if wish.by else ''}"
+    async def _follow_requests(self) -> None:
+        async for request in self._coordinator.watch_host(self._state.host):
+            if self._request is not None and request.drained != self._request.drained:
+                by = f", by {request.by}" if request.by else ""
+                text = f"{'drained' if request.drained else 'in service again'}{by}"
                 _log.info("this host is %s", text)
                 self._state.report("drained", text)
-            self._wish = wish
+            self._request = request
             await self._changed()
 
     async def _changed(self) -> None:
-        if self._datasets is None or self._wish is None:
+        if self._datasets is None or self._request is None:
             return
         now = time.localtime(self._state.clock())
         source = "the file" if self._static else f"ZooKeeper, read {time.strftime('%H:%M:%S', now)}"
-        self._apply(self._datasets, self._wish.drained, f"current, from {source}")
+        self._apply(self._datasets, self._request.drained, f"current, from {source}")
         if not self._static:
             await self._store()
 
@@ -189,8 +192,8 @@ class ConfigFollower:
         """Store the current configuration; one at a time, so that the last one stays."""
         async with self._storing:
             assert self._datasets is not None
-            assert self._wish is not None
-            read = LastGoodConfig(self._datasets, self._wish.drained, self._state.clock())
+            assert self._request is not None
+            read = LastGoodConfig(self._datasets, self._request.drained, self._state.clock())
             if read == self._stored:
                 return
             try:

@@ -31,7 +31,7 @@ from monitor.plan import (
 from monitor.processes import Found, Process, adopt, command, find, run_file, start
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole.config import load, to_json_file
-from wormhole.coordination.signal import Signal
+from wormhole.coordination.change_signal import Signal
 from wormhole.host.ready_file import read_ready, ready_path
 from wormhole.model.errors import WormholeError
 

@@ -20,8 +20,8 @@ from subscriber_sdk.server import PushServer
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import Subscriber
 from wormhole.config import ApplicationConfig
-from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
+from wormhole.coordination.retry import retry_during_outage
 from wormhole.model.errors import WormholeError
 from wormhole.wire.update import Update
 
@@ -100,7 +100,7 @@ async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> 
                 settings.application, settings.instance, server.address, settings.weight, time.time(), os.geteuid()
             )
             joining = partial(coordinator.register_subscriber, info)
-            registration = await patiently(joining, f"subscriber {settings.application}/{settings.instance}")
+            registration = await retry_during_outage(joining, f"subscriber {settings.application}/{settings.instance}")
             server.bind(configured or await _configured(coordinator, application))  # there is contact now
         log.info("subscriber %s/%s listens at %s", settings.application, settings.instance, server.address)
         running = Running(settings, shards, server)

@@ -20,7 +20,7 @@ from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.options import Options
 from subscriber_sdk.retry import Retry, RetryPolicy
 from subscriber_sdk.subscriber import Subscriber
-from wormhole.host.gathered import GatheredLog
+from wormhole.host.log_batch import BatchedLog
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Shards"]
@@ -81,7 +81,7 @@ class Shards:
         self._granted = 0
         self._leaving = False
         self._changed: asyncio.Future[None] | None = None
-        self._said = GatheredLog(lambda line: log.info("%s", line))
+        self._said = BatchedLog(lambda line: log.info("%s", line))
 
     def workers(self) -> tuple[FlowWorker, ...]:
         """The flows at work, and those that are ending."""

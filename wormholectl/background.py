@@ -14,7 +14,7 @@ from typing import Final
 
 from monitor import log_files
 from monitor.processes import find
-from wormhole.coordination.up_folder import up_folder
+from wormhole.coordination.up_data_folder import up_folder
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import Fatal, Retryable, UsageError, WormholeError

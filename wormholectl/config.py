@@ -20,7 +20,7 @@ from wormholectl.show.printer import SCHEMA, print_json, print_line, print_text
 
 if TYPE_CHECKING:
     from wormhole.coordination import Coordinator, Difference, Differences, StoredConfig
-    from wormhole.coordination.advice import Fleet
+    from wormhole.coordination.config_review import Fleet
 
 __all__ = ["app"]
 
@@ -110,7 +110,7 @@ def config_apply(
     Repeating it is safe.
     """
     from wormhole.coordination import HistoryEntry
-    from wormhole.coordination.who import who
+    from wormhole.coordination.current_user import current_user
     from wormholectl.discovery import ask_coordinator
 
     plan = _plan(file, coordinator, prune)
@@ -122,7 +122,7 @@ def config_apply(
     # No session is held while a person thinks: what others change meanwhile is found by its version.
     to = f" to {coordinator}" if coordinator else ""
     confirm(f"apply {file}{to}?", yes)
-    entry = HistoryEntry(time.time(), who(), "config apply", found.target, found.before, found.after)
+    entry = HistoryEntry(time.time(), current_user(), "config apply", found.target, found.before, found.after)
     version = ask_coordinator(coordinator or file, lambda client: client.publish(found.change, entry))
     if as_json:
         print_json(_as_json(plan, version, changed=True))
@@ -222,7 +222,7 @@ def _plan(file: Path, target: str, prune: bool) -> _Plan:
     Raises :class:`~wormhole.model.errors.WormholeError`, also for a change that would be refused.
     """
     from wormhole.coordination import StaticCoordinator, differences
-    from wormhole.coordination.advice import check_possible, warnings
+    from wormhole.coordination.config_review import check_possible, warnings
     from wormhole.coordination.rules import nowhere_to_publish
     from wormholectl.config_file import check_config
     from wormholectl.discovery import ask_coordinator
@@ -242,7 +242,7 @@ def _plan(file: Path, target: str, prune: bool) -> _Plan:
 
 
 async def _fleet(coordinator: Coordinator, stored: StoredConfig) -> Fleet:
-    from wormhole.coordination.advice import Fleet
+    from wormhole.coordination.config_review import Fleet
 
     served = {application for application, _ in await coordinator.flows()} & set(stored.applications)
     connected = {info.application for info in await coordinator.subscribers()}

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from wormhole.config import Config, CoordinatorForm, PublisherConfig, TlsFiles
 from wormhole.config import load as load_config
 from wormhole.coordination import Coordinator, PublisherInfo, connect
-from wormhole.coordination.up_folder import up_folder
+from wormhole.coordination.up_data_folder import up_folder
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
 from wormhole.model.errors import Retryable, UsageError
 

@@ -40,13 +40,13 @@ def change_flow(where: Where, flow: str, question: str, yes: bool, as_json: bool
     what was done. Raises :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is
     changed.
     """
-    from wormhole.coordination.who import who
+    from wormhole.coordination.current_user import current_user
     from wormhole.wire.v1 import admin_pb2
     from wormholectl import admin_client
     from wormholectl.show.lists import publisher_name
 
     changes: Any = what
-    request = admin_pb2.ChangeRequest(flow=flow, who=who(), **changes)
+    request = admin_pb2.ChangeRequest(flow=flow, who=current_user(), **changes)
     owner = _owner(where, request)
     assert owner.status is not None
     name = publisher_name(owner.status)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from wormhole.config import Config, CoordinatorForm
-from wormhole.coordination import Coordinator, HostWish, MonitorInfo, StoredConfig
+from wormhole.coordination import Coordinator, HostRequest, MonitorInfo, StoredConfig
 from wormholectl.discovery import Where, configured, serving, with_coordinator
 
 __all__ = ["Host", "hosts_of", "known_hosts", "lock_holder"]
@@ -27,7 +27,7 @@ class Host:
 
     name: str
     monitor: MonitorInfo | None
-    wish: HostWish
+    request: HostRequest
     logs: tuple[str, ...]
 
 
@@ -59,7 +59,7 @@ def hosts_of(where: Where) -> list[Host]:
             assert config is not None
             monitors = await asyncio.to_thread(_of_this_host, config)
         found = known_hosts(await coordinator.configuration(), monitors, static=static)
-        return [Host(name, one, await _wish(coordinator, name), logs) for name, (one, logs) in found.items()]
+        return [Host(name, one, await _request(coordinator, name), logs) for name, (one, logs) in found.items()]
 
     return with_coordinator(where, read)
 
@@ -82,6 +82,6 @@ def lock_holder(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-async def _wish(coordinator: Coordinator, host: str) -> HostWish:
+async def _request(coordinator: Coordinator, host: str) -> HostRequest:
     watch = coordinator.watch_host(host)
     return await anext(watch)

@@ -17,7 +17,7 @@ from wormholectl.options import AsJson, Yes, with_where
 from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from wormhole.coordination import Coordinator, HostWish
+    from wormhole.coordination import Coordinator, HostRequest
     from wormholectl.discovery import Where
     from wormholectl.host_status import Host
 
@@ -86,11 +86,11 @@ def _show(where: Where, as_json: bool) -> int:
     else:
         columns = ("HOST", "MONITOR", "UP SINCE", "PUBLISHERS", "DRAINED", "CAUSE")
         print_table(columns, [_row(host) for host in hosts], "no monitor runs, and no log names a host")
-    return BROKEN if any(host.monitor is None and not host.wish.drained for host in hosts) else 0
+    return BROKEN if any(host.monitor is None and not host.request.drained for host in hosts) else 0
 
 
 def _row(host: Host) -> Sequence[str]:
-    monitor, wish = host.monitor, host.wish
+    monitor, request = host.monitor, host.request
     phases: dict[str, int] = {}
     for phase in (monitor.publishers if monitor else {}).values():
         phases[phase] = phases.get(phase, 0) + 1
@@ -102,8 +102,8 @@ def _row(host: Host) -> Sequence[str]:
         if monitor and monitor.started
         else "-",
         ", ".join(f"{count} {phase.replace('_', ' ')}" for phase, count in sorted(phases.items())) or "-",
-        f"by {wish.by or 'somebody'}" if wish.drained else "no",
-        "" if monitor or wish.drained else idle,
+        f"by {request.by or 'somebody'}" if request.drained else "no",
+        "" if monitor or request.drained else idle,
     )
 
 
@@ -120,9 +120,9 @@ def _object(host: Host) -> dict[str, Any]:
         },
         "publishers": {} if monitor is None else dict(monitor.publishers),
         "logs": list(host.logs),
-        "drained": host.wish.drained,
-        "said_by": host.wish.by or None,
-        "said_at": _time(host.wish.at) if host.wish.at else None,
+        "drained": host.request.drained,
+        "said_by": host.request.by or None,
+        "said_at": _time(host.request.at) if host.request.at else None,
     }
 
 
@@ -135,8 +135,8 @@ def _drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> Non
 
     Raises :class:`~wormhole.model.errors.UsageError` for a host that nobody knows.
     """
-    from wormhole.coordination import HistoryEntry, HostWish
-    from wormhole.coordination.who import who
+    from wormhole.coordination import HistoryEntry, HostRequest
+    from wormhole.coordination.current_user import current_user
     from wormholectl.admin_client import nearest
     from wormholectl.discovery import with_coordinator
     from wormholectl.host_status import Host, hosts_of
@@ -147,19 +147,21 @@ def _drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> Non
             f"no monitor runs on {host!r} and no log names it", hint=nearest(host, known, "host", "wormholectl hosts")
         )
     before = known[host]
-    wish = HostWish(not undo, who(), time.time())
+    request = HostRequest(not undo, current_user(), time.time())
     runs = sorted((before.monitor.publishers if before.monitor else {}) or before.logs)
     if not as_json:
-        print_text(f"{host} is {_word(before.wish)} and would be {_word(wish)}")
+        print_text(f"{host} is {_word(before.request)} and would be {_word(request)}")
         print_text(
             f"its publishers ({', '.join(runs) or 'none'}) would "
             f"{'run again' if undo else 'stop; its logs are then read by nobody'}"
         )
     confirm(f"{'Undo the drain of' if undo else 'Drain'} {host}?", yes)
-    entry = HistoryEntry(wish.at, wish.by, "drain --undo" if undo else "drain", host, _word(before.wish), _word(wish))
+    entry = HistoryEntry(
+        request.at, request.by, "drain --undo" if undo else "drain", host, _word(before.request), _word(request)
+    )
 
     async def apply(coordinator: Coordinator) -> str:
-        await coordinator.set_host(host, wish)
+        await coordinator.set_host(host, request)
         try:
             await coordinator.record(entry)
         except WormholeError as error:
@@ -167,7 +169,7 @@ def _drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> Non
         return ""
 
     note = with_coordinator(where, apply)
-    after = Host(host, before.monitor, wish, before.logs)
+    after = Host(host, before.monitor, request, before.logs)
     notes = [note] if note else []
     if before.monitor is None:
         notes.append("no monitor runs there now; it will see this when it starts")
@@ -183,10 +185,10 @@ def _drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> Non
             }
         )
         return
-    print_text(f"{host} is {_word(wish)}; `wormholectl hosts` shows how far its monitor is")
+    print_text(f"{host} is {_word(request)}; `wormholectl hosts` shows how far its monitor is")
     for one in notes:
         print_text(f"note: {one}")
 
 
-def _word(wish: HostWish) -> str:
-    return "drained" if wish.drained else "in use"
+def _word(request: HostRequest) -> str:
+    return "drained" if request.drained else "in use"

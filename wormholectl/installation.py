@@ -146,11 +146,11 @@ def _monitors(report: Report, seen: Seen) -> None:
                 what = f"{host.name} cannot keep {name} running: {phase.replace('_', ' ')}"
                 step = f"read logs/{name.replace('/', '.')}.log in the monitor's state_dir, then send it SIGHUP"
                 report.add("monitors", Severity.PROBLEM, what, "nobody reads this log", step)
-            if host.wish.drained:
+            if host.request.drained:
                 _drained(report, host)
             elif not bad:
                 report.add("monitors", Severity.OK, f"one runs on {host.name}")
-        elif host.wish.drained:
+        elif host.request.drained:
             _drained(report, host)
         else:
             because = f"{', '.join(host.logs)} would not be started again after a crash"
@@ -159,7 +159,7 @@ def _monitors(report: Report, seen: Seen) -> None:
 
 
 def _drained(report: Report, host: Host) -> None:
-    what = f"{host.name} is drained by {host.wish.by or 'somebody'}"
+    what = f"{host.name} is drained by {host.request.by or 'somebody'}"
     step = f"`wormholectl drain {host.name} --undo` when the maintenance is over"
     report.add("monitors", Severity.WARN, what, "its publishers stay stopped", step)
 
@@ -170,7 +170,7 @@ def _publishers(report: Report, seen: Seen) -> None:
             step = "look at its host; its monitor starts it again"
             report.add("publishers", Severity.PROBLEM, answer.problem, "what its flows do is not known", step)
     names = {publisher_name(status) for status in seen.told}
-    drained = {log for host in seen.hosts if host.wish.drained for log in host.logs}
+    drained = {log for host in seen.hosts if host.request.drained for log in host.logs}
     silent = len(seen.answers) - len(seen.told)
     for log in seen.logs:
         if log not in names and log not in drained and not silent:

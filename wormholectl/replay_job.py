@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from wormhole.config import Config, DatasetConfig, TlsFiles
 from wormhole.config.processes import PublisherConfig
 from wormhole.coordination import Coordinator, StoredConfig
-from wormhole.coordination.who import who
+from wormhole.coordination.current_user import current_user
 from wormhole.model.errors import StreamBroken, UnknownApplication, UsageError
 from wormholectl import admin_client
 from wormholectl.archive_choice import check_archive, check_formats
@@ -133,7 +133,7 @@ def cancel(where: Where, replay_id: str, as_json: bool) -> int:
     told = []
     for one, flow in mine:
         with ReplayClient(one.reach, flow, replay_id, local=one.local) as client:
-            told.append((flow, client.cancel(who()).flow.state))
+            told.append((flow, client.cancel(current_user()).flow.state))
     show_cancelled(replay_id, told, as_json=as_json)
     return 0
 
@@ -197,7 +197,7 @@ def _wish(request: Request, seen: Sequence[Seen]) -> Wish:
             )
     return Wish(
         id=request.resume or f"r-{secrets.token_hex(4)}",
-        who=who(),
+        who=current_user(),
         application=application,
         shards=request.shards,
         start=asked_from(request.start, request.since, now_us),

@@ -186,7 +186,7 @@ def _history(where: Where) -> list[dict[str, Any]]:
 
 def _logs(where: Where, config: Config | None) -> Iterable[Path]:
     """The newest logs of this host's monitor and publishers."""
-    from wormhole.coordination.up_folder import up_folder
+    from wormhole.coordination.up_data_folder import up_folder
 
     if config is None:
         return []

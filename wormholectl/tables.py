@@ -18,8 +18,8 @@ from wormholectl.options import Archives, AsJson
 from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text, say_waiting
 
 if TYPE_CHECKING:
-    from spark_replay.tables.chosen import Reading
     from spark_replay.tables.folder import Written
+    from spark_replay.tables.selection import TableOptions
     from wormhole.config import DatasetConfig
 
 __all__ = ["Request", "app"]
@@ -144,13 +144,13 @@ def _write(coordinator: str, request: Request, as_json: bool) -> None:
     from wormholectl.archive_choice import archived, check_formats
 
     now_us = time.time_ns() // 1000
-    chosen = archived(coordinator, request.dataset, request.archives)
-    store = store_of(chosen.config, chosen.name)
-    dataset = chosen.config.datasets[chosen.name]
+    selection = archived(coordinator, request.dataset, request.archives)
+    store = store_of(selection.config, selection.name)
+    dataset = selection.config.datasets[selection.name]
     until = asked_until(request.until, now_us)
     readings = _readings(dataset, request)
-    if chosen.stored:
-        check_formats(chosen.name, (one.value_format for one in readings.values()))
+    if selection.stored:
+        check_formats(selection.name, (one.value_format for one in readings.values()))
     to = request.to if "://" in request.to else str(Path(request.to).absolute())
     now = datetime.fromtimestamp(now_us / 1e6, UTC)
     start = None if request.start is None else asked_from(request.start or "earliest", "", now_us)
@@ -165,12 +165,14 @@ def _write(coordinator: str, request: Request, as_json: bool) -> None:
     _show(written, dataset.name, as_json)
 
 
-def _readings(dataset: DatasetConfig, request: Request) -> dict[str, Reading]:
-    from spark_replay.tables.chosen import Reading
+def _readings(dataset: DatasetConfig, request: Request) -> dict[str, TableOptions]:
+    from spark_replay.tables.selection import TableOptions
 
     types, fields = _named("--type", request.types), _named("--field", request.fields)
     return {
-        table: Reading(types.get(table, {}), fields.get(table, {}), dataset.values.get(table, dataset.value_format))
+        table: TableOptions(
+            types.get(table, {}), fields.get(table, {}), dataset.values.get(table, dataset.value_format)
+        )
         for table in {*types, *fields}
     }
 

@@ -26,7 +26,7 @@ from monitor.state import Phase
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.coordination.up_folder import at_embedded, forget_embedded, tell_embedded, up_folder
+from wormhole.coordination.up_data_folder import at_embedded, remove_embedded, up_folder, write_embedded
 from wormhole.host import logs
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
@@ -140,10 +140,10 @@ class _Up:
                 stack.push_async_callback(asyncio.to_thread, zookeeper.close)
                 await asyncio.to_thread(zookeeper.start)
                 embedded = zookeeper.settings
-                told = await asyncio.to_thread(tell_embedded, self._folder, embedded, config.publisher.state_dir)
+                told = await asyncio.to_thread(write_embedded, self._folder, embedded, config.publisher.state_dir)
                 if not self._default_folder:
                     self._coordinator = str(told)
-                stack.push_async_callback(asyncio.to_thread, forget_embedded, self._folder)
+                stack.push_async_callback(asyncio.to_thread, remove_embedded, self._folder)
                 config = config.model_copy(update={"coordinator": at_embedded(config.coordinator, embedded)})
             if config.form is CoordinatorForm.ZOOKEEPER:
                 await publish_config(config)

@@ -68,7 +68,7 @@ def _make_credentials(coordinator: str, folder: Path) -> None:
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
-    from wormhole.coordination.securing import make_identities, standing
+    from wormhole.coordination.apply_access import access_state, make_identities
 
     settings = _shared(coordinator)
     try:
@@ -76,7 +76,7 @@ def _make_credentials(coordinator: str, folder: Path) -> None:
     except OSError as error:
         raise UsageError(f"{folder} cannot be made: {error.strerror}", hint="name another folder with --to") from error
     files = make_identities(settings, folder)
-    closed = standing(settings.model_copy(update={"auth_file": files["operator"]})).closed
+    closed = access_state(settings.model_copy(update={"auth_file": files["operator"]})).closed
     print_text(f"{settings.zookeeper} knows these identities:")
     for who, file in files.items():
         print_text(f"  {who:24}{file}")
@@ -97,7 +97,7 @@ def _make_credentials(coordinator: str, folder: Path) -> None:
 
 def _close(coordinator: str, operator: Path | None, yes: bool) -> None:
     """Close it, after showing who would be locked out. Raises :class:`~wormhole.model.errors.WormholeError`."""
-    from wormhole.coordination.securing import close_to_others, standing
+    from wormhole.coordination.apply_access import access_state, close_to_others
 
     settings = _shared(coordinator)
     if operator is not None:
@@ -107,7 +107,7 @@ def _close(coordinator: str, operator: Path | None, yes: bool) -> None:
             "nothing says who closes it",
             hint="--credentials FILE, with the operator's that `wormholectl zookeeper credentials` made",
         )
-    seen = standing(settings)
+    seen = access_state(settings)
     for path in seen.locked_out[:_SHOWN]:
         print_text(f"without credentials: {path}")
     if len(seen.locked_out) > _SHOWN:

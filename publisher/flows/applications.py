@@ -20,7 +20,7 @@ from wormhole.config.datastores import capabilities_of
 from wormhole.coordination.port import Coordinator
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
-from wormhole.host.gathered import GatheredLog
+from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.log_source import LogSource
@@ -85,7 +85,7 @@ class Applications:
         self._configuring = asyncio.Lock()
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._chores = Chores()
-        self._said = GatheredLog(lambda line: _log.info("%s", line))
+        self._said = BatchedLog(lambda line: _log.info("%s", line))
 
     def __contains__(self, name: str) -> bool:
         """Whether the application is configured and its settings are right."""

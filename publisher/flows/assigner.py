@@ -23,7 +23,7 @@ from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.rules import written_anew
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.host.gathered import GatheredLog
+from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import Fatal, MarkerStoreError, WormholeError
 from wormhole.ports.marker_store import FlowKey, MarkerStore
 from wormhole.wire.bounds import shortened
@@ -117,7 +117,7 @@ class Assigner:
         ] = {}  # lost while their application was gone: it gets new ones when it is back
         self._changed = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
-        self._said = GatheredLog(lambda line: _log.info("%s", line))
+        self._said = BatchedLog(lambda line: _log.info("%s", line))
         self._stopping = False
 
     # -- what is told

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Contact, Coordinator, PublisherInfo, Registration
+from wormhole.coordination.retry import retry_during_outage
 
 __all__ = ["Ownership"]
 
@@ -43,7 +43,7 @@ class Ownership:
 
         register = partial(self._coordinator.register_publisher, info)
         what = f"publisher of {info.dataset}/{info.copy}/{info.log}"
-        self._registration = await patiently(register, what, trouble)
+        self._registration = await retry_during_outage(register, what, trouble)
         self.waits = ""
 
     async def give_up(self) -> None:

@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from spark_replay.archive.building import ROW_GROUP, Building
 from spark_replay.archive.manifest import FileEntry, KnownLoss
 from spark_replay.archive.memory import give_back
+from spark_replay.archive.shard_writer import ROW_GROUP, ShardWriter
 from spark_replay.archive.store import ArchiveStore
 from subscriber_sdk import AckLater, DataLoss, Datamarker, LossDecision, NoticeKind, ShardNotice, Subscriber, Update
 from wormhole.metrics import Sample
@@ -42,7 +42,7 @@ class _Shard:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.building: Building | None = None
+        self.writer: ShardWriter | None = None
         self.since: float | None = None
         """When the first came that is not committed; ``None``: nothing did."""
         self.busy: asyncio.Future[Any] | None = None
@@ -89,33 +89,33 @@ class Archiver(Subscriber):
             assert notice.marker is not None
             shard = self._shards[notice.shard] = _Shard(notice.epoch)
             await self._claim(shard, notice.shard, notice.marker)
-            assert shard.building is not None
-            return shard.building.manifest.end
+            assert shard.writer is not None
+            return shard.writer.manifest.end
         if notice.kind is NoticeKind.REVOKED:
             await self._leave(notice)
         return None
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
         """See :class:`~subscriber_sdk.Subscriber`."""
-        shard, building = await self._of(batch[0].shard)
-        building.add(batch)
+        shard, writer = await self._of(batch[0].shard)
+        writer.add(batch)
         if shard.since is None:
             shard.since = self._now()
-        if building.memory >= ROW_GROUP:
-            await self._in_thread(shard, building.spill)
+        if writer.memory >= ROW_GROUP:
+            await self._in_thread(shard, writer.spill)
         await self._room()
 
     async def on_datamarker(self, marker: Datamarker) -> AckLater | None:
         """See :class:`~subscriber_sdk.Subscriber`: acknowledged when it, and so all before it, is committed."""
-        shard, building = await self._of(marker.shard)
-        building.mark(marker)
+        shard, writer = await self._of(marker.shard)
+        writer.mark(marker)
         now = self._now()
         if shard.since is None:
             shard.since = now
         left = shard.since + self._every - now
-        if left > 0 and building.size < self._most:
+        if left > 0 and writer.size < self._most:
             return AckLater(left)
-        await self._commit(shard, building, marker)
+        await self._commit(shard, writer, marker)
         return None
 
     async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
@@ -137,31 +137,31 @@ class Archiver(Subscriber):
                 loss.message,
             )
             return LossDecision.HALT
-        shard, building = await self._of(loss.shard)
+        shard, writer = await self._of(loss.shard)
         known = KnownLoss(loss.resume, loss.message)
-        await self._in_thread(shard, lambda: building.accept(known))
+        await self._in_thread(shard, lambda: writer.accept(known))
         shard.since = None
         return LossDecision.CONTINUE
 
     # --- within ---
 
-    async def _of(self, name: str) -> tuple[_Shard, Building]:
+    async def _of(self, name: str) -> tuple[_Shard, ShardWriter]:
         """The shard, when nothing is done for it in a thread any more. Raises what came of that."""
         shard = self._shards[name]
         if (error := await self._settled(shard)) is not None:
             raise error
-        assert shard.building is not None  # or ASSIGNED had failed, and nothing would come
-        return shard, shard.building
+        assert shard.writer is not None  # or ASSIGNED had failed, and nothing would come
+        return shard, shard.writer
 
     async def _room(self) -> None:
         """Return when the rows of all shards take no more than they may, or too little each to gain anything."""
-        while sum(one.building.memory for one in self._shards.values() if one.building is not None) > self._most:
+        while sum(one.writer.memory for one in self._shards.values() if one.writer is not None) > self._most:
             busy = [one.busy for one in self._shards.values() if one.busy is not None and not one.busy.done()]
             if len(busy) < self._threads:
                 resting = [one for one in self._shards.values() if one.busy is None or _went_well(one.busy)]
                 largest = max(resting, key=_memory, default=None)
-                if largest is not None and _memory(largest) >= _LEAST and largest.building is not None:
-                    busy.append(self._begin(largest, largest.building.spill))
+                if largest is not None and _memory(largest) >= _LEAST and largest.writer is not None:
+                    busy.append(self._begin(largest, largest.writer.spill))
             if not busy:
                 return
             # What fails is told to the callbacks of the shard that it failed for.
@@ -169,15 +169,15 @@ class Archiver(Subscriber):
 
     async def _claim(self, shard: _Shard, name: str, marker: Datamarker, *, acknowledged: bool = False) -> None:
         await self._settled(shard)
-        if shard.building is not None:
-            await self._in_thread(shard, shard.building.abandon)
+        if shard.writer is not None:
+            await self._in_thread(shard, shard.writer.abandon)
         shard.since = None
-        shard.building = await self._in_thread(
-            shard, lambda: Building.claim(self._store, name, shard.epoch, marker, acknowledged=acknowledged)
+        shard.writer = await self._in_thread(
+            shard, lambda: ShardWriter.claim(self._store, name, shard.epoch, marker, acknowledged=acknowledged)
         )
 
-    async def _commit(self, shard: _Shard, building: Building, marker: Datamarker) -> None:
-        entry = await self._in_thread(shard, lambda: _committed(building, marker))
+    async def _commit(self, shard: _Shard, writer: ShardWriter, marker: Datamarker) -> None:
+        entry = await self._in_thread(shard, lambda: _committed(writer, marker))
         shard.since, shard.committed_at = None, time.time()
         if entry is not None:
             shard.files += 1
@@ -195,15 +195,15 @@ class Archiver(Subscriber):
             return
         del self._shards[notice.shard]
         error = await self._settled(shard)
-        building = shard.building
-        if building is None:
+        writer = shard.writer
+        if writer is None:
             return
-        last = building.last_marker
+        last = writer.last_marker
         try:
-            if last is not None and not building.dirty and error is None:
-                await self._in_thread(shard, lambda: building.commit(last))
+            if last is not None and not writer.dirty and error is None:
+                await self._in_thread(shard, lambda: writer.commit(last))
         finally:
-            await self._in_thread(shard, building.abandon)
+            await self._in_thread(shard, writer.abandon)
 
     async def _in_thread(self, shard: _Shard, work: Callable[[], _T]) -> _T:
         """A callback may be cancelled for its time, a thread cannot: who comes next waits for it (:meth:`_settled`)."""
@@ -232,15 +232,15 @@ class Archiver(Subscriber):
                 Sample(c.ARCHIVE_FILES, shard.files, labels),
                 Sample(c.ARCHIVE_UPDATES, shard.rows, labels),
                 Sample(c.ARCHIVE_BYTES, shard.bytes, labels),
-                Sample(c.ARCHIVE_PENDING, shard.building.size if shard.building else 0, labels),
+                Sample(c.ARCHIVE_PENDING, shard.writer.size if shard.writer else 0, labels),
                 Sample(c.ARCHIVE_PENDING_AGE, 0 if shard.since is None else now - shard.since, labels),
                 Sample(c.ARCHIVE_COMMITTED, shard.committed_at, labels),
             ]
         return found
 
 
-def _committed(building: Building, marker: Datamarker) -> FileEntry | None:
-    entry = building.commit(marker)
+def _committed(writer: ShardWriter, marker: Datamarker) -> FileEntry | None:
+    entry = writer.commit(marker)
     if entry is not None:
         give_back()
     return entry
@@ -251,4 +251,4 @@ def _went_well(work: asyncio.Future[Any]) -> bool:
 
 
 def _memory(shard: _Shard) -> int:
-    return shard.building.memory if shard.building is not None else 0
+    return shard.writer.memory if shard.writer is not None else 0

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import open_file
-from spark_replay.archive.storage import told
+from spark_replay.archive.storage import storage_errors
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.writer import DataFileWriter
 from wormhole.model.errors import ArchiveError, WormholeError
@@ -162,9 +162,9 @@ def _written(store: ArchiveStore, group: Group) -> FileEntry:
             new.sink, name, dataset=store.dataset, shard=group.shard, epoch=_epoch(store, group), begin=first.begin
         )
         for rows in _row_groups(_batches(store, group, writer, schemas)):
-            with told("write", new.path):
+            with storage_errors("write", new.path):
                 writer.write(rows, schemas)
-        with told("write", new.path):
+        with storage_errors("write", new.path):
             whole = writer.finish(last.end)
         entry = replace(
             whole,

@@ -15,7 +15,7 @@ from typing import Any
 
 from spark_replay.archive.checksums import NO_BLOCKS, Blocks
 from spark_replay.archive.columns import FORMAT
-from spark_replay.archive.seal import is_sealed, sealed
+from spark_replay.archive.json_checksum import has_checksum, with_checksum
 from wormhole.model.errors import ArchiveError, EpochRefused, ProtocolError
 from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker
@@ -206,7 +206,7 @@ def manifest_to_json(manifest: Manifest) -> bytes:
         "losses": [{"resume": marker_to_text(loss.resume), "message": loss.message} for loss in manifest.losses],
         "files": [_entry_to_json(entry) for entry in manifest.files],
     }
-    return sealed(given, separators=(",", ":"))
+    return with_checksum(given, separators=(",", ":"))
 
 
 def is_summed(data: bytes, where: str) -> bool:
@@ -216,7 +216,7 @@ def is_summed(data: bytes, where: str) -> bool:
     message.
     """
     try:
-        return is_sealed(data)
+        return has_checksum(data)
     except ValueError as error:
         raise ArchiveError(
             f"{where} is damaged: {error}",

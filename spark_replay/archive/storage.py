@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
-__all__ = ["LocalStorage", "PyarrowStorage", "Storage", "Stored", "open_storage", "told"]
+__all__ = ["LocalStorage", "PyarrowStorage", "Storage", "Stored", "open_storage", "storage_errors"]
 
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -94,7 +94,7 @@ class Storage(Protocol):
 
 
 @contextlib.contextmanager
-def told(doing: str, where: str) -> Iterator[None]:
+def storage_errors(doing: str, where: str) -> Iterator[None]:
     """An ``OSError`` within leaves as one of ours: what is being done (a verb) and where, whose move it is and the next
     step.
     """
@@ -134,13 +134,13 @@ class PyarrowStorage:
 
     def replace(self, name: str, data: bytes) -> None:
         """See :meth:`Storage.replace`."""
-        with told("write", self.path(name)), self.filesystem.open_output_stream(self.path(name)) as stream:
+        with storage_errors("write", self.path(name)), self.filesystem.open_output_stream(self.path(name)) as stream:
             stream.write(data)
 
     def read(self, name: str) -> bytes | None:
         """See :meth:`Storage.read`."""
         try:
-            with told("read", self.path(name)), self.filesystem.open_input_stream(self.path(name)) as stream:
+            with storage_errors("read", self.path(name)), self.filesystem.open_input_stream(self.path(name)) as stream:
                 return _bounded(stream, self.path(name))
         except ArchiveError as error:
             if isinstance(error.__cause__, FileNotFoundError):
@@ -160,13 +160,13 @@ class PyarrowStorage:
         return sorted(one.base_name for one in self._listed("") if one.type == fs.FileType.Directory)
 
     def _listed(self, folder: str) -> list[Any]:
-        with told("list", self.path(folder)):
+        with storage_errors("list", self.path(folder)):
             return list(self.filesystem.get_file_info(fs.FileSelector(self.path(folder), allow_not_found=True)))
 
     def delete(self, name: str) -> None:
         """See :meth:`Storage.delete`."""
         try:
-            with told("delete", self.path(name)):
+            with storage_errors("delete", self.path(name)):
                 self.filesystem.delete_file(self.path(name))
         except ArchiveError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
@@ -174,12 +174,12 @@ class PyarrowStorage:
 
     def open_output(self, name: str) -> pa.NativeFile:
         """See :meth:`Storage.open_output`."""
-        with told("create", self.path(name)):
+        with storage_errors("create", self.path(name)):
             return self.filesystem.open_output_stream(self.path(name))
 
     def open_input(self, name: str) -> pa.NativeFile:
         """See :meth:`Storage.open_input`."""
-        with told("read", self.path(name)):
+        with storage_errors("read", self.path(name)):
             return self.filesystem.open_input_file(self.path(name))
 
     def settle(self, name: str) -> None:
@@ -219,7 +219,7 @@ class LocalStorage(PyarrowStorage):
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """See :meth:`Storage.create_if_absent`."""
         path = Path(self.path(name))
-        with told("write", str(path)):
+        with storage_errors("write", str(path)):
             self._make_folder(path.parent)
             made = self._written(path, data)
             try:
@@ -241,7 +241,7 @@ class LocalStorage(PyarrowStorage):
     def replace(self, name: str, data: bytes) -> None:
         """See :meth:`Storage.replace`."""
         path = Path(self.path(name))
-        with told("write", str(path)):
+        with storage_errors("write", str(path)):
             self._make_folder(path.parent)
             self._written(path, data).replace(path)
             _sync(path.parent)
@@ -262,7 +262,7 @@ class LocalStorage(PyarrowStorage):
 
     def open_output(self, name: str) -> pa.NativeFile:
         """See :meth:`Storage.open_output`."""
-        with told("create", self.path(name)):
+        with storage_errors("create", self.path(name)):
             self._make_folder(Path(self.path(name)).parent)
         return super().open_output(name)
 
@@ -292,7 +292,7 @@ class LocalStorage(PyarrowStorage):
 
     def _check(self, name: str) -> None:
         self._stay_inside(name)
-        with told("read", self.path(name)):
+        with storage_errors("read", self.path(name)):
             # A pipe or a device under that name would block for ever.
             if not stat.S_ISREG(os.stat(self.path(name)).st_mode):
                 raise ArchiveError(f"{self.path(name)} is no file", hint="remove it, and restore the file of that name")
@@ -324,7 +324,7 @@ class LocalStorage(PyarrowStorage):
     def settle(self, name: str) -> None:
         """See :meth:`Storage.settle`."""
         path = Path(self.path(name))
-        with told("write", str(path)):
+        with storage_errors("write", str(path)):
             _sync(path)
             _sync(path.parent)
 
@@ -347,7 +347,7 @@ def open_storage(to: str) -> Storage:
     scheme = urlsplit(to).scheme if "://" in to else ""
     if not scheme:
         return LocalStorage(to)
-    from spark_replay.archive.conditional import HdfsStorage, S3Storage
+    from spark_replay.archive.remote_storage import HdfsStorage, S3Storage
 
     if scheme == "s3":
         return S3Storage(to)

@@ -32,7 +32,7 @@ from spark_replay.archive.layout import (
     version_of,
 )
 from spark_replay.archive.manifest import Manifest, is_summed, manifest_from_json, manifest_to_json
-from spark_replay.archive.storage import Storage, Stored, open_storage, told
+from spark_replay.archive.storage import Storage, Stored, open_storage, storage_errors
 from wormhole.config import Config
 from wormhole.model.errors import (
     ArchiveConflict,
@@ -67,7 +67,7 @@ class NewFile:
         Raises :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; then
         it is not to be committed.
         """
-        with told("write", self.path):
+        with storage_errors("write", self.path):
             if not self.sink.closed:
                 self.sink.close()
             self._storage.settle(self._relative)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
-from spark_replay.archive.seal import is_sealed, sealed
+from spark_replay.archive.json_checksum import has_checksum, with_checksum
 from spark_replay.archive.storage import Storage, open_storage
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.json_input import read_json
@@ -108,7 +108,7 @@ class Folder:
 
     def finish(self, given: Mapping[str, Any]) -> None:
         """Write the JSON: from now on the folder counts."""
-        self._storage.replace(self._about, sealed({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
+        self._storage.replace(self._about, with_checksum({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
 
     def about(self) -> dict[str, Any]:
         """What :meth:`finish` wrote.
@@ -124,7 +124,7 @@ class Folder:
         try:
             given: dict[str, Any] = read_json(data)
             newer = given["format"] > _FORMAT
-            is_sealed(data)
+            has_checksum(data)
         except (ValueError, KeyError, TypeError) as error:
             raise ReplayError(f"{self.to}/{self._about} cannot be read: {error}", hint="write it anew") from error
         if newer:

@@ -22,10 +22,10 @@ from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
-from spark_replay.tables.chosen import EARLIEST, LATEST, Reading, choose, choose_tables, key_problem
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach, lookup, schemas_of
+from spark_replay.tables.selection import EARLIEST, LATEST, TableOptions, key_problem, select, select_tables
 from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import ReplayError, UsageError
@@ -93,7 +93,7 @@ def write_history(
     to: str,
     *,
     tables: Collection[str] = (),
-    readings: Mapping[str, Reading] | None = None,
+    readings: Mapping[str, TableOptions] | None = None,
     start: Asked = EARLIEST,
     until: Asked = LATEST,
     now: datetime,
@@ -107,26 +107,26 @@ def write_history(
 
     folder = Folder(to, ABOUT)
     folder.begin()
-    chosen = choose(store, start=start, stop=until)
-    names, left_out = choose_tables(chosen.schemas, tables)
+    selection = select(store, start=start, stop=until)
+    names, left_out = select_tables(selection.schemas, tables)
     readings = readings or {}
     written = {}
     with frames.reading():
         for table in names:
-            how, name = readings.get(table, Reading()), table_folder(table)
-            source = attach(frames.read(spark, store, chosen.shards, table=table), chosen.schemas)
+            how, name = readings.get(table, TableOptions()), table_folder(table)
+            source = attach(frames.read(spark, store, selection.shards, table=table), selection.schemas)
             shaped = history(
                 source,
                 table,
-                chosen.whole,
+                selection.whole,
                 types=how.types,
                 fields=how.fields,
                 value_format=how.value_format,
-                looking=chosen.looking,
+                looking=selection.looking,
             )
             folder.write(shaped, name)
             written[table] = TableWritten(name, folder.rows(name))
-    shards = chosen.told()
+    shards = selection.shards_to_json()
     folder.finish(
         {
             "dataset": store.dataset,
@@ -178,12 +178,12 @@ def _gather(df: DataFrame) -> _Gathered:
     import pyspark.sql.functions as f
 
     linking = f.col("old_key").isNotNull() & f.col("partial")
-    chosen = df.where(f.col("op").isin(*_ENDING) | linking).select(
+    rows = df.where(f.col("op").isin(*_ENDING) | linking).select(
         "shard", "table", "place", "committed_at", "op", "key", "old_key", "update"
     )
     barriers: dict[tuple[str, str], Barriers] = {}
     pairs: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {}
-    for count, row in enumerate(chosen.toLocalIterator()):
+    for count, row in enumerate(rows.toLocalIterator()):
         if count == _MOST_GATHERED:
             raise ReplayError(
                 f"more than {_MOST_GATHERED} range deletes, TRUNCATEs and key changes without whole images",

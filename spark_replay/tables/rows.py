@@ -15,9 +15,9 @@ from spark_replay import frames
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
-from spark_replay.tables.chosen import EARLIEST, LATEST, choose
 from spark_replay.tables.columns import TableColumn, arrow_type, converter, free_names, parse_type, unite
 from spark_replay.tables.schemas import attach, lookup, schemas_of
+from spark_replay.tables.selection import EARLIEST, LATEST, select
 from wormhole.formats import ABSENT, COMPOSITE, BadValue, FormatSpec, open_formats
 from wormhole.model.errors import UsageError
 from wormhole.model.schema import Schema
@@ -57,8 +57,8 @@ def read(
     Raises :class:`~wormhole.model.errors.UsageError`, :class:`~wormhole.model.errors.ReplayError` for a range that it
     does not hold, and :class:`~wormhole.model.errors.ArchiveError`.
     """
-    chosen = choose(store, shards, start, until)
-    return attach(frames.read(spark, store, chosen.shards), chosen.schemas)
+    selection = select(store, shards, start, until)
+    return attach(frames.read(spark, store, selection.shards), selection.schemas)
 
 
 def rows(

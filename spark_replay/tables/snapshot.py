@@ -22,11 +22,11 @@ from spark_replay.archive.manifest import marker_from_text
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import read, reading
 from spark_replay.replay.plan import Asked
-from spark_replay.tables.chosen import LATEST, Chosen, Reading, choose, choose_tables
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach
+from spark_replay.tables.selection import LATEST, Selection, TableOptions, select, select_tables
 from spark_replay.tables.updates import UpdatesFile, file_from_json, file_to_json, read_updates, summed
 from wormhole.model.errors import ProtocolError, ReplayError
 from wormhole.model.position import Datamarker
@@ -48,7 +48,7 @@ def write_snapshot(
     to: str,
     *,
     tables: Collection[str] = (),
-    readings: Mapping[str, Reading] | None = None,
+    readings: Mapping[str, TableOptions] | None = None,
     until: Asked = LATEST,
     now: datetime,
 ) -> Written:
@@ -62,12 +62,12 @@ def write_snapshot(
 
     folder = Folder(to, ABOUT)
     folder.begin()
-    chosen = choose(store, stop=until)
-    names, left_out = choose_tables(chosen.schemas, tables)
+    selection = select(store, stop=until)
+    names, left_out = select_tables(selection.schemas, tables)
     readings = readings or {}
     with reading():
-        source = attach(read(spark, store, chosen.shards), chosen.schemas).where(f.col("table").isin(*names))
-        current = version_rows(source, chosen.whole, current=True, looking=chosen.looking).select(
+        source = attach(read(spark, store, selection.shards), selection.schemas).where(f.col("table").isin(*names))
+        current = version_rows(source, selection.whole, current=True, looking=selection.looking).select(
             *SCHEMA.names, "shard"
         )
         folder.write(current.sortWithinPartitions("table", "shard", "place"), _UPDATES, row_group=_ROW_GROUP)
@@ -75,26 +75,29 @@ def write_snapshot(
     count = folder.rows(_UPDATES)
     written = {}
     for table in names:
-        how = readings.get(table, Reading())
-        updates = attach(read_updates(spark, folder.storage, files, table=table), chosen.schemas)
+        how = readings.get(table, TableOptions())
+        updates = attach(read_updates(spark, folder.storage, files, table=table), selection.schemas)
         shaped = rows(updates, table, types=how.types, fields=how.fields, value_format=how.value_format)
         folder.write(shaped.drop("_op", "_index", "_old_key", "_key_end"), table_folder(table), count)
         written[table] = TableWritten(table_folder(table), folder.rows(table_folder(table)))
-    problems = _problems(chosen, names, left_out, unknown=folder.any_true(_UPDATES, "partial"))
-    places = {one.shard: str(one.until.order) for one in chosen.shards if one.until is not None}
-    about = _about(store.dataset, store.copy, chosen, written, left_out, problems, now)
+    problems = _problems(selection, names, left_out, unknown=folder.any_true(_UPDATES, "partial"))
+    places = {one.shard: str(one.until.order) for one in selection.shards if one.until is not None}
+    about = _about(store.dataset, store.copy, selection, written, left_out, problems, now)
     folder.finish({**about, "updates": [file_to_json(file) for file in files]})
     return Written(to, written, places, left_out, problems)
 
 
-def _problems(chosen: Chosen, names: Collection[str], left_out: Mapping[str, str], unknown: int) -> tuple[str, ...]:
+def _problems(
+    selection: Selection, names: Collection[str], left_out: Mapping[str, str], unknown: int
+) -> tuple[str, ...]:
     told = [
-        f"the archive of {one.shard} begins at {chosen.manifests[one.shard].begin.order}, not at the shard's first row"
-        for one in chosen.shards
-        if one.shard not in chosen.whole
+        f"the archive of {one.shard} begins at {selection.manifests[one.shard].begin.order}, "
+        "not at the shard's first row"
+        for one in selection.shards
+        if one.shard not in selection.whole
     ]
     told += [f"{table} is left out: {why}" for table, why in left_out.items()]
-    others = {schema.table for schema in chosen.schemas if schema.columns} - set(names) - set(left_out)
+    others = {schema.table for schema in selection.schemas if schema.columns} - set(names) - set(left_out)
     if others:
         told.append(f"it was made without {', '.join(sorted(others))}")
     if unknown:
@@ -105,7 +108,7 @@ def _problems(chosen: Chosen, names: Collection[str], left_out: Mapping[str, str
 def _about(
     dataset: str,
     copy: str,
-    chosen: Chosen,
+    selection: Selection,
     written: Mapping[str, TableWritten],
     left_out: Mapping[str, str],
     problems: tuple[str, ...],
@@ -117,10 +120,10 @@ def _about(
         "created": now.astimezone(UTC).isoformat(timespec="seconds"),
         "complete": not problems,
         "problems": problems,
-        "shards": chosen.told(),
+        "shards": selection.shards_to_json(),
         "tables": {table: {"folder": one.folder, "rows": one.rows} for table, one in written.items()},
         "left_out": dict(left_out),
-        "schemas": [base64.b64encode(schema.canonical).decode() for schema in chosen.schemas],
+        "schemas": [base64.b64encode(schema.canonical).decode() for schema in selection.schemas],
     }
 
 

@@ -20,8 +20,8 @@ from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.frames import PLAIN, plain_rows
-from spark_replay.tables.chosen import choose
 from spark_replay.tables.schemas import attach
+from spark_replay.tables.selection import select
 from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.position import LogPosition
 
@@ -62,7 +62,7 @@ def stream(
     }
     _Options.read(options)
     spark.dataSource.register(ArchiveStream)
-    return attach(spark.readStream.format(FORMAT_NAME).options(**options).load(), choose(store).schemas)
+    return attach(spark.readStream.format(FORMAT_NAME).options(**options).load(), select(store).schemas)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from wormhole.coordination import (
     Coordinator,
     FlowRecord,
     HistoryEntry,
-    HostWish,
+    HostRequest,
     MonitorInfo,
     PublisherInfo,
     SubscriberInfo,
@@ -67,7 +67,7 @@ async def test_flows_and_their_epochs_are_known(coordinator: Coordinator) -> Non
 
 
 async def test_a_drained_host_stays_drained(coordinator: Coordinator) -> None:
-    assert await anext(aiter(coordinator.watch_host("host2"))) == HostWish(True, "eve@host1", STARTED + 2.5)
+    assert await anext(aiter(coordinator.watch_host("host2"))) == HostRequest(True, "eve@host1", STARTED + 2.5)
 
 
 async def test_the_history_is_told_newest_first(coordinator: Coordinator) -> None:

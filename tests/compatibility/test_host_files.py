@@ -14,8 +14,8 @@ from monitor.state import LogKey
 from tests.support import command_line
 from wormhole.config import load
 from wormhole.coordination.host_files import HostFiles
-from wormhole.coordination.port import HistoryEntry, HostWish
-from wormhole.coordination.up_folder import embedded_coordinator
+from wormhole.coordination.port import HistoryEntry, HostRequest
+from wormhole.coordination.up_data_folder import embedded_coordinator
 from wormhole.host.ready_file import ReadyFile, process_started, read_ready
 
 STARTED = 1_700_000_000.0
@@ -24,7 +24,7 @@ KEY = LogKey("shop", "main", "db1")
 
 def test_history_and_wishes_of_a_host_without_zookeeper_are_read(before: Path) -> None:
     files = HostFiles(before / "host")
-    assert files.wish("host1") == HostWish(True, "eve@host1", STARTED + 2.5)
+    assert files.request("host1") == HostRequest(True, "eve@host1", STARTED + 2.5)
     drained = HistoryEntry(STARTED + 1.5, "eve@host1", "hosts drain", "host1", "", "drained")
     paused = HistoryEntry(STARTED + 2.5, "eve@host1", "flows pause", "cache/db1", "", "paused: ü")
     assert files.history(10) == (paused, drained)

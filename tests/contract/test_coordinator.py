@@ -26,7 +26,7 @@ from wormhole.coordination import (
     Coordinator,
     FlowRecord,
     HistoryEntry,
-    HostWish,
+    HostRequest,
     MemoryCoordinator,
     MemoryWorld,
     MonitorInfo,
@@ -337,14 +337,14 @@ async def test_a_monitor_tells_how_its_publishers_do(any_form: Coordinator) -> N
 
 async def test_what_is_wanted_of_a_host_is_seen(any_form: Coordinator) -> None:
     watch = any_form.watch_host("host1")
-    assert await soon(watch) == HostWish()
+    assert await soon(watch) == HostRequest()
     await any_form.register_monitor(MONITOR)
-    wish = HostWish(True, "eve@host1", 8.0)
-    await any_form.set_host("host0", HostWish(True, "somebody", 7.0))
-    await any_form.set_host("host1", wish)
-    assert await soon(watch) == wish
-    await any_form.set_host("host1", HostWish())
-    assert await soon(watch) == HostWish()
+    request = HostRequest(True, "eve@host1", 8.0)
+    await any_form.set_host("host0", HostRequest(True, "somebody", 7.0))
+    await any_form.set_host("host1", request)
+    assert await soon(watch) == request
+    await any_form.set_host("host1", HostRequest())
+    assert await soon(watch) == HostRequest()
 
 
 async def test_the_history_gives_the_newest_first(any_form: Coordinator) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from spark_replay.archive import storage
+from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.manifest import Manifest, manifest_from_json, manifest_to_json
 from spark_replay.archive.retention import expire
-from spark_replay.archive.seal import sealed
 from spark_replay.archive.store import ArchiveStore, open_store
 from tests.support.archives import manifest_given, put, tx, write_archive
 from tests.support.command_line import run
@@ -35,7 +35,7 @@ def _with(store: ArchiveStore, change: Callable[[Manifest], dict[str, object]]) 
     """Replace the newest manifest by what ``change`` makes of it, with a right checksum."""
     manifest = store.read("a")
     assert manifest is not None
-    _newest(store).write_bytes(sealed({**manifest_given(manifest), **change(manifest)}))
+    _newest(store).write_bytes(with_checksum({**manifest_given(manifest), **change(manifest)}))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from scripts.prepare import ROOT
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
 from wormhole.coordination.host_files import HostFiles
-from wormhole.coordination.port import HistoryEntry, HostWish
+from wormhole.coordination.port import HistoryEntry, HostRequest
 from wormhole.host.ready_file import ready_path
 from wormhole.model.errors import ConfigError
 
@@ -127,7 +127,7 @@ def test_a_link_in_the_publishers_folder_leads_root_nowhere(shared: Path, name: 
     files = HostFiles(state)
     with pytest.raises(ConfigError, match=str(state / name.partition(".")[0])):
         files.record(HistoryEntry(1.0, "root", "drain", "h"))
-        files.set_wish("h", HostWish(drained=True))
+        files.set_request("h", HostRequest(drained=True))
     assert list(victim.iterdir()) == [] if victim.is_dir() else victim.read_text() == "root's own\n"
 
 
@@ -137,7 +137,7 @@ def test_what_root_writes_can_be_read_by_the_publishers_user_alone(shared: Path)
     os.chown(state, _NOBODY, _NOBODY)
     files = HostFiles(state)
     files.record(HistoryEntry(1.0, "root", "drain", "h"))
-    files.set_wish("h", HostWish(drained=True))
+    files.set_request("h", HostRequest(drained=True))
     written = [str(one) for one in state.rglob("*")]
     assert len(written) == 4
     assert sorted(_readable(*written)) == sorted(written)

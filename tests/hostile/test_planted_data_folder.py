@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wormhole.coordination.up_folder import embedded_coordinator, up_folder
+from wormhole.coordination.up_data_folder import embedded_coordinator, up_folder
 from wormhole.model.errors import ConfigError
 from wormholectl.background import detached, down
 

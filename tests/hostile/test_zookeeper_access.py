@@ -21,7 +21,7 @@ from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.marked import MARK, marked
 from tests.support.rocks_writer import RocksWriter
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.coordination.kazoo_edge import connect_blocking, disconnect_blocking, new_client
+from wormhole.coordination.kazoo_client import connect_blocking, disconnect_blocking, new_client
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.model.errors import ConfigError
 

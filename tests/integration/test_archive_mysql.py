@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from publisher.sources import open_source
-from spark_replay.archive.building import Building
 from spark_replay.archive.reader import DataFile
+from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import open_store
 from spark_replay.archive.verify import verify
 from tests.support.databases import DatabaseServer
@@ -101,17 +101,17 @@ def test_what_a_server_logs_is_archived_as_it_is(
     assert any(segment.marker is None for segment in segments)  # one transaction came in pieces
 
     store = open_store(str(tmp_path / "archive"), "shop", copy="main", create=True)
-    building = Building.claim(store, "log", 1, start)
+    writer = ShardWriter.claim(store, "log", 1, start)
     told: list[Update] = []
     markers: list[Datamarker] = []
     for updates, marker in batches(segments):
-        building.add(updates)
+        writer.add(updates)
         told += updates
-        building.spill()
+        writer.spill()
         if marker is not None:
-            building.mark(marker)
+            writer.mark(marker)
             markers.append(marker)
-    building.commit(markers[-1])
+    writer.commit(markers[-1])
     assert not verify(store, deep=True).problems
 
     manifest = store.read("log")

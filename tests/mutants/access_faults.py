@@ -6,20 +6,20 @@ from tests.mutants.runner import Fault
 
 __all__ = ["ACCESS_FAULTS"]
 
-_SECURING = "tests/unit/wormhole/coordination/test_securing.py"
+_APPLY_ACCESS = "tests/unit/wormhole/coordination/test_apply_access.py"
 
 ACCESS_FAULTS: list[Fault] = [
     Fault(
         name="what-was-open-stays-open",
-        file="wormhole/coordination/securing.py",
+        file="wormhole/coordination/apply_access.py",
         old='        for path in _tree(client, "/"):\n            _set(client, path)\n',
         new="",
-        tests=(f"{_SECURING}::test_a_private_server_takes_over_what_was_open_or_of_lost_credentials",),
+        tests=(f"{_APPLY_ACCESS}::test_a_private_server_takes_over_what_was_open_or_of_lost_credentials",),
         promise="the embedded ZooKeeper of an earlier release is closed with everything that it holds",
     ),
     Fault(
         name="credentials-go-to-whoever-took-the-port",
-        file="wormhole/coordination/kazoo_edge.py",
+        file="wormhole/coordination/kazoo_client.py",
         old="            _check_server(self._auth_file, port, server_uids(port, made.getsockname()[1]))\n",
         new="            _check_server(self._auth_file, port, ())\n",
         tests=(
@@ -32,15 +32,15 @@ ACCESS_FAULTS: list[Fault] = [
         file="wormhole/coordination/access.py",
         old="                subscriber = self.subscribers.get(application)\n",
         new="                subscriber = next(iter(self.subscribers.values()), None)\n",
-        tests=(f"{_SECURING}::test_a_subscriber_has_its_own_application_only",),
+        tests=(f"{_APPLY_ACCESS}::test_a_subscriber_has_its_own_application_only",),
         promise="a subscriber's credentials are for its own application",
     ),
     Fault(
         name="nodes-are-made-open-after-closing",
-        file="wormhole/coordination/kazoo_edge.py",
+        file="wormhole/coordination/kazoo_client.py",
         old="        return rights if self.access.closed else [*rights, *OPEN_ACL_UNSAFE]\n",
         new="        return [*rights, *OPEN_ACL_UNSAFE]\n",
-        tests=(f"{_SECURING}::test_until_it_is_closed_both_kinds_work_and_who_would_be_locked_out_is_known",),
+        tests=(f"{_APPLY_ACCESS}::test_until_it_is_closed_both_kinds_work_and_who_would_be_locked_out_is_known",),
         promise="what is made after a root was closed is closed too, also by clients that were connected before",
     ),
     Fault(

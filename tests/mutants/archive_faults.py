@@ -9,7 +9,7 @@ from tests.mutants.runner import Fault
 __all__ = ["ARCHIVE_FAULTS"]
 
 _COMPACT: Final = "tests/unit/spark_replay/archive/test_compact.py"
-_BUILDING: Final = "tests/unit/spark_replay/archive/test_building.py"
+_SHARD_WRITER: Final = "tests/unit/spark_replay/archive/test_shard_writer.py"
 _ARCHIVER: Final = "tests/unit/spark_replay/archive/test_archiver.py"
 
 ARCHIVE_FAULTS: list[Fault] = [
@@ -31,23 +31,23 @@ ARCHIVE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="archiver-of-a-former-epoch-commits",
-        file="spark_replay/archive/building.py",
+        file="spark_replay/archive/shard_writer.py",
         old="        if present.epoch > self.manifest.epoch:\n",
         new="        if not present.epoch:\n",
-        tests=(f"{_BUILDING}::test_a_claim_fences_who_came_before",),
+        tests=(f"{_SHARD_WRITER}::test_a_claim_fences_who_came_before",),
         promise="of two archivers of a shard the older cannot commit",
     ),
     Fault(
         name="archive-that-was-set-back-goes-on",
-        file="spark_replay/archive/building.py",
+        file="spark_replay/archive/shard_writer.py",
         old="        if present is None or present.end.order < self.manifest.end.order:\n",
         new="        if present is None:\n",
-        tests=(f"{_BUILDING}::test_an_archive_that_was_set_back_gets_no_hole",),
+        tests=(f"{_SHARD_WRITER}::test_an_archive_that_was_set_back_gets_no_hole",),
         promise="no file says that it holds what it lacks",
     ),
     Fault(
         name="hole-behind-a-rollback",
-        file="spark_replay/archive/building.py",
+        file="spark_replay/archive/shard_writer.py",
         old="            if acknowledged and (present is None or present.end.order < marker.order):\n",
         new="            if not store:\n",
         tests=(f"{_ARCHIVER}::test_an_archive_that_is_set_back_under_it_stops_it",),
@@ -55,34 +55,34 @@ ARCHIVE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="archive-goes-back-after-a-commit-unheard",
-        file="spark_replay/archive/building.py",
+        file="spark_replay/archive/shard_writer.py",
         old="            if end.order <= self.manifest.end.order:\n",
         new="            if end.order == self.manifest.end.order:\n",
-        tests=(f"{_BUILDING}::test_what_was_committed_unheard_never_goes_back",),
+        tests=(f"{_SHARD_WRITER}::test_what_was_committed_unheard_never_goes_back",),
         promise="an archive's end only goes forward",
     ),
     Fault(
         name="datamarker-that-came-again-is-committed",
-        file="spark_replay/archive/building.py",
+        file="spark_replay/archive/shard_writer.py",
         old="        if marker.order > self.manifest.end.order:\n",
         new="        if self.manifest.end.order:\n",
-        tests=(f"{_BUILDING}::test_what_was_committed_unheard_never_goes_back",),
+        tests=(f"{_SHARD_WRITER}::test_what_was_committed_unheard_never_goes_back",),
         promise="an archive's end only goes forward",
     ),
     Fault(
         name="archive-without-files-cannot-go-on",
-        file="spark_replay/archive/building.py",
+        file="spark_replay/archive/shard_writer.py",
         old="    if not manifest.files or manifest.files[-1].end.order != manifest.end.order:\n",
         new="    if not epoch:\n",
-        tests=(f"{_BUILDING}::test_where_retention_took_every_file_an_empty_one_goes_on",),
+        tests=(f"{_SHARD_WRITER}::test_where_retention_took_every_file_an_empty_one_goes_on",),
         promise="retention never stops an archiver",
     ),
     Fault(
         name="first-pieces-of-a-transaction-twice",
-        file="spark_replay/archive/building.py",
+        file="spark_replay/archive/shard_writer.py",
         old="    return update.position < end or (update.position == end and not update.in_unfinished)\n",
         new="    return update.position <= end and not update.in_unfinished\n",
-        tests=(f"{_BUILDING}::test_what_was_archived_in_pieces_is_passed_over_whole",),
+        tests=(f"{_SHARD_WRITER}::test_what_was_archived_in_pieces_is_passed_over_whole",),
         promise="what comes again although it is archived is not archived twice",
     ),
     Fault(

@@ -11,7 +11,7 @@ _CONTRACT = "tests/contract/test_coordinator.py"
 CONFIGURATION_FAULTS: list[Fault] = [
     Fault(
         name="another-operators-change-overwritten",
-        file="wormhole/coordination/ledger.py",
+        file="wormhole/coordination/config_store.py",
         old='            transaction.set_data(self._paths.config, b"", version=change.seen)\n',
         new='            transaction.set_data(self._paths.config, b"")\n',
         tests=(f"{_CONTRACT}::test_of_two_changes_at_once_one_is_refused_and_none_is_half_written",),
@@ -19,7 +19,7 @@ CONFIGURATION_FAULTS: list[Fault] = [
     ),
     Fault(
         name="configuration-half-written",
-        file="wormhole/coordination/ledger.py",
+        file="wormhole/coordination/config_store.py",
         old="                transaction.set_data(path, data)\n",
         new="                client.set_async(path, data)\n",
         tests=(f"{_CONTRACT}::test_a_refused_change_writes_nothing",),
@@ -27,7 +27,7 @@ CONFIGURATION_FAULTS: list[Fault] = [
     ),
     Fault(
         name="broken-node-ends-an-application",
-        file="wormhole/coordination/ledger.py",
+        file="wormhole/coordination/config_store.py",
         old="            return good.get(name) if settings is None and data is not None else settings\n",
         new="            return settings\n",
         tests=("tests/unit/wormhole/coordination/test_zookeeper.py",),
@@ -51,10 +51,10 @@ CONFIGURATION_FAULTS: list[Fault] = [
     ),
     Fault(
         name="monitor-state-of-before-the-outage",
-        file="wormhole/coordination/entry.py",
+        file="wormhole/coordination/ephemeral_node.py",
         old="        self._data = data\n        self._changed.notify()\n",
         new="        self._changed.notify()\n",
-        tests=("tests/unit/wormhole/coordination/test_entry.py",),
+        tests=("tests/unit/wormhole/coordination/test_ephemeral_node.py",),
         promise="what a monitor tells without contact is told when contact is back",
     ),
     Fault(

@@ -45,7 +45,7 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="kept-out-of-an-emptied-zookeeper",
-        file="wormhole/coordination/kazoo_edge.py",
+        file="wormhole/coordination/kazoo_client.py",
         old="            client.last_zxid = 0\n",
         new="",
         tests=(
@@ -55,11 +55,11 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="an-emptied-zookeeper-is-obeyed",
-        file="wormhole/coordination/ledger.py",
+        file="wormhole/coordination/config_store.py",
         old="                return dict(good)\n",
         new="",
         tests=(
-            "tests/unit/wormhole/coordination/test_ledger.py::test_a_zookeeper_without_any_configuration_is_not_obeyed",
+            "tests/unit/wormhole/coordination/test_config_store.py::test_a_zookeeper_without_any_configuration_is_not_obeyed",
         ),
         promise="a ZooKeeper that lost its data ends no delivery",
     ),

@@ -10,7 +10,7 @@ __all__ = ["TRUST_FAULTS"]
 TRUST_FAULTS: list[Fault] = [
     Fault(
         name="planted-data-folder",
-        file="wormhole/coordination/up_folder.py",
+        file="wormhole/coordination/up_data_folder.py",
         old="        owner = path.lstat().st_uid",
         new="        owner = path.stat().st_uid",
         tests=("tests/hostile/test_planted_data_folder.py",),

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from wormhole.config import Config, CoordinatorConfig, CoordinatorForm, load
 from wormhole.config.passwords import without_password
 from wormhole.coordination.credentials import VARIABLE
+from wormhole.coordination.current_user import current_user
 from wormhole.coordination.differences import Difference, Differences, differences
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
@@ -22,7 +23,7 @@ from wormhole.coordination.port import (
     Coordinator,
     FlowRecord,
     HistoryEntry,
-    HostWish,
+    HostRequest,
     MonitorInfo,
     PublisherInfo,
     Registration,
@@ -31,8 +32,7 @@ from wormhole.coordination.port import (
 )
 from wormhole.coordination.rules import nowhere_to_publish
 from wormhole.coordination.static import StaticCoordinator
-from wormhole.coordination.up_folder import at_embedded, embedded_coordinator
-from wormhole.coordination.who import who as made_by
+from wormhole.coordination.up_data_folder import at_embedded, embedded_coordinator
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError, WormholeError
 
@@ -45,7 +45,7 @@ __all__ = [
     "Differences",
     "FlowRecord",
     "HistoryEntry",
-    "HostWish",
+    "HostRequest",
     "MemoryCoordinator",
     "MemoryWorld",
     "MonitorInfo",
@@ -119,7 +119,7 @@ async def publish_config(config: Config, coordinator: Coordinator | None = None,
     changes = differences(await coordinator.configuration(), config)
     if not changes.empty:
         entry = HistoryEntry(
-            time.time(), who or made_by(), "config apply", changes.target, changes.before, changes.after
+            time.time(), who or current_user(), "config apply", changes.target, changes.before, changes.after
         )
         await coordinator.publish(changes.change, entry)
 

@@ -30,8 +30,8 @@ from typing import Final, Self
 
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.access import digest_id
+from wormhole.coordination.apply_access import take_over
 from wormhole.coordination.credentials import make_credentials
-from wormhole.coordination.securing import take_over
 from wormhole.coordination.zookeeper_jars import zookeeper_jars
 from wormhole.host import process_guard
 from wormhole.model.errors import ConfigError, CoordinationLost

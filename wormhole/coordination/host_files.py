@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from wormhole.coordination.port import HISTORY_KEPT, HistoryEntry, HostWish
+from wormhole.coordination.port import HISTORY_KEPT, HistoryEntry, HostRequest
 from wormhole.coordination.records import (
     history_from_json,
     history_to_json,
@@ -31,26 +31,26 @@ _SPARE: Final = 100
 
 
 class HostFiles:
-    """``history.jsonl`` and ``hosts/HOST.json`` (its wish) below ``state_dir``. Methods block and raise
+    """``history.jsonl`` and ``hosts/HOST.json`` (its request) below ``state_dir``. Methods block and raise
     :class:`~wormhole.model.errors.ConfigError` for what cannot be read or written."""
 
     def __init__(self, state_dir: Path) -> None:
         self._history = state_dir / "history.jsonl"
         self._hosts = state_dir / "hosts"
 
-    def wish(self, host: str) -> HostWish:
+    def request(self, host: str) -> HostRequest:
         """What is wanted of the host."""
         path = self._hosts / f"{host}.json"
         try:
             return host_from_json(path.read_bytes(), str(path))
         except FileNotFoundError:
-            return HostWish()
+            return HostRequest()
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from error
 
-    def set_wish(self, host: str, wish: HostWish) -> None:
+    def set_request(self, host: str, request: HostRequest) -> None:
         """Say what is wanted of the host."""
-        _replace(self._hosts / f"{host}.json", host_to_json(wish))
+        _replace(self._hosts / f"{host}.json", host_to_json(request))
 
     def record(self, entry: HistoryEntry) -> None:
         """Add an entry; durable when it returns."""

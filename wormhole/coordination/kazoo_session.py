@@ -20,7 +20,8 @@ from kazoo.exceptions import KazooException
 from kazoo.protocol.states import KazooState, KeeperState
 
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination.kazoo_edge import (
+from wormhole.coordination.change_signal import Signal
+from wormhole.coordination.kazoo_client import (
     ANSWERS,
     LOST_ERRORS,
     connect_blocking,
@@ -30,7 +31,6 @@ from wormhole.coordination.kazoo_edge import (
     refused,
 )
 from wormhole.coordination.port import Contact
-from wormhole.coordination.signal import Signal
 from wormhole.model.errors import WormholeError
 
 __all__ = ["ZooKeeperSession"]
@@ -95,7 +95,7 @@ class ZooKeeperSession:
         return min(self._granted, self.settings.session_timeout)
 
     async def start(self) -> None:
-        """Connect. Raises what :func:`~wormhole.coordination.kazoo_edge.connect_blocking` raises."""
+        """Connect. Raises what :func:`~wormhole.coordination.kazoo_client.connect_blocking` raises."""
         self._loop = asyncio.get_running_loop()
         # Threads end when idle calls end; two, so that a call never waits behind one that kazoo's socket holds up.
         self._threads = ThreadPoolExecutor(2, "wormhole-zookeeper")
@@ -139,7 +139,7 @@ class ZooKeeperSession:
 
         Raises :class:`~wormhole.model.errors.CoordinationLost` when contact is or gets lost (the call may have had its
         effect all the same), kazoo's own exceptions for the answers that callers reckon with
-        (:data:`~wormhole.coordination.kazoo_edge.ANSWERS`), and :class:`~wormhole.model.errors.ConfigError` for any
+        (:data:`~wormhole.coordination.kazoo_client.ANSWERS`), and :class:`~wormhole.model.errors.ConfigError` for any
         other refusal.
         """
         try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
+from wormhole.coordination.change_signal import Signal, Unknown, watch
 from wormhole.coordination.differences import changed
 from wormhole.coordination.port import (
     HISTORY_KEPT,
@@ -17,7 +18,7 @@ from wormhole.coordination.port import (
     Contact,
     FlowRecord,
     HistoryEntry,
-    HostWish,
+    HostRequest,
     MonitorInfo,
     PublisherInfo,
     Registration,
@@ -33,7 +34,6 @@ from wormhole.coordination.rules import (
     shortened,
     subscriber_taken,
 )
-from wormhole.coordination.signal import Signal, Unknown, watch
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 __all__ = ["MemoryCoordinator", "MemoryWorld"]
@@ -52,7 +52,7 @@ class MemoryWorld:
         self.version = 0
         self.entries: dict[Hashable, _Info] = {}
         self.flows: dict[tuple[str, str], FlowRecord] = {}
-        self.hosts: dict[str, HostWish] = {}
+        self.hosts: dict[str, HostRequest] = {}
         self.history: deque[HistoryEntry] = deque(maxlen=HISTORY_KEPT)
 
     def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
@@ -229,12 +229,12 @@ class MemoryCoordinator:
         found = [info for info in self.world.entries.values() if isinstance(info, MonitorInfo)]
         return tuple(sorted(found, key=lambda info: info.host))
 
-    def watch_host(self, host: str) -> AsyncIterator[HostWish]:
-        return self._watch(lambda: self.world.hosts.get(host, HostWish()))
+    def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
+        return self._watch(lambda: self.world.hosts.get(host, HostRequest()))
 
-    async def set_host(self, host: str, wish: HostWish) -> None:
+    async def set_host(self, host: str, request: HostRequest) -> None:
         self._need_contact()
-        self.world.hosts[host] = wish
+        self.world.hosts[host] = request
         self.world.signal.notify()
 
     async def record(self, entry: HistoryEntry) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from wormhole.coordination.change_signal import Signal
 from wormhole.coordination.kazoo_session import ZooKeeperSession
-from wormhole.coordination.signal import Signal
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 __all__ = ["LARGEST_NODE", "MOST_CHILDREN", "MOST_PROBLEMS", "Nodes", "Watcher"]

@@ -18,7 +18,7 @@ __all__ = [
     "Coordinator",
     "FlowRecord",
     "HistoryEntry",
-    "HostWish",
+    "HostRequest",
     "MonitorInfo",
     "PublisherInfo",
     "Registration",
@@ -95,7 +95,7 @@ class MonitorInfo:
 
 
 @dataclass(slots=True, frozen=True)
-class HostWish:
+class HostRequest:
     """What an operator wants of a host. ``drained``: it should run no publishers. ``by`` whom and ``at`` when it was
     said (seconds since 1970).
     """
@@ -302,12 +302,12 @@ class Coordinator(Protocol):
         """Every live monitor, ordered by host."""
         ...
 
-    def watch_host(self, host: str) -> AsyncIterator[HostWish]:
+    def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
         """What is wanted of a host."""
         ...
 
-    async def set_host(self, host: str, wish: HostWish) -> None:
-        """Say what is wanted of a host; the last wish stays."""
+    async def set_host(self, host: str, request: HostRequest) -> None:
+        """Say what is wanted of a host; the last request stays."""
         ...
 
     async def record(self, entry: HistoryEntry) -> None:

@@ -11,7 +11,7 @@ from wormhole.coordination.port import (
     WEIGHTS,
     FlowRecord,
     HistoryEntry,
-    HostWish,
+    HostRequest,
     MonitorInfo,
     PublisherInfo,
     SubscriberInfo,
@@ -194,23 +194,23 @@ def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
     return MonitorInfo(host, pid, page, _number(given, "started", where), phases)
 
 
-def host_to_json(wish: HostWish) -> bytes:
+def host_to_json(request: HostRequest) -> bytes:
     """The node of a host."""
-    return _dump(asdict(wish))
+    return _dump(asdict(request))
 
 
-def host_from_json(data: bytes, where: str) -> HostWish:
+def host_from_json(data: bytes, where: str) -> HostRequest:
     """Inverse of :func:`host_to_json`; an empty node wants nothing.
 
     Raises :class:`~wormhole.model.errors.ConfigError` that names the node.
     """
     if not data:
-        return HostWish()
+        return HostRequest()
     given = _load(data, where)
     drained = given.get("drained")
     if not isinstance(drained, bool):
         raise ConfigError(f"{where}: drained must be true or false, not {drained!r}")
-    return HostWish(drained, _text(given, "by", where), _number(given, "at", where))
+    return HostRequest(drained, _text(given, "by", where), _number(given, "at", where))
 
 
 def history_to_json(entry: HistoryEntry) -> bytes:

@@ -19,13 +19,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from typing import Final
 
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
+from wormhole.coordination.change_signal import Signal, watch
 from wormhole.coordination.host_files import HostFiles
 from wormhole.coordination.port import (
     ConfigChange,
     Contact,
     FlowRecord,
     HistoryEntry,
-    HostWish,
+    HostRequest,
     MonitorInfo,
     PublisherInfo,
     Registration,
@@ -40,7 +41,6 @@ from wormhole.coordination.rules import (
     nowhere_to_publish,
     shortened,
 )
-from wormhole.coordination.signal import Signal, watch
 from wormhole.model.errors import ConfigError
 
 __all__ = ["StaticCoordinator"]
@@ -188,29 +188,29 @@ class StaticCoordinator:
     async def monitors(self) -> tuple[MonitorInfo, ...]:
         return tuple(info for _, info in sorted(self._monitors.items()))
 
-    async def watch_host(self, host: str) -> AsyncGenerator[HostWish]:
-        last: HostWish | None = None
+    async def watch_host(self, host: str) -> AsyncGenerator[HostRequest]:
+        last: HostRequest | None = None
         told = ""
         while not self._stopped:
             seen = self._signal.version
             try:
-                wish = await asyncio.to_thread(self._files.wish, host)
+                request = await asyncio.to_thread(self._files.request, host)
                 told = ""
             except ConfigError as error:  # what was right before goes on
-                wish = last or HostWish()
+                request = last or HostRequest()
                 if str(error) != told:
                     told = str(error)
                     _log.error("left out: %s", error)
-            if wish != last:
-                last = wish
-                yield wish
+            if request != last:
+                last = request
+                yield request
             # Another process may write the file, and says so to nobody.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):
                     await self._signal.wait(seen)
 
-    async def set_host(self, host: str, wish: HostWish) -> None:
-        await asyncio.to_thread(self._files.set_wish, host, wish)
+    async def set_host(self, host: str, request: HostRequest) -> None:
+        await asyncio.to_thread(self._files.set_request, host, request)
         self._signal.notify()
 
     async def record(self, entry: HistoryEntry) -> None:

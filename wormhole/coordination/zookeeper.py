@@ -17,18 +17,19 @@ from wormhole.config import (
     unknown_application,
 )
 from wormhole.config.datastores import schemes
+from wormhole.coordination.change_signal import watch
+from wormhole.coordination.config_store import ConfigStore
 from wormhole.coordination.credentials import readable_by_others
-from wormhole.coordination.entry import Entry, Taken
-from wormhole.coordination.kazoo_edge import hosts_and_root
+from wormhole.coordination.ephemeral_node import EphemeralNode, NodeTaken
+from wormhole.coordination.kazoo_client import hosts_and_root
 from wormhole.coordination.kazoo_session import ZooKeeperSession
-from wormhole.coordination.ledger import Ledger
 from wormhole.coordination.nodes import Nodes, Watcher
 from wormhole.coordination.port import (
     ConfigChange,
     Contact,
     FlowRecord,
     HistoryEntry,
-    HostWish,
+    HostRequest,
     MonitorInfo,
     PublisherInfo,
     Registration,
@@ -59,7 +60,6 @@ from wormhole.coordination.rules import (
     publisher_to_tell,
     subscriber_taken,
 )
-from wormhole.coordination.signal import watch
 from wormhole.model.errors import ConfigError, WormholeError
 
 __all__ = ["ZooKeeperCoordinator"]
@@ -78,8 +78,8 @@ class ZooKeeperCoordinator:
         self._paths = Paths(root)
         self._on_loopback = all_loopback(hosts)
         self._nodes = Nodes(self._session)
-        self._ledger = Ledger(self._session, self._nodes, self._paths)
-        self._entries: set[Entry] = set()
+        self._config = ConfigStore(self._session, self._nodes, self._paths)
+        self._entries: set[EphemeralNode] = set()
         self._stopped = False
 
     def __repr__(self) -> str:
@@ -135,10 +135,10 @@ class ZooKeeperCoordinator:
         return watch(self._session.signal, lambda: self._session.contact, lambda: self._stopped)
 
     def watch_applications(self) -> AsyncIterator[Mapping[str, ApplicationConfig]]:
-        return self._watch(self._ledger.reader_of_applications())
+        return self._watch(self._config.reader_of_applications())
 
     def watch_datasets(self) -> AsyncIterator[Mapping[str, DatasetConfig]]:
-        return self._watch(self._ledger.reader_of_datasets())
+        return self._watch(self._config.reader_of_datasets())
 
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
         return self._watch(lambda changed: self._subscribers(application, changed))
@@ -228,10 +228,10 @@ class ZooKeeperCoordinator:
         return dict(await self._nodes.each(shards, one))
 
     async def configuration(self) -> StoredConfig:
-        return await self._ledger.configuration()
+        return await self._config.configuration()
 
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
-        return await self._ledger.publish(change, entry)
+        return await self._config.publish(change, entry)
 
     async def register_monitor(self, info: MonitorInfo) -> Registration:
         path = self._paths.monitor(info.host)
@@ -260,26 +260,26 @@ class ZooKeeperCoordinator:
 
         return tuple(await self._nodes.each(await self._nodes.children(self._paths.hosts), one))
 
-    def watch_host(self, host: str) -> AsyncIterator[HostWish]:
-        path, good = self._paths.host(host), [HostWish()]
+    def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
+        path, good = self._paths.host(host), [HostRequest()]
 
-        async def read(changed: Watcher) -> HostWish:
+        async def read(changed: Watcher) -> HostRequest:
             data = await self._nodes.get(path, changed)
-            wish = self._nodes.parsed(path, data, lambda raw: host_from_json(raw, path))
-            if wish is not None or data is None:
-                good[0] = wish or HostWish()
+            request = self._nodes.parsed(path, data, lambda raw: host_from_json(raw, path))
+            if request is not None or data is None:
+                good[0] = request or HostRequest()
             return good[0]
 
         return self._watch(read)
 
-    async def set_host(self, host: str, wish: HostWish) -> None:
-        await self._nodes.put(self._paths.host(host), host_to_json(wish))
+    async def set_host(self, host: str, request: HostRequest) -> None:
+        await self._nodes.put(self._paths.host(host), host_to_json(request))
 
     async def record(self, entry: HistoryEntry) -> None:
-        await self._ledger.record(entry)
+        await self._config.record(entry)
 
     async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
-        return await self._ledger.history(limit)
+        return await self._config.history(limit)
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -308,14 +308,14 @@ class ZooKeeperCoordinator:
     ) -> Registration:
         if any(entry.path == path for entry in self._entries):
             raise taken("registered in this process")
-        entry = Entry(self._session, path, data, self._entries.discard, left_over)
+        entry = EphemeralNode(self._session, path, data, self._entries.discard, left_over)
         self._entries.add(entry)  # before the first await, so that a second one for the same node is refused
         try:
             await self._nodes.ensure(path.rpartition("/")[0])
             await entry.open()
         except BaseException as error:
             self._entries.discard(entry)
-            if isinstance(error, Taken):
+            if isinstance(error, NodeTaken):
                 raise taken(error.by) from None
             raise
         return entry

@@ -29,7 +29,7 @@ from kazoo.exceptions import (
 from publisher.stores.dead_letters.zookeeper import ZooKeeperDeadLetters
 from publisher.stores.markers.rules import accepts, flow_from_json, flow_to_json, in_place_of, moved, raised, written
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination.kazoo_edge import (
+from wormhole.coordination.kazoo_client import (
     ANSWERS,
     LOST_ERRORS,
     after_refusal,

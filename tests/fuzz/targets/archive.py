@@ -15,9 +15,9 @@ from unittest.mock import patch
 
 from spark_replay.archive.columns import METADATA_KEY, SCHEMA
 from spark_replay.archive.footer import Footer, footer_to_bytes
+from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.archive.layout import About, about_to_json
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest, manifest_to_json, marker_to_text
-from spark_replay.archive.seal import sealed
 from tests.fuzz.mutate_text import mutate_json
 from tests.fuzz.target import Target
 from tests.support.archives import CUSTOMERS, KEYS, marker_at
@@ -60,7 +60,7 @@ def _make_start(rng: random.Random) -> bytes:
         "schemas": [base64.b64encode(schema.canonical).decode() for schema in _SCHEMAS.values()],
         "updates": [{"path": "updates/x.parquet", "bytes": 9, "block_bytes": 4, "block_crcs": "AAAAAAAAAAAAAAAA"}],
     }
-    return sealed(given)
+    return with_checksum(given)
 
 
 def _sealed_again(rng: random.Random, data: bytes, other: bytes) -> bytes:
@@ -74,7 +74,7 @@ def _sealed_again(rng: random.Random, data: bytes, other: bytes) -> bytes:
         return broken
     if not isinstance(given, dict):
         return broken
-    return sealed({name: value for name, value in given.items() if name != "crc32"}, separators=(",", ":"))
+    return with_checksum({name: value for name, value in given.items() if name != "crc32"}, separators=(",", ":"))
 
 
 class _Stored:

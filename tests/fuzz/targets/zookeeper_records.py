@@ -24,7 +24,7 @@ from wormhole.coordination import records
 from wormhole.coordination.port import (
     FlowRecord,
     HistoryEntry,
-    HostWish,
+    HostRequest,
     MonitorInfo,
     PublisherInfo,
     SubscriberInfo,
@@ -75,7 +75,7 @@ def _monitor(rng: random.Random) -> bytes:
 
 
 def _host(rng: random.Random) -> bytes:
-    return records.host_to_json(HostWish(rng.random() < 0.5, _text(rng), _seconds(rng)))
+    return records.host_to_json(HostRequest(rng.random() < 0.5, _text(rng), _seconds(rng)))
 
 
 def _history(rng: random.Random) -> bytes:

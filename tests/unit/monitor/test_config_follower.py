@@ -20,7 +20,7 @@ from monitor.supervisor import Supervisor
 from tests.support.eventually import patience
 from tests.support.host_state import until
 from wormhole.config import Config, parse
-from wormhole.coordination import HostWish, MemoryCoordinator, MemoryWorld, MonitorInfo
+from wormhole.coordination import HostRequest, MemoryCoordinator, MemoryWorld, MonitorInfo
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 LOCAL = parse('version = 1\n[coordinator]\nzookeeper = "zk:1/w"\n[monitor]\nhost = "h1"\n', "local")
@@ -108,7 +108,7 @@ async def test_what_is_applied_runs_and_is_kept_on_disk(host: Host) -> None:
         await until(host.state, lambda: host.asked.allowed)
         host.apply("db1", "db2")
         await host.asked_for("db1", "db2")
-        host.world.hosts["h1"] = HostWish(drained=True, by="amy@desk", at=1.0)
+        host.world.hosts["h1"] = HostRequest(drained=True, by="amy@desk", at=1.0)
         host.world.signal.notify()
         await host.asked_for("db1", "db2", drained=True)
         assert host.kinds("drained") == ["drained, by amy@desk"]

@@ -13,7 +13,7 @@ from tests.support.command_line import run
 from tests.unit.wormholectl.test_config_file import DATASET, application, toml
 from wormhole.config import load, published
 from wormhole.coordination import FlowRecord, MonitorInfo, SubscriberInfo, connect
-from wormhole.coordination.who import who
+from wormhole.coordination.current_user import current_user
 
 
 def test_checking_a_configuration(tmp_path: Path) -> None:
@@ -108,11 +108,11 @@ def test_what_was_applied_is_stored_and_in_the_history(stored: Path) -> None:
         f"{stored}: applied, version 2: applications.cache",
     ]
     first, second = json.loads(output("config", "history", "-c", str(stored), "--json"))["entries"]
-    assert (first["who"], first["what"], first["target"]) == (who(), "config apply", "applications.cache")
+    assert (first["who"], first["what"], first["target"]) == (current_user(), "config apply", "applications.cache")
     assert (first["before"], first["after"]) == ("", 'applications.cache.tables = ["users"]')
     assert second["target"] == "datasets.shop, applications.cache"
     lines = output("config", "history", "-c", str(stored), "-n", "1").splitlines()
-    assert re.fullmatch(rf"\d{{4}}-.* {re.escape(who())}  config apply  applications.cache", lines[0])
+    assert re.fullmatch(rf"\d{{4}}-.* {re.escape(current_user())}  config apply  applications.cache", lines[0])
     assert lines[1:] == ['  + applications.cache.tables = ["users"]']
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.fake_admin import FakeAdmin
-from wormhole.coordination.who import who
+from wormhole.coordination.current_user import current_user
 from wormhole.model.errors import Fatal, UsageError
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.discovery import Where
@@ -19,13 +19,13 @@ def test_without_a_terminal_it_is_shown_and_not_done(admin: FakeAdmin, capsys: p
     first, head, row, note = capsys.readouterr().out.splitlines()
     assert first == "cache/db1 of shop/main/db1 would change:"
     assert head.split() == ["BEFORE", "AFTER"]
-    assert row.split() == ["paused", "-", who()]
+    assert row.split() == ["paused", "-", current_user()]
     assert note == "note: it was asked nicely"
 
 
 def test_with_a_yes_it_is_done_and_shown(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
     change_flow(Where("h:7"), "cache/db1", "Pause?", True, False, pause={})
-    assert [(one.preview, one.who, one.flow) for one in admin.requests] == [(False, who(), "cache/db1")]
+    assert [(one.preview, one.who, one.flow) for one in admin.requests] == [(False, current_user(), "cache/db1")]
     assert capsys.readouterr().out.startswith("cache/db1 of shop/main/db1 was changed:")
 
 
@@ -36,7 +36,7 @@ def test_for_programs(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> N
     change_flow(Where("h:7"), "cache/db1", "Pause?", True, True, pause={})
     done = json.loads(capsys.readouterr().out)
     assert (planned["changed"], done["changed"]) == (False, True)
-    assert (done["before"]["paused"], done["after"]["paused"]) == (None, who())
+    assert (done["before"]["paused"], done["after"]["paused"]) == (None, current_user())
     assert (done["flow"], done["publisher"], done["notes"]) == ("cache/db1", "shop/main/db1", ["it was asked nicely"])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.folder_lock import FolderLock
 from tests.support.command_line import run
-from wormhole.coordination.who import who
+from wormhole.coordination.current_user import current_user
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
 from wormholectl import hosts
 from wormholectl.discovery import Where, with_coordinator
@@ -86,7 +86,7 @@ def test_drain_and_back(file: Path) -> None:
     assert "--yes" in asked[2]
     assert (drained[0], drained[2]) == (0, "")
     assert "alpha is drained" in drained[1]
-    assert f"by {who()}" in listed[1]
+    assert f"by {current_user()}" in listed[1]
     told = json.loads(back[1])
     assert (told["before"]["drained"], told["after"]["drained"], told["notes"]) == (True, False, [])
     assert json.loads(history[1])["hosts"][0]["drained"] is False

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.publisher_status import status
-from wormhole.coordination import HostWish, MonitorInfo
+from wormhole.coordination import HostRequest, MonitorInfo
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
 from wormholectl.host_status import Host
@@ -28,7 +28,7 @@ GOOD = Seen(
     "shop.toml",
     "0.1.0",
     answers=(Answer("h:7", well()),),
-    hosts=(Host("alpha", monitor(), HostWish(), ("shop/main/db1",)),),
+    hosts=(Host("alpha", monitor(), HostRequest(), ("shop/main/db1",)),),
     logs=("shop/main/db1",),
     disks=(Disk("/state", 50 * GIB, 100 * GIB),),
     clocks=(Clock("db-host", 0.0),),
@@ -66,19 +66,19 @@ def test_where_all_is_well_every_check_says_so() -> None:
     [
         (replace(GOOD, problem="no contact"), "coordinator", "problem", "no contact"),
         (
-            replace(GOOD, hosts=(Host("alpha", None, HostWish(), ("shop/main/db1",)),)),
+            replace(GOOD, hosts=(Host("alpha", None, HostRequest(), ("shop/main/db1",)),)),
             "monitors",
             "problem",
             "none runs on alpha",
         ),
         (
-            replace(GOOD, hosts=(Host("alpha", None, HostWish(True, "ann"), ("shop/main/db1",)),)),
+            replace(GOOD, hosts=(Host("alpha", None, HostRequest(True, "ann"), ("shop/main/db1",)),)),
             "monitors",
             "warn",
             "drained by ann",
         ),
         (
-            replace(GOOD, hosts=(Host("alpha", monitor("given_up"), HostWish(), ()),)),
+            replace(GOOD, hosts=(Host("alpha", monitor("given_up"), HostRequest(), ()),)),
             "monitors",
             "problem",
             "cannot keep shop/main/db1 running: given up",
@@ -137,14 +137,14 @@ def test_an_interpreted_publisher() -> None:
 
 
 def test_a_drained_hosts_logs_need_no_publisher() -> None:
-    drained = Host("alpha", None, HostWish(True, "ann"), ("shop/main/db2",))
+    drained = Host("alpha", None, HostRequest(True, "ann"), ("shop/main/db2",))
     assert [one[0] for one in found(replace(GOOD, hosts=(drained,), logs=("shop/main/db1", "shop/main/db2")))] == [
         "monitors"
     ]
 
 
 def test_a_drained_host_whose_monitor_runs_is_told_as_drained() -> None:
-    drained = Host("alpha", monitor("drained"), HostWish(True, "ann"), ("shop/main/db1",))
+    drained = Host("alpha", monitor("drained"), HostRequest(True, "ann"), ("shop/main/db1",))
     (finding,) = [one for one in judge(replace(GOOD, answers=(), hosts=(drained,))).findings if one.check == "monitors"]
     assert finding.severity.value == "warn"
     assert "drained by ann" in finding.what
@@ -155,7 +155,7 @@ def test_every_problem_has_a_next_step() -> None:
     broken = replace(
         with_flow(state="held", headroom_s=1.0),
         problem="away",
-        hosts=(Host("b", None, HostWish(), ("x/y/z",)),),
+        hosts=(Host("b", None, HostRequest(), ("x/y/z",)),),
         logs=("x/y/z",),
     )
     problems = [one for one in judge(broken).findings if one.severity.value == "problem"]

@@ -10,8 +10,8 @@ import pytest
 from tests.docs.test_configuration_page import FILE
 from tests.support.command_line import run
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination.kazoo_edge import connect_blocking, disconnect_blocking, new_client
-from wormhole.coordination.up_folder import tell_embedded, up_folder
+from wormhole.coordination.kazoo_client import connect_blocking, disconnect_blocking, new_client
+from wormhole.coordination.up_data_folder import up_folder, write_embedded
 from wormholectl import zookeeper as commands
 
 
@@ -61,7 +61,7 @@ def test_what_has_nothing_to_close_is_said(
     file = tmp_path / "shop.toml"
     file.write_text("version = 1\n")
     embedded = CoordinatorConfig(zookeeper="127.0.0.1:1/w", auth_file=Path("/credentials"), same_user=True)
-    tell_embedded(up_folder(file), embedded, tmp_path)
+    write_embedded(up_folder(file), embedded, tmp_path)
     for given, said in (
         ((), "nothing says which ZooKeeper"),
         (("-c", str(file)), "closed to every other user already"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_replay.archive import building
+from spark_replay.archive import shard_writer
 from spark_replay.archive.archiver import Archiver
 from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.reader import DataFile
@@ -223,14 +223,14 @@ def test_a_transaction_larger_than_memory(archivers: Archivers, monkeypatch: pyt
     archiver = archivers.new(flush_size=256 << 10)
     flow = archivers.attach(archiver)
     most = 0
-    real = building.Building.add
+    real = shard_writer.ShardWriter.add
 
-    def watched(self: building.Building, updates: object) -> None:
+    def watched(self: shard_writer.ShardWriter, updates: object) -> None:
         nonlocal most
         real(self, updates)  # type: ignore[arg-type]
         most = max(most, self.memory)
 
-    monkeypatch.setattr(building.Building, "add", watched)
+    monkeypatch.setattr(shard_writer.ShardWriter, "add", watched)
     flow.commit(*(update("t", key=i, after={"v": b"x" * 4000}) for i in range(800)), pieces=100)
     assert ids(archivers.store) == [f"1:{i}" for i in range(800)]
     (groups,) = row_groups(archivers.store)
@@ -246,7 +246,7 @@ def test_many_shards_take_no_more_memory_than_one(archivers: Archivers) -> None:
         for flow, size in zip(flows, (40, 10, 10, 10, 1, 1), strict=True):
             flow.commit(update("t", key=round_, after={"v": b"x" * (size * 1000)}))
             shards = archiver._shards.values()
-            assert sum(one.building.memory for one in shards if one.building) <= 256 << 10
+            assert sum(one.writer.memory for one in shards if one.writer) <= 256 << 10
     assert [flow.datamarker for flow in flows] == [marker_at(0)] * 6
     archivers.kit.advance(61)
     assert [len(ids(archivers.store, f"shop{n}")) for n in range(6)] == [5] * 6
@@ -260,16 +260,16 @@ def test_a_spill_for_another_shard_that_fails_is_told_to_that_one(
     archiver = archivers.new(flush_size=256 << 10)
     large, small = (archivers.attach(archiver, shard=name) for name in ("large", "small"))
     large.commit(update("t", key=1, after={"v": b"x" * (200 << 10)}))
-    real, failures = building.Building.spill, [1]
+    real, failures = shard_writer.ShardWriter.spill, [1]
 
-    def failing(self: building.Building) -> None:
+    def failing(self: shard_writer.ShardWriter) -> None:
         if failures and self.shard == "large":
             failures.pop()
             self._rows.take()  # as one that fails amid its writing
             raise ArchiveUnavailable("no room")
         real(self)
 
-    monkeypatch.setattr(building.Building, "spill", failing)
+    monkeypatch.setattr(shard_writer.ShardWriter, "spill", failing)
     small.commit(update("t", key=1, after={"v": b"x" * (100 << 10)}))
     assert failures == []
     assert (large.datamarker, small.datamarker) == (marker_at(0), marker_at(0))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_replay.archive.storage import LocalStorage, open_storage, told
+from spark_replay.archive.storage import LocalStorage, open_storage, storage_errors
 from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
@@ -191,7 +191,7 @@ def test_who_may_not_is_told_so(disk: LocalStorage) -> None:
     ],
 )
 def test_whose_move_it_is(error: OSError, kind: type[WormholeError]) -> None:
-    with pytest.raises(kind, match=r"^cannot write /a/b: ") as caught, told("write", "/a/b"):
+    with pytest.raises(kind, match=r"^cannot write /a/b: ") as caught, storage_errors("write", "/a/b"):
         raise error
     assert caught.value.__cause__ is error
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from spark_replay.archive.conditional import HdfsStorage
 from spark_replay.archive.layout import ABOUT, KEPT_VERSIONS, about_from_json, manifest_path
 from spark_replay.archive.manifest import FileEntry, Manifest, manifest_to_json
+from spark_replay.archive.remote_storage import HdfsStorage
 from spark_replay.archive.store import ArchiveStore, open_store, store_of
 from spark_replay.archive.verify import verify
 from tests.support.archives import marker_at, put, segments, tx, write_archive, write_file

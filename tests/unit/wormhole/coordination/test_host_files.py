@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wormhole.coordination import HistoryEntry, HostWish
+from wormhole.coordination import HistoryEntry, HostRequest
 from wormhole.coordination.host_files import HostFiles
 from wormhole.model.errors import ConfigError
 
@@ -22,10 +22,10 @@ def numbers(files: HostFiles, limit: int = 10_000) -> list[int]:
 
 def test_another_process_sees_what_one_wrote(tmp_path: Path) -> None:
     one, other = HostFiles(tmp_path / "state"), HostFiles(tmp_path / "state")
-    assert (other.wish("host1"), other.history(10)) == (HostWish(), ())
-    one.set_wish("host1", HostWish(True, "eve", 3.0))
+    assert (other.request("host1"), other.history(10)) == (HostRequest(), ())
+    one.set_request("host1", HostRequest(True, "eve", 3.0))
     one.record(entry(1))
-    assert (other.wish("host1"), other.history(10)) == (HostWish(True, "eve", 3.0), (entry(1),))
+    assert (other.request("host1"), other.history(10)) == (HostRequest(True, "eve", 3.0), (entry(1),))
 
 
 def test_the_history_keeps_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +63,8 @@ def test_a_state_folder_that_refuses_is_told(tmp_path: Path) -> None:
         files.record(entry(1))
     assert "publisher.state_dir" in str(caught.value.hint)
     with pytest.raises(ConfigError, match="cannot be written"):
-        files.set_wish("host1", HostWish())
+        files.set_request("host1", HostRequest())
     with pytest.raises(ConfigError, match="cannot be read"):
         files.history(1)
     with pytest.raises(ConfigError, match="cannot be read"):
-        files.wish("host1")
+        files.request("host1")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.coordination.port import FlowRecord, HistoryEntry, HostWish, MonitorInfo, PublisherInfo, SubscriberInfo
+from wormhole.coordination.port import FlowRecord, HistoryEntry, HostRequest, MonitorInfo, PublisherInfo, SubscriberInfo
 from wormhole.coordination.records import (
     Paths,
     flow_from_json,
@@ -50,8 +50,8 @@ def test_there_and_back() -> None:
     assert publisher_from_json("shop", "main", "db1", publisher_to_json(PUBLISHER), "/n") == PUBLISHER
     assert flow_from_json(flow_to_json(FLOW), "/n") == FLOW
     assert monitor_from_json("host1", monitor_to_json(MONITOR), "/n") == MONITOR
-    assert host_from_json(host_to_json(HostWish(True, "eve", 2.0)), "/n") == HostWish(True, "eve", 2.0)
-    assert host_from_json(b"", "/n") == HostWish()
+    assert host_from_json(host_to_json(HostRequest(True, "eve", 2.0)), "/n") == HostRequest(True, "eve", 2.0)
+    assert host_from_json(b"", "/n") == HostRequest()
     assert history_from_json(history_to_json(HISTORY), "/n") == HISTORY
 
 
@@ -129,7 +129,7 @@ def test_a_monitor_names_nothing_else(page: str) -> None:
 
 @pytest.mark.parametrize("change", [{"drained": 1}, {"by": None}, {"at": "now"}])
 def test_a_wrong_wish_names_node_and_field(change: dict[str, object]) -> None:
-    data = json.dumps(json.loads(host_to_json(HostWish())) | change).encode()
+    data = json.dumps(json.loads(host_to_json(HostRequest())) | change).encode()
     with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
         host_from_json(data, "/n")
 

@@ -12,12 +12,12 @@ from tests.contract.test_coordinator import DB1, MONITOR, MORE, PLAIN, A, config
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination import (
     FlowRecord,
-    HostWish,
+    HostRequest,
     SubscriberInfo,
     ZooKeeperCoordinator,
     publish_config,
 )
-from wormhole.coordination.entry import Entry
+from wormhole.coordination.ephemeral_node import EphemeralNode
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 
@@ -134,12 +134,12 @@ async def test_a_failed_start_can_be_repeated(zookeeper: str, monkeypatch: pytes
 
 async def test_a_wish_that_makes_no_sense_leaves_the_one_before(client: ZooKeeperCoordinator) -> None:
     watch = client.watch_host("host1")
-    assert await soon(watch) == HostWish()
-    await client.set_host("host1", HostWish(True, "eve", 1.0))
+    assert await soon(watch) == HostRequest()
+    await client.set_host("host1", HostRequest(True, "eve", 1.0))
     assert (await soon(watch)).drained
     await put(client, "/hosts/host1", b"{}")
-    await client.set_host("host1", HostWish(True, "eve", 2.0))
-    assert (await soon(watch)) == HostWish(True, "eve", 2.0)
+    await client.set_host("host1", HostRequest(True, "eve", 2.0))
+    assert (await soon(watch)) == HostRequest(True, "eve", 2.0)
 
 
 async def test_a_monitor_page_on_loopback_is_not_told_to_other_machines(client: ZooKeeperCoordinator) -> None:
@@ -186,7 +186,7 @@ async def test_the_entry_of_a_publisher_that_was_killed_is_replaced_by_who_holds
     await killed.start()
     try:
         left = await killed.register_publisher(replace(DB1, owner="boot/1:2"))
-        assert isinstance(left, Entry)
+        assert isinstance(left, EphemeralNode)
         assert left._keeper is not None
         left._keeper.cancel()  # its process is dead, only its session is not
         next_one = replace(DB1, pid=99, owner="boot/1:2")

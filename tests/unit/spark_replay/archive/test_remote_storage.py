@@ -12,7 +12,7 @@ from typing import Any
 import botocore.exceptions
 import pytest
 
-from spark_replay.archive.conditional import HdfsStorage, S3Storage
+from spark_replay.archive.remote_storage import HdfsStorage, S3Storage
 from spark_replay.archive.storage import Storage, open_storage
 from tests.support.name_node import NameNode
 from tests.support.ports import free_port

@@ -16,7 +16,7 @@ from kazoo.security import READ_ACL_UNSAFE
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.access import Access, digest_id
 from wormhole.coordination.credentials import make_credentials, read_credentials
-from wormhole.coordination.kazoo_edge import (
+from wormhole.coordination.kazoo_client import (
     LOST_ERRORS,
     Client,
     acl_of,
@@ -27,13 +27,13 @@ from wormhole.coordination.kazoo_edge import (
 )
 from wormhole.model.errors import ConfigError
 
-__all__ = ["Standing", "close_to_others", "make_identities", "standing", "take_over"]
+__all__ = ["AccessState", "access_state", "close_to_others", "make_identities", "take_over"]
 
 _ROUNDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AccessState:
     """Who may do what at a root (``access``, ``None``: no identities), and the entries of processes that run without
     credentials.
     """
@@ -94,13 +94,13 @@ def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, P
     return files
 
 
-def standing(settings: CoordinatorConfig) -> Standing:
+def access_state(settings: CoordinatorConfig) -> AccessState:
     """What closing the root would do. The operator's credentials are needed where it is closed already."""
     with _connected(settings) as client:
         access = _stored(client)
         entries = [path for path in _tree(client, client.paths.root) if client.exists(path).ephemeralOwner]
         named = set() if access is None else {access.operator, access.publisher, *access.subscribers.values()}
-        return Standing(
+        return AccessState(
             access, tuple(path for path in entries if not named & {one.id.id for one in client.get_acls(path)[0]})
         )
 

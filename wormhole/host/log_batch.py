@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["GatheredLog"]
+__all__ = ["BatchedLog"]
 
 _SOON_S: Final = 0.1  # what happens together comes together
 _LEAST_S: Final = 1.0
@@ -19,7 +19,7 @@ _MOST_S: Final = 60.0
 _NAMES: Final = 8
 
 
-class GatheredLog:
+class BatchedLog:
     """``say`` is called with a whole line. All methods are called on the event loop; the owner calls :meth:`flush` at
     its end.
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pyarrow import fs
 
-from spark_replay.archive.storage import PyarrowStorage, Stored, told
+from spark_replay.archive.storage import PyarrowStorage, Stored, storage_errors
 from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
 
 __all__ = ["HdfsStorage", "S3Storage"]
@@ -26,7 +26,7 @@ class S3Storage(PyarrowStorage):
     """
 
     def __init__(self, to: str) -> None:
-        with told("open", to):
+        with storage_errors("open", to):
             filesystem, root = fs.FileSystem.from_uri(to)
         super().__init__(filesystem, root)
         self._to = to
@@ -118,7 +118,7 @@ class HdfsStorage(PyarrowStorage):
     def __init__(self, to: str, filesystem: fs.FileSystem | None = None) -> None:
         root = urlsplit(to).path
         if filesystem is None:
-            with told("open", to):
+            with storage_errors("open", to):
                 filesystem, root = fs.FileSystem.from_uri(to)
         super().__init__(filesystem, root)
         self._to = to
@@ -134,7 +134,7 @@ class HdfsStorage(PyarrowStorage):
         """See :meth:`~spark_replay.archive.storage.Storage.create_if_absent`."""
         above, own = name.rpartition("/")[0], f".{secrets.token_hex(6)}"
         made = self.path(f"{above}/{own}" if above else own)
-        with told("write", self.path(name)):
+        with storage_errors("write", self.path(name)):
             self.filesystem.create_dir(made, recursive=True)
             with self.filesystem.open_output_stream(f"{made}/{_CONTENT}") as stream:
                 stream.write(data)
@@ -147,7 +147,7 @@ class HdfsStorage(PyarrowStorage):
 
     def replace(self, name: str, data: bytes) -> None:
         """See :meth:`~spark_replay.archive.storage.Storage.replace`."""
-        with told("write", self.path(name)):
+        with storage_errors("write", self.path(name)):
             self.filesystem.create_dir(self.path(name), recursive=True)
         super().replace(f"{name}/{_CONTENT}", data)
 
@@ -164,7 +164,7 @@ class HdfsStorage(PyarrowStorage):
 
     def delete(self, name: str) -> None:
         """See :meth:`~spark_replay.archive.storage.Storage.delete`."""
-        with told("delete", self.path(name)):
+        with storage_errors("delete", self.path(name)):
             if self.filesystem.get_file_info(self.path(name)).type != fs.FileType.Directory:
                 super().delete(name)
                 return

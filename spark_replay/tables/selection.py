@@ -20,7 +20,16 @@ from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.model.values import Op
 
-__all__ = ["EARLIEST", "LATEST", "Chosen", "Reading", "choose", "choose_tables", "key_problem", "ordered_schemas"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Selection",
+    "TableOptions",
+    "key_problem",
+    "ordered_schemas",
+    "select",
+    "select_tables",
+]
 
 EARLIEST: Final = Asked("earliest", earliest=True)
 LATEST: Final = Asked()
@@ -28,7 +37,7 @@ _ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TableOptions:
     """How one table is read: ``types`` of columns, ``fields`` of values; see :func:`spark_replay.tables.rows.rows`."""
 
     types: Mapping[str, str] = field(default_factory=dict)
@@ -37,7 +46,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Selection:
     """``shards``: what to read of each, with both datamarkers. ``manifests``: those that this was decided by.
     ``whole``: shards that are read from their first change on. ``schemas``: oldest first.
     """
@@ -53,7 +62,7 @@ class Chosen:
         files = [entry for one in self.shards for entry in one.files]
         return any(entry.key_changes or any(entry.ops.get(op) for op in _ENDING) for entry in files)
 
-    def told(self) -> dict[str, dict[str, Any]]:
+    def shards_to_json(self) -> dict[str, dict[str, Any]]:
         """The shards as the JSON beside the tables has them."""
         return {
             one.shard: {
@@ -67,7 +76,9 @@ class Chosen:
         }
 
 
-def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = LATEST) -> Chosen:
+def select(
+    store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = LATEST
+) -> Selection:
     """What the archive holds between ``start`` and ``stop``, of all shards or of those named.
 
     Raises :class:`~wormhole.model.errors.UsageError` and :class:`~wormhole.model.errors.ReplayError` for what it does
@@ -82,13 +93,13 @@ def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EAR
     manifests = {shard: manifest for shard in shards or known if (manifest := store.read(shard)) is not None}
     if not manifests:
         raise UsageError(f"the archive of {store.dataset} holds nothing yet", hint="see `wormholectl archive show`")
-    chosen = tuple(_of_shard(store, manifest, start, stop) for manifest in manifests.values())
+    ranges = tuple(_of_shard(store, manifest, start, stop) for manifest in manifests.values())
     whole = frozenset(
         one.shard
-        for one in chosen
+        for one in ranges
         if manifests[one.shard].whole and one.begin is not None and one.begin.order == manifests[one.shard].begin.order
     )
-    return Chosen(chosen, manifests, whole, ordered_schemas(store, chosen))
+    return Selection(ranges, manifests, whole, ordered_schemas(store, ranges))
 
 
 def _of_shard(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:
@@ -103,14 +114,14 @@ def _of_shard(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked
     return ShardFiles(manifest.shard, files, range_.begin, range_.until)
 
 
-def ordered_schemas(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> tuple[Schema, ...]:
+def ordered_schemas(store: ArchiveStore, ranges: Sequence[ShardFiles]) -> tuple[Schema, ...]:
     """The schemas of the files, those that were seen last at the end.
 
     Raises :class:`~wormhole.model.errors.ArchiveError`.
     """
-    by_id = schemas_of(store, chosen)
+    by_id = schemas_of(store, ranges)
     seen: dict[int, None] = {}
-    for one in chosen:
+    for one in ranges:
         for entry in one.files:
             for id_ in sorted(int(text, 16) for text in entry.schemas):
                 seen.pop(id_, None)
@@ -130,7 +141,7 @@ def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
     return None
 
 
-def choose_tables(schemas: Sequence[Schema], wanted: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+def select_tables(schemas: Sequence[Schema], wanted: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """The tables to write, and those left out with the reason. Raises :class:`~wormhole.model.errors.UsageError` when
     one of ``wanted`` is not there or cannot be written; without ``wanted`` all that can be are.
     """

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from wormhole.model.errors import Retryable
 
-__all__ = ["patiently"]
+__all__ = ["retry_during_outage"]
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0
 
 
-async def patiently(
+async def retry_during_outage(
     attempt: Callable[[], Awaitable[_T]], what: str, waits: Callable[[Retryable], None] = lambda error: None
 ) -> _T:
     """Call ``attempt`` again while it fails by what passes, however long; every other error is the caller's. ``what``

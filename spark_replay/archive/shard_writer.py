@@ -19,14 +19,14 @@ from typing import Final
 
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.rows import Rows
-from spark_replay.archive.storage import told
+from spark_replay.archive.storage import storage_errors
 from spark_replay.archive.store import ArchiveStore, NewFile
 from spark_replay.archive.writer import DataFileWriter
 from wormhole.model.errors import ArchiveError, EpochRefused
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.update import Update
 
-__all__ = ["ROW_GROUP", "Building"]
+__all__ = ["ROW_GROUP", "ShardWriter"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ ROW_GROUP: Final = 8 << 20
 """Bytes of rows in a row group: what a reader that wants one place has to decompress, and small beside a file."""
 
 
-class Building:
+class ShardWriter:
     """One shard in one epoch. ``manifest``: the newest one, which says that this epoch owns the shard (:meth:`claim`);
     of its files only the last is kept, for there may be tens of thousands.
     """
@@ -55,7 +55,7 @@ class Building:
     @classmethod
     def claim(
         cls, store: ArchiveStore, shard: str, epoch: int, marker: Datamarker, *, acknowledged: bool = False
-    ) -> Building:
+    ) -> ShardWriter:
         """Take the shard for ``epoch``: from now on no older archiver can commit. ``marker``: where the archive begins,
         if it does now.
 
@@ -125,7 +125,7 @@ class Building:
         size, too_large = self._rows.size, self._rows.too_large
         self._leaving = size
         try:
-            with told("write", self._file.path):
+            with storage_errors("write", self._file.path):
                 writer.write(self._rows.take(), self._rows.schemas, too_large)
         finally:
             self._leaving = 0
@@ -157,7 +157,7 @@ class Building:
         assert file is not None
         self.written = 0
         try:
-            with told("write", file.path):
+            with storage_errors("write", file.path):
                 entry = writer.finish(end)
             file.close()
         except BaseException:

@@ -11,16 +11,16 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
+from wormhole.coordination.change_signal import Signal
 from wormhole.coordination.kazoo_session import ZooKeeperSession
-from wormhole.coordination.signal import Signal
 from wormhole.model.errors import CoordinationLost, WormholeError
 
-__all__ = ["Entry", "Taken"]
+__all__ = ["EphemeralNode", "NodeTaken"]
 
 _log = logging.getLogger(__name__)
 
 
-class Taken(Exception):  # noqa: N818 - a finding for the caller, who makes the error of it
+class NodeTaken(Exception):  # noqa: N818 - a finding for the caller, who makes the error of it
     """Another session holds the node; ``by`` is what it wrote there."""
 
     def __init__(self, by: str) -> None:
@@ -28,7 +28,7 @@ class Taken(Exception):  # noqa: N818 - a finding for the caller, who makes the 
         self.by = by
 
 
-class Entry:
+class EphemeralNode:
     """The registration of one node, owned by ``session``. ``held`` and ``exclusive``: see the port.
 
     ``left_over``: whether a node of another session, by what it holds, is one that nobody keeps any more: made by this
@@ -40,7 +40,7 @@ class Entry:
         session: ZooKeeperSession,
         path: str,
         data: bytes,
-        on_closed: Callable[[Entry], None],
+        on_closed: Callable[[EphemeralNode], None],
         left_over: Callable[[bytes], bool] = lambda data: False,
     ) -> None:
         self.exclusive = True
@@ -56,8 +56,8 @@ class Entry:
 
     async def open(self) -> None:
         """Make the node and keep it. A node of another session is waited for as long as that session can outlive its
-        process; then :class:`Taken` is raised. Raises :class:`~wormhole.model.errors.CoordinationLost`, with nothing
-        left behind but what the session's end removes.
+        process; then :class:`NodeTaken` is raised. Raises :class:`~wormhole.model.errors.CoordinationLost`; what was
+        made is removed at the session's end.
         """
         # A killed process's node stays until its session times out, which the server rounds up.
         patience = self._session.timeout_s() * 1.5 + 1.0
@@ -65,7 +65,7 @@ class Entry:
             async with asyncio.timeout(patience):
                 await self._hold()
         except TimeoutError:
-            raise Taken(await self._holder()) from None
+            raise NodeTaken(await self._holder()) from None
         self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.path}")
 
     def update(self, data: bytes) -> None:

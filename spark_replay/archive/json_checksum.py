@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["is_sealed", "sealed"]
+__all__ = ["has_checksum", "with_checksum"]
 
 _FIELD: Final = "crc32"
 _NONE: Final = "00000000"
@@ -21,13 +21,13 @@ _SEALED: Final = re.compile(rb'(\{\s*"crc32":\s*")([0-9a-f]{8})(?=",)')
 _OLDER: Final = re.compile(rb'\s*\{\s*"format"')
 
 
-def sealed(given: Mapping[str, Any], **how: Any) -> bytes:
+def with_checksum(given: Mapping[str, Any], **how: Any) -> bytes:
     """The file. ``given``: its fields, ``format`` first; ``how``: as of ``json.dumps``."""
     data = json.dumps({_FIELD: _NONE, **given}, **how).encode()
     return _SEALED.sub(lambda found: found[1] + b"%08x" % zlib.crc32(data), data, count=1)
 
 
-def is_sealed(data: bytes) -> bool:
+def has_checksum(data: bytes) -> bool:
     """Whether the file has a checksum; one that an earlier release wrote has none.
 
     Raises ``ValueError`` for one that differs from it.

@@ -39,7 +39,7 @@ async def test_a_whole_change_that_zookeeper_would_refuse_is_refused_first(clien
 
 
 async def test_the_history_keeps_so_many(client: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wormhole.coordination.ledger.HISTORY_KEPT", 5)
+    monkeypatch.setattr("wormhole.coordination.config_store.HISTORY_KEPT", 5)
     for number in range(8):
         await client.record(HistoryEntry(float(number), "eve", "drain", "host1"))
     await publish_config(config(PLAIN.replace('"latest"', '"earliest"')), client)

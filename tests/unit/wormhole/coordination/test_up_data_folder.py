@@ -10,7 +10,7 @@ from tests.contract.test_coordinator import PLAIN
 from wormhole.config import CoordinatorConfig, load
 from wormhole.coordination import ZooKeeperCoordinator, connect, zookeeper_at
 from wormhole.coordination.credentials import VARIABLE
-from wormhole.coordination.up_folder import embedded_coordinator, forget_embedded, tell_embedded, up_folder
+from wormhole.coordination.up_data_folder import embedded_coordinator, remove_embedded, up_folder, write_embedded
 from wormhole.model.errors import ConfigError
 
 EMBEDDED = CoordinatorConfig(
@@ -34,7 +34,7 @@ def test_the_folder_stands_beside_the_file_or_where_it_was_told(
 
 
 def test_a_file_connects_to_what_up_embeds_for_it(file: Path) -> None:
-    tell_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
+    write_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
     coordinator = connect(str(file), session_timeout=3.0)
     assert isinstance(coordinator, ZooKeeperCoordinator)
     assert "127.0.0.1:7123/wormhole" in repr(coordinator)
@@ -44,7 +44,7 @@ def test_a_file_connects_to_what_up_embeds_for_it(file: Path) -> None:
 def test_the_credentials_are_found_by_the_file_and_by_what_up_wrote(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = tell_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
+    told = write_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
     monkeypatch.setenv(VARIABLE, "/of/another/zookeeper")
     file.write_text(f"{PLAIN}[coordinator]\nsession_timeout = 7\n")
     assert load(told).publisher.state_dir == Path("/data/state")
@@ -53,7 +53,7 @@ def test_the_credentials_are_found_by_the_file_and_by_what_up_wrote(
 
 
 def test_an_up_of_an_earlier_release_is_found(file: Path) -> None:
-    tell_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
+    write_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
     (up_folder(file) / "coordinator.json").write_text('{"zookeeper": "127.0.0.1:7123/wormhole"}')
     assert embedded_coordinator(file) == CoordinatorConfig(zookeeper="127.0.0.1:7123/wormhole")
 
@@ -70,9 +70,9 @@ def test_the_environment_names_the_credentials_for_an_address_and_for_the_file_o
 
 
 def test_without_up_the_next_step_is_told(file: Path) -> None:
-    tell_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
-    forget_embedded(up_folder(file))
-    forget_embedded(up_folder(file))
+    write_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
+    remove_embedded(up_folder(file))
+    remove_embedded(up_folder(file))
     with pytest.raises(ConfigError, match=r"no `wormholectl up` runs it") as caught:
         connect(file)
     for way in (f"wormholectl up -f {file}", "zookeeper = ", "subscribers"):
@@ -92,7 +92,7 @@ def test_without_up_the_next_step_is_told(file: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_there_is_told(file: Path, text: str) -> None:
-    tell_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
+    write_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
     (up_folder(file) / "coordinator.json").write_text(text)
     with pytest.raises(ConfigError, match=r"coordinator\.json: cannot be read"):
         embedded_coordinator(file)

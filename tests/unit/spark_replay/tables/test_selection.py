@@ -8,7 +8,7 @@ import pytest
 
 from spark_replay.archive.store import open_store
 from spark_replay.replay.plan import Asked
-from spark_replay.tables.chosen import choose, choose_tables, key_problem
+from spark_replay.tables.selection import key_problem, select, select_tables
 from tests.support.archives import CUSTOMERS, KEYS, marker_at, put, row, tx, write_archive
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.position import LogPosition
@@ -25,52 +25,52 @@ BARRIER = Schema("t", (), ())
 def test_all_that_an_archive_holds_and_its_schemas_oldest_first(tmp_path: Path) -> None:
     later = [tx(row(Op.INSERT, (1, "a", "b", 2))), tx(put(b"k", b"v"))]
     store = write_archive(tmp_path, {"a": [[tx(put(b"k", b"v"))], later], "b": [[tx(put(b"k", b"v"))]]})
-    chosen = choose(store)
-    assert [(one.shard, one.begin, one.until, len(one.files)) for one in chosen.shards] == [
+    selection = select(store)
+    assert [(one.shard, one.begin, one.until, len(one.files)) for one in selection.shards] == [
         ("a", marker_at(0, "a"), marker_at(3, "a"), 2),
         ("b", marker_at(0, "b"), marker_at(1, "b"), 1),
     ]
-    assert chosen.whole == {"a", "b"}
-    assert set(chosen.schemas) == {KEYS, CUSTOMERS}
-    assert not chosen.looking
-    assert chosen.told()["a"] == {
+    assert selection.whole == {"a", "b"}
+    assert set(selection.schemas) == {KEYS, CUSTOMERS}
+    assert not selection.looking
+    assert selection.shards_to_json()["a"] == {
         "from": "1/1/0",
         "place": "1/1/300",
         "whole": True,
-        "marker": chosen.told()["a"]["marker"],
+        "marker": selection.shards_to_json()["a"]["marker"],
     }
 
 
 def test_a_part_of_it(tmp_path: Path) -> None:
     files = [[tx(put(b"1", b"")), tx(put(b"2", b""))], [tx(row(Op.UPDATE, (2, "", "", 0), (1, "", "", 0)))]]
     store = write_archive(tmp_path, {"a": files})
-    (one,) = choose(
+    (one,) = select(
         store, ["a"], Asked("x", place=LogPosition(1, 1, 150)), Asked("y", place=LogPosition(1, 1, 150))
     ).shards
     assert (one.begin, one.until) == (marker_at(1), marker_at(2))
-    later = choose(store, start=Asked("x", place=LogPosition(1, 1, 200)))
+    later = select(store, start=Asked("x", place=LogPosition(1, 1, 200)))
     assert later.whole == frozenset()
     assert later.looking  # a key changes there
     with pytest.raises(ReplayError, match="does not reach up to"):
-        choose(store, stop=Asked("y", place=LogPosition(1, 1, 900)))
+        select(store, stop=Asked("y", place=LogPosition(1, 1, 900)))
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), "orders", copy="main", create=True)
     with pytest.raises(UsageError, match="holds nothing yet"):
-        choose(store)
+        select(store)
     write_archive(tmp_path, {"a": [[tx(put(b"k", b"v"))]]})
     with pytest.raises(UsageError, match="has no shard x"):
-        choose(store, ["x"])
+        select(store, ["x"])
 
 
 def test_tables_whose_rows_cannot_be_told_apart_are_left_out_and_that_is_told() -> None:
     assert key_problem([KEYED, BARRIER], "t") is None
-    names, left_out = choose_tables([KEYED, KEYLESS, BARRIER], ())
+    names, left_out = select_tables([KEYED, KEYLESS, BARRIER], ())
     assert names == ("t",)
     assert left_out == {"u": "it has no primary key: two equal rows cannot be told apart"}
-    assert choose_tables([KEYED, OTHER_KEY], ())[1]["t"].startswith("its primary key changed (id int; id text)")
+    assert select_tables([KEYED, OTHER_KEY], ())[1]["t"].startswith("its primary key changed (id int; id text)")
     with pytest.raises(UsageError, match="u: it has no primary key"):
-        choose_tables([KEYED, KEYLESS], ["u"])
+        select_tables([KEYED, KEYLESS], ["u"])
     with pytest.raises(UsageError, match="no rows of x"):
-        choose_tables([KEYED], ["x"])
+        select_tables([KEYED], ["x"])

@@ -7,12 +7,12 @@ import socket
 
 import pytest
 
-from wormhole.coordination.who import who
+from wormhole.coordination.current_user import current_user
 
 
 def test_a_user_on_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "eve")
-    assert who() == f"eve@{socket.gethostname()}"
+    assert current_user() == f"eve@{socket.gethostname()}"
 
 
 @pytest.mark.parametrize("error", [KeyError("uid"), OSError("no name")])
@@ -21,4 +21,4 @@ def test_a_user_id_without_a_name(monkeypatch: pytest.MonkeyPatch, error: Except
         raise error
 
     monkeypatch.setattr(getpass, "getuser", unknown)
-    assert who() == f"somebody@{socket.gethostname()}"
+    assert current_user() == f"somebody@{socket.gethostname()}"

@@ -13,7 +13,7 @@ from kazoo.interfaces import IAsyncResult
 from tests.support.eventually import eventually, patience
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.coordination.entry import Entry, Taken
+from wormhole.coordination.ephemeral_node import EphemeralNode, NodeTaken
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 
 PATH = "/entries/one"
@@ -39,8 +39,8 @@ async def sessions(
     await first.stop()
 
 
-def entry(session: ZooKeeperSession, data: bytes = b"me") -> Entry:
-    return Entry(session, PATH, data, lambda _: None)
+def entry(session: ZooKeeperSession, data: bytes = b"me") -> EphemeralNode:
+    return EphemeralNode(session, PATH, data, lambda _: None)
 
 
 async def owner(session: ZooKeeperSession) -> int | None:
@@ -71,7 +71,7 @@ async def test_another_live_owner_is_told_after_its_session_had_time_to_end(
     first, second = sessions
     kept = entry(first, b"the first one")
     await kept.open()
-    with pytest.raises(Taken) as caught:
+    with pytest.raises(NodeTaken) as caught:
         await entry(second).open()
     assert caught.value.by == "the first one"
     await kept.close()
@@ -156,7 +156,7 @@ async def test_what_a_dead_predecessor_left_is_replaced_at_once(
 ) -> None:
     first, second = sessions
     await entry(first, b"left by a process that was killed")._hold()
-    other = Entry(second, PATH, b"new", lambda _: None, lambda data: data.startswith(b"left by"))
+    other = EphemeralNode(second, PATH, b"new", lambda _: None, lambda data: data.startswith(b"left by"))
     await other.open()  # without that it would wait for the end of the first one's session, which does not come
     assert other.held
     assert await owner(first) == second.session_id

@@ -15,7 +15,7 @@ from wormhole.config import CoordinatorConfig
 from wormhole.model.errors import ConfigError
 from wormhole.model.json_input import read_json
 
-__all__ = ["at_embedded", "embedded_coordinator", "forget_embedded", "tell_embedded", "up_folder"]
+__all__ = ["at_embedded", "embedded_coordinator", "remove_embedded", "up_folder", "write_embedded"]
 
 _FILE: Final = "coordinator.json"
 
@@ -49,7 +49,7 @@ def _stranger(path: Path, file: Path) -> int | None:
         return None
 
 
-def tell_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path) -> Path:
+def write_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path) -> Path:
     """Write where the embedded ZooKeeper answers and who is admitted, in one step: a configuration file. Blocks. Raises
     ``OSError``.
 
@@ -75,7 +75,7 @@ def at_embedded(given: CoordinatorConfig, embedded: CoordinatorConfig) -> Coordi
     return given.model_copy(update={name: getattr(embedded, name) for name in ("zookeeper", "auth_file", "same_user")})
 
 
-def forget_embedded(folder: Path) -> None:
+def remove_embedded(folder: Path) -> None:
     """It answers there no longer; idempotent. Blocks."""
     with contextlib.suppress(OSError):
         (folder / _FILE).unlink()

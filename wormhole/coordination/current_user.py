@@ -1,14 +1,14 @@
-"""Who changes something from this process, as the history names them."""
+"""The user of this process, as the history of changes names them."""
 
 from __future__ import annotations
 
 import getpass
 import socket
 
-__all__ = ["who"]
+__all__ = ["current_user"]
 
 
-def who() -> str:
+def current_user() -> str:
     """``user@host``."""
     try:
         user = getpass.getuser()

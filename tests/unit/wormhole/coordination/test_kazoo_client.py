@@ -9,7 +9,7 @@ import pytest
 from tests.support.certificates import Authority
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.coordination.kazoo_edge import connect_blocking, disconnect_blocking, hosts_and_root, lost, new_client
+from wormhole.coordination.kazoo_client import connect_blocking, disconnect_blocking, hosts_and_root, lost, new_client
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 

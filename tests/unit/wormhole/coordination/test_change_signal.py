@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.eventually import patience
-from wormhole.coordination.signal import Signal, Unknown, watch
+from wormhole.coordination.change_signal import Signal, Unknown, watch
 
 
 async def test_a_change_before_the_wait_is_not_missed() -> None:

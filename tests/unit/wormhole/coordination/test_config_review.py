@@ -6,7 +6,7 @@ import pytest
 
 from wormhole.config import Config, CoordinatorConfig, parse, published
 from wormhole.coordination import StoredConfig, differences
-from wormhole.coordination.advice import Fleet, check_possible, warnings
+from wormhole.coordination.config_review import Fleet, check_possible, warnings
 from wormhole.model.errors import ConfigError
 
 HERE = Fleet(served={"cache"}, connected={"cache"}, hosts={"db-7"})

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from subscriber_sdk.testing.clock import FakeTimeLoop
-from wormhole.host.gathered import GatheredLog
+from wormhole.host.log_batch import BatchedLog
 
 
 def _run(main: Coroutine[None, None, None]) -> None:
@@ -16,7 +16,7 @@ def test_what_happens_to_one_is_said_whole_and_to_a_thousand_in_one_line() -> No
     said: list[str] = []
 
     async def main() -> None:
-        gathered = GatheredLog(said.append)
+        gathered = BatchedLog(said.append)
         gathered.add("given to one", "cache/a", "in epoch 1")
         await asyncio.sleep(0.2)
         assert said == ["given to one: cache/a in epoch 1"]
@@ -40,7 +40,7 @@ def test_what_never_ends_is_said_ever_more_seldom_and_after_a_pause_at_once_agai
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        gathered = GatheredLog(lambda line: said.append((loop.time(), line)))
+        gathered = BatchedLog(lambda line: said.append((loop.time(), line)))
         for number in range(600):  # one minute
             gathered.add("moved", f"f{number}")
             await asyncio.sleep(0.1)
@@ -61,7 +61,7 @@ def test_nothing_is_forgotten_at_the_end_and_nothing_said_twice() -> None:
     said: list[str] = []
 
     async def main() -> None:
-        gathered = GatheredLog(said.append)
+        gathered = BatchedLog(said.append)
         gathered.flush()
         gathered.add("moved", "a")
         gathered.flush()

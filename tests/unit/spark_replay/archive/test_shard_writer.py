@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_replay.archive.building import Building
 from spark_replay.archive.layout import manifest_path
+from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from tests.support.archives import KEYS, Tx, marker_at, put, segments, tx
@@ -48,25 +48,25 @@ def rows(store: ArchiveStore) -> list[int]:
 
 
 def test_a_claim_fences_who_came_before(store: ArchiveStore) -> None:
-    old = Building.claim(store, "a", 1, marker_at(0))
+    old = ShardWriter.claim(store, "a", 1, marker_at(0))
     old.add(updates(1))
-    new = Building.claim(store, "a", 2, marker_at(0))
+    new = ShardWriter.claim(store, "a", 2, marker_at(0))
     with pytest.raises(EpochRefused, match="another archiver writes a in epoch 2, this one had it in 1"):
         old.commit(marker_at(1))
     new.add(updates(1))
     new.commit(marker_at(1))
     with pytest.raises(EpochRefused, match="archived in epoch 2; this archiver has it in epoch 1"):
-        Building.claim(store, "a", 1, marker_at(0))
+        ShardWriter.claim(store, "a", 1, marker_at(0))
 
 
 def test_a_claim_in_the_same_epoch_changes_nothing(store: ArchiveStore) -> None:
-    first = Building.claim(store, "a", 1, marker_at(0)).manifest
-    assert Building.claim(store, "a", 1, marker_at(5)).manifest == first
+    first = ShardWriter.claim(store, "a", 1, marker_at(0)).manifest
+    assert ShardWriter.claim(store, "a", 1, marker_at(5)).manifest == first
 
 
 def test_the_manifest_names_complete_files_only(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    building = Building.claim(store, "a", 1, marker_at(0))
-    building.add(updates(1))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+    writer.add(updates(1))
     seen: list[int] = []
     real = ArchiveStore.commit
 
@@ -78,29 +78,29 @@ def test_the_manifest_names_complete_files_only(store: ArchiveStore, monkeypatch
         real(self, manifest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ArchiveStore, "commit", commit)
-    entry = building.commit(marker_at(1))
+    entry = writer.commit(marker_at(1))
     assert entry is not None
     assert seen == [entry.bytes]
 
 
 def test_what_was_archived_is_not_archived_again(store: ArchiveStore) -> None:
-    building = Building.claim(store, "a", 1, marker_at(0))
-    building.add(updates(1))
-    building.commit(marker_at(1))
-    building.add(updates(1))
-    building.add(updates(2))
-    entry = building.commit(marker_at(2))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+    writer.add(updates(1))
+    writer.commit(marker_at(1))
+    writer.add(updates(1))
+    writer.add(updates(2))
+    entry = writer.commit(marker_at(2))
     assert entry is not None
     assert entry.rows == 1
 
 
 def test_abandoning_leaves_no_file(store: ArchiveStore) -> None:
-    building = Building.claim(store, "a", 1, marker_at(0))
-    building.add(updates(1))
-    building.spill()
-    building.abandon()
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+    writer.add(updates(1))
+    writer.spill()
+    writer.abandon()
     assert not store.data_files("a")
-    assert building.size == 0
+    assert writer.size == 0
 
 
 def test_a_file_that_cannot_be_completed_is_removed(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,21 +109,21 @@ def test_a_file_that_cannot_be_completed_is_removed(store: ArchiveStore, monkeyp
     def full(self: NewFile) -> int:
         raise ArchiveUnavailable("no space left")
 
-    building = Building.claim(store, "a", 1, marker_at(0))
-    building.add(updates(1))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+    writer.add(updates(1))
     monkeypatch.setattr(NewFile, "close", full)
     with pytest.raises(ArchiveUnavailable):
-        building.commit(marker_at(1))
+        writer.commit(marker_at(1))
     assert not store.data_files("a")
     assert store.read("a").files == ()  # type: ignore[union-attr]
 
 
 def test_manifests_that_vanish_are_told(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    building = Building.claim(store, "a", 1, marker_at(0))
-    building.add(updates(1))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+    writer.add(updates(1))
     monkeypatch.setattr(ArchiveStore, "read", lambda *_, **__: None)
     with pytest.raises(ArchiveError, match=r"the manifests of a are gone"):
-        building.commit(marker_at(1))
+        writer.commit(marker_at(1))
 
 
 @pytest.mark.parametrize(
@@ -132,66 +132,66 @@ def test_manifests_that_vanish_are_told(store: ArchiveStore, monkeypatch: pytest
 )
 def test_whether_it_begins_where_the_store_did(store: ArchiveStore, delivered: str, file: int, whole: bool) -> None:
     place = LogPosition(1, file, 0)
-    assert Building.claim(store, "a", 1, Datamarker(place, delivered, place)).manifest.whole is whole
+    assert ShardWriter.claim(store, "a", 1, Datamarker(place, delivered, place)).manifest.whole is whole
 
 
 def test_what_was_archived_in_pieces_is_passed_over_whole(store: ArchiveStore) -> None:
     """Its first pieces came with the place where it begins, which the archive is past."""
-    building = Building.claim(store, "a", 1, marker_at(0))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
     log = batches(1, tx(put(b"a", b"1")), tx(*(put(b"%d" % n, b"2") for n in range(6)), pieces=3))
     for batch in log:
-        building.add(batch)
-    building.commit(marker_at(2))
-    building = Building.claim(store, "a", 1, marker_at(0), acknowledged=True)  # nobody knew whether it was committed
+        writer.add(batch)
+    writer.commit(marker_at(2))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0), acknowledged=True)  # nobody knew whether it was committed
     for batch in [*log, *batches(3, tx(*(put(b"%d" % n, b"3") for n in range(4)), pieces=2))]:
-        building.add(batch)
-    building.commit(marker_at(3))
+        writer.add(batch)
+    writer.commit(marker_at(3))
     assert rows(store) == [7, 4]
 
 
 @pytest.mark.parametrize("nothing_came", [True, False])
 def test_an_archive_that_was_set_back_gets_no_hole(store: ArchiveStore, nothing_came: bool) -> None:
     """Somebody restored manifests from a backup, while what they lack was acknowledged and does not come again."""
-    building = Building.claim(store, "a", 1, marker_at(0))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
     for number in (1, 2):
-        building.add(updates(number))
-        building.commit(marker_at(number))
-    store.storage.delete(manifest_path("a", building.manifest.version))
+        writer.add(updates(number))
+        writer.commit(marker_at(number))
+    store.storage.delete(manifest_path("a", writer.manifest.version))
     if not nothing_came:
-        building.add(updates(3))
+        writer.add(updates(3))
     with pytest.raises(
         ArchiveError, match="ends at 1/1/100, and had been committed up to 1/1/200: its manifests were set back"
     ):
-        building.commit(marker_at(3))
+        writer.commit(marker_at(3))
     with pytest.raises(ArchiveError, match="set back"):
-        Building.claim(store, "a", 1, marker_at(2), acknowledged=True)
+        ShardWriter.claim(store, "a", 1, marker_at(2), acknowledged=True)
     assert rows(store) == [1]
     # Assigned anew, it is asked where to begin.
-    building = Building.claim(store, "a", 2, marker_at(2))
-    assert building.manifest.end == marker_at(1)
+    writer = ShardWriter.claim(store, "a", 2, marker_at(2))
+    assert writer.manifest.end == marker_at(1)
     for number in (2, 3):
-        building.add(updates(number))
-    building.commit(marker_at(3))
+        writer.add(updates(number))
+    writer.commit(marker_at(3))
     assert rows(store) == [1, 2]
 
 
 def test_a_shard_whose_folder_is_gone_does_not_begin_anew_unasked(store: ArchiveStore) -> None:
-    Building.claim(store, "a", 1, marker_at(0))
+    ShardWriter.claim(store, "a", 1, marker_at(0))
     store.storage.delete(manifest_path("a", 1))
     with pytest.raises(ArchiveError, match=r"the manifests of a are gone from .*; it was archived up to 1/1/100"):
-        Building.claim(store, "a", 1, marker_at(1), acknowledged=True)
+        ShardWriter.claim(store, "a", 1, marker_at(1), acknowledged=True)
     assert store.read("a") is None
 
 
 def test_of_two_archivers_in_one_epoch_neither_makes_a_hole(store: ArchiveStore) -> None:
     """A publisher's state came back from a backup, and its epochs came twice."""
-    first, second = (Building.claim(store, "a", 1, marker_at(0)) for _ in range(2))
+    first, second = (ShardWriter.claim(store, "a", 1, marker_at(0)) for _ in range(2))
     first.add(updates(1))
     first.commit(marker_at(1))
     with pytest.raises(ArchiveError, match="was archived from 1/1/0 to 1/1/100 meanwhile, in the same epoch 1"):
         second.commit(marker_at(2))
     second.abandon()
-    second = Building.claim(store, "a", 1, marker_at(0), acknowledged=True)
+    second = ShardWriter.claim(store, "a", 1, marker_at(0), acknowledged=True)
     second.add(updates(1))
     second.add(updates(2))
     second.commit(marker_at(2))
@@ -200,51 +200,51 @@ def test_of_two_archivers_in_one_epoch_neither_makes_a_hole(store: ArchiveStore)
 
 @pytest.mark.parametrize("step", ["spill", "commit"])
 def test_a_full_disk_is_told_and_leaves_nothing(store: ArchiveStore, step: str) -> None:
-    building = Building.claim(store, "a", 1, marker_at(0))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
     value = random.Random(7).randbytes(100_000)
     (large,) = batches(1, tx(put(b"k", value)))
-    building.add(large)
+    writer.add(large)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
         with pytest.raises(ArchiveUnavailable, match=r"cannot write .*/a/data/.*\.parquet: .*File too large") as caught:
-            building.spill() if step == "spill" else building.commit(marker_at(1))
+            writer.spill() if step == "spill" else writer.commit(marker_at(1))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "make room" in str(caught.value.hint)
-    building.abandon()
+    writer.abandon()
     assert not store.data_files("a")
-    building = Building.claim(store, "a", 1, marker_at(0), acknowledged=True)
-    building.add(large)
-    building.commit(marker_at(1))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0), acknowledged=True)
+    writer.add(large)
+    writer.commit(marker_at(1))
     assert rows(store) == [1]
 
 
 def test_what_was_committed_unheard_never_goes_back(store: ArchiveStore) -> None:
     """Two datamarkers were committed, nobody heard of it, and the first is all that came again when the shard goes."""
-    building = Building.claim(store, "a", 1, marker_at(0))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
     for number in (1, 2):
-        building.add(updates(number))
-        building.mark(marker_at(number))
-    building.commit(marker_at(2))
-    building = Building.claim(store, "a", 1, marker_at(0), acknowledged=True)
-    building.add(updates(1))
-    building.mark(marker_at(1))
-    assert building.last_marker is None, "there is nothing to commit when the shard goes"
-    assert building.commit(marker_at(1)) is None
-    building.add(updates(2))
-    building.add(updates(3))
-    building.mark(marker_at(3))
-    building.commit(marker_at(3))
+        writer.add(updates(number))
+        writer.mark(marker_at(number))
+    writer.commit(marker_at(2))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0), acknowledged=True)
+    writer.add(updates(1))
+    writer.mark(marker_at(1))
+    assert writer.last_marker is None, "there is nothing to commit when the shard goes"
+    assert writer.commit(marker_at(1)) is None
+    writer.add(updates(2))
+    writer.add(updates(3))
+    writer.mark(marker_at(3))
+    writer.commit(marker_at(3))
     assert rows(store) == [2, 1]
 
 
 def test_where_retention_took_every_file_an_empty_one_goes_on(store: ArchiveStore) -> None:
-    building = Building.claim(store, "a", 1, marker_at(0))
-    building.add(updates(1))
-    building.commit(marker_at(1))
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+    writer.add(updates(1))
+    writer.commit(marker_at(1))
     store.change("a", lambda present: present.without_first(1) if present else pytest.fail("no manifest"))
-    building.commit(marker_at(2))
-    building.commit(marker_at(3))
+    writer.commit(marker_at(2))
+    writer.commit(marker_at(3))
     assert rows(store) == [0]
-    assert building.manifest.end == marker_at(3)
+    assert writer.manifest.end == marker_at(3)

@@ -15,10 +15,17 @@ from kazoo.exceptions import NoAuthError
 from tests.contract.test_coordinator import DB1, MONITOR, MORE, PLAIN, A, config, soon
 from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination import ConfigChange, FlowRecord, HistoryEntry, HostWish, ZooKeeperCoordinator, publish_config
+from wormhole.coordination import (
+    ConfigChange,
+    FlowRecord,
+    HistoryEntry,
+    HostRequest,
+    ZooKeeperCoordinator,
+    publish_config,
+)
+from wormhole.coordination.apply_access import access_state, close_to_others, make_identities
 from wormhole.coordination.credentials import make_credentials
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.coordination.securing import close_to_others, make_identities, standing
 from wormhole.model.errors import ConfigError
 
 FLOW = {("cache", "db1"): FlowRecord("me", "a", 1, "live")}
@@ -89,7 +96,7 @@ async def test_each_identity_does_its_work(closed: Fleet) -> None:
         await publisher.register_monitor(MONITOR)
         await publisher.write_flows(FLOW)
         await publisher.record(ENTRY)
-        assert await soon(publisher.watch_host("host1")) == HostWish()
+        assert await soon(publisher.watch_host("host1")) == HostRequest()
         assert "shop" in (await publisher.configuration()).datasets
         async with closed.client("operator") as operator:
             assert await operator.publishers() == (DB1,)
@@ -97,20 +104,20 @@ async def test_each_identity_does_its_work(closed: Fleet) -> None:
             assert await operator.monitors() == (MONITOR,)
             assert await operator.flows() == FLOW
             assert len(await operator.history()) == 2
-            await operator.set_host("host1", HostWish(True, "maria", 1.0))
+            await operator.set_host("host1", HostRequest(True, "maria", 1.0))
             await publish_config(config(PLAIN.replace("earliest", "latest")), operator)
 
 
 @pytest.mark.parametrize("who", ["publisher", "subscriber-cache"])
 async def test_nobody_but_the_operator_changes_configuration(closed: Fleet, who: str) -> None:
     async with closed.client("operator") as operator:
-        await operator.set_host("host1", HostWish())
+        await operator.set_host("host1", HostRequest())
     async with closed.client(who) as client:
         with pytest.raises(ConfigError, match="NoAuthError") as caught:
             await client.publish(ConfigChange(1, {}, {}), ENTRY)
         assert str(closed.folder / who) in str(caught.value.hint)
         with pytest.raises(ConfigError, match="NoAuthError"):
-            await client.set_host("host1", HostWish(True, "eve", 1.0))
+            await client.set_host("host1", HostRequest(True, "eve", 1.0))
 
 
 async def test_a_subscriber_has_its_own_application_only(closed: Fleet) -> None:
@@ -156,7 +163,7 @@ async def test_until_it_is_closed_both_kinds_work_and_who_would_be_locked_out_is
         await new.register_publisher(DB1)
         assert await soon(new.watch_subscribers("cache")) == (A,)
         assert await old.publishers() == (DB1,)
-        seen = standing(fleet.named("operator"))
+        seen = access_state(fleet.named("operator"))
         assert not seen.closed
         assert [path.rpartition("/")[2] for path in seen.locked_out] == [A.id]
         close_to_others(fleet.named("operator"))
@@ -168,7 +175,7 @@ async def test_until_it_is_closed_both_kinds_work_and_who_would_be_locked_out_is
         assert await new.warnings() == ()
         with pytest.raises(ConfigError, match="NoAuthError"):
             await old.flows()
-    assert standing(fleet.named("operator")).closed
+    assert access_state(fleet.named("operator")).closed
 
 
 async def test_an_application_that_was_added_gets_its_rights_at_once(closed: Fleet) -> None:

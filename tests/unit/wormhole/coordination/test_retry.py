@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Registration
+from wormhole.coordination.retry import retry_during_outage
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 
@@ -29,7 +29,7 @@ async def test_an_outage_is_ridden_out_and_told_once(caplog: pytest.LogCaptureFi
         return made
 
     with caplog.at_level(logging.WARNING):
-        assert await patiently(register, "subscriber a") is made
+        assert await retry_during_outage(register, "subscriber a") is made
     (record,) = caplog.records
     assert "subscriber a waits: away" in record.getMessage()
 
@@ -39,4 +39,4 @@ async def test_a_refusal_is_no_outage() -> None:
         raise ConfigError("taken")
 
     with pytest.raises(ConfigError, match="taken"):
-        await patiently(register, "subscriber a")
+        await retry_during_outage(register, "subscriber a")

@@ -16,7 +16,7 @@ from wormhole.config import (
     dataset_from_json,
     to_json,
 )
-from wormhole.coordination.kazoo_edge import refused
+from wormhole.coordination.kazoo_client import refused
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
 from wormhole.coordination.port import HISTORY_KEPT, ConfigChange, HistoryEntry, StoredConfig
@@ -24,7 +24,7 @@ from wormhole.coordination.records import Paths, history_from_json, history_to_j
 from wormhole.coordination.rules import changed_meanwhile, shortened
 from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 
-__all__ = ["MOST_BYTES", "Ledger"]
+__all__ = ["MOST_BYTES", "ConfigStore"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ MOST_BYTES: Final = 32 << 20
 _OVERHEAD: Final = 100
 
 
-class Ledger:
+class ConfigStore:
     """``/datasets``, ``/applications``, ``/config`` and ``/history`` of :mod:`wormhole.coordination.records`.
 
     An empty node is none: below an application others keep what is theirs, so its node stays when it is no longer
