@@ -16,7 +16,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from wormhole.model.errors import Retryable, UsageError, WormholeError, not_installed
+from wormhole.model.errors import Retryable, UsageError, WormholeError
 from wormhole.model.visible import visible_lines
 
 __all__ = [
@@ -66,7 +66,7 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise not_installed(error, f"wormhole-pubsub[{extra}]") from error
+        raise UsageError.not_installed(error, f"wormhole-pubsub[{extra}]") from error
 
 
 class GuardedGroup(TyperGroup):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from wormhole.model.capabilities import Capabilities
-from wormhole.model.errors import UsageError, not_installed
+from wormhole.model.errors import UsageError
 from wormhole.ports.datastore import Datastore
 
 __all__ = ["capabilities_of", "datastore", "forms", "installed", "is_one_datastore", "is_place", "schemes"]
@@ -71,7 +71,7 @@ def installed(found: Datastore) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise not_installed(error, found.requirement) from error
+        raise UsageError.not_installed(error, found.requirement) from error
 
 
 def is_one_datastore(*kinds: str) -> bool:

@@ -59,7 +59,6 @@ __all__ = [
     "UnsupportedLog",
     "UsageError",
     "WormholeError",
-    "not_installed",
 ]
 
 
@@ -237,6 +236,11 @@ class HandlerFailed(Fatal):
 class UsageError(WormholeError):
     """What was asked for is wrong: correct the request."""
 
+    @classmethod
+    def not_installed(cls, error: ModuleNotFoundError, requirement: str) -> UsageError:
+        """Says how to install what could not be imported."""
+        return cls(f"this command needs {error.name}, which is not installed", hint=f"pip install '{requirement}'")
+
 
 class ConfigError(UsageError):
     """Configuration is wrong; the message names file, field, value and what is allowed, all problems in one."""
@@ -252,8 +256,3 @@ class PositionError(UsageError):
 
 class UnknownApplication(UsageError):
     """No such application is configured; the hint holds the configuration to add."""
-
-
-def not_installed(error: ModuleNotFoundError, requirement: str) -> UsageError:
-    """The error that says how to install what is missing."""
-    return UsageError(f"this command needs {error.name}, which is not installed", hint=f"pip install '{requirement}'")
