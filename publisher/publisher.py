@@ -116,7 +116,7 @@ class Publisher:
         self.assigner = Assigner(
             store,
             self.fleet,
-            Dialer(hello, served.trust, settings.heartbeat, self.parking_room),
+            Dialer(hello, served.trust, self.parking_room),
             events,
             Patience(settings.grace_period, settings.handler_timeout),
             self.ownership,

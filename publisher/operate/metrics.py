@@ -14,13 +14,13 @@ from publisher.operate.readiness import readiness
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import PublisherFlowState
-from publisher.push.stream import Refusal
 from wormhole import __version__
 from wormhole.coordination.port import Contact
 from wormhole.host.compiled import compiled_modules, hot_modules
 from wormhole.metrics import HistogramSample, Metric, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import process_figures
+from wormhole.push.connection import Refusal
 
 __all__ = ["collect"]
 

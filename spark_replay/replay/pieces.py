@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import open_file, segments_of
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.delivery import Offer, Piece
 from spark_replay.replay.plan import files_between, holding
-from spark_replay.replay.push import Offer, Piece
 from wormhole.filters import Filter, RunView
 from wormhole.formats import FormatSpec, ValueFormats, open_formats
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.reader import upto
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.delivery import Delivery, Offer, Piece, Route
 from spark_replay.replay.mode import unfit
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
-from spark_replay.replay.push import Delivery, Offer, Piece, Route
 from spark_replay.replay.rate import Bucket
 from wormhole.audit.ledger import Settled
 from wormhole.config import TlsFiles
@@ -164,7 +164,7 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
 class _Source:
     """What is pushed on one connection, and what is told of what is stored.
 
-    ``partly``: see :class:`~spark_replay.replay.push.Delivery`.
+    ``partly``: see :class:`~spark_replay.replay.delivery.Delivery`.
     """
 
     pieces: Callable[[Datamarker], Generator[Piece, None, None]]

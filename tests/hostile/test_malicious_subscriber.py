@@ -17,10 +17,10 @@ import grpc.aio
 import pytest
 
 from publisher.publisher import Publisher
+from publisher.push import outgoing as outgoing_module
 from publisher.push import stream as stream_module
 from publisher.push.messages import Messages
-from publisher.push.pacing import Reading
-from publisher.push.stream import Refusal, SubscriberStream
+from publisher.push.stream import SubscriberStream
 from subscriber_sdk.testing import body_of
 from tests.support.eventually import eventually
 from tests.support.letters import letter
@@ -31,6 +31,8 @@ from wormhole.model.errors import ProtocolError
 from wormhole.model.schema import Schema, _remembered
 from wormhole.model.values import Op
 from wormhole.ports.dead_letters import Parcel, place_to_message
+from wormhole.push.allowance import Reading
+from wormhole.push.connection import Refusal
 from wormhole.push.parking import Arriving, open_letter
 from wormhole.push.room import Room
 from wormhole.push.session import Progressed, PushFlow, PushSession, Reported
@@ -487,7 +489,7 @@ async def test_a_round_of_a_stream_holds_little_however_many_flows_it_has(
             rounds.append(self.bytes)
             return super().take()
 
-    monkeypatch.setattr(stream_module, "Messages", Noted)
+    monkeypatch.setattr(outgoing_module, "Messages", Noted)
     world.application("mad")
     tables = [f"t{number}" for number in range(12)]
     for table in tables:
@@ -499,14 +501,14 @@ async def test_a_round_of_a_stream_holds_little_however_many_flows_it_has(
             await mad.accepts(await mad.hears_later("assign"), credit=1 << 30)
         await eventually(lambda: len(publisher.lead_flows()) == len(tables), "live")
         stream = stream_of(publisher, "m1")
-        allowed = stream._may_send
-        stream._may_send = lambda: False
+        allowed = stream._outgoing._may_send
+        stream._outgoing._may_send = lambda: False
         for table in tables:
             world.source.commit([(Op.UPSERT, table, b"k", {"value": bytes(200_000)})])
         lead = publisher.fleet.lead
         assert lead is not None
         await eventually(lambda: lead.buffer.place == world.source.latest().order, "read")
-        stream._may_send = allowed
+        stream._outgoing._may_send = allowed
         stream.wake()
         heard = 0
         while heard < 2 * len(tables):

@@ -53,9 +53,9 @@ CERTIFICATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="revoked-subscriber-is-pushed-to",
-        file="publisher/push/stream.py",
-        old='                asyncio.create_task(self._dialer.revoked(line), name=f"revoked-{self.info.id}"),\n',
-        new="",
+        file="wormhole/push/connection.py",
+        old="            if peer.trust is not None and line.peer is not None:\n",
+        new="            if peer.trust is None and line.peer is not None:\n",
         tests=("tests/unit/publisher/test_publisher.py",),
         promise="an open stream ends when its subscriber's certificate is revoked",
     ),

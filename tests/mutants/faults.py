@@ -321,7 +321,7 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="datamarker-amid-a-transaction",
-        file="publisher/push/stream.py",
+        file="publisher/push/outgoing.py",
         old="        if caravan_flow.inside:\n",
         new="        if False and caravan_flow.inside:\n",
         tests=("tests/unit/publisher/push/test_stream.py",),
@@ -329,7 +329,7 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="halt-at-a-bad-value-ignored",
-        file="publisher/push/stream.py",
+        file="publisher/push/outgoing.py",
         old="                if body.bad and flow.halts_on_bad_value:\n",
         new="                if False and body.bad and flow.halts_on_bad_value:\n",
         tests=("tests/unit/publisher/flows/test_applications.py",),

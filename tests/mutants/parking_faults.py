@@ -91,11 +91,11 @@ PARKING_FAULTS: list[Fault] = [
     ),
     Fault(
         name="task-of-a-replay-says-parked-before-it-is",
-        file="spark_replay/replay/push.py",
+        file="spark_replay/replay/delivery.py",
         old="                refused = await asyncio.to_thread(self.park, letter, arrived.parcel)\n",
         new='                refused, _ = "", asyncio.create_task(asyncio.to_thread(self.park, letter, '
         "arrived.parcel))\n",
-        tests=("tests/unit/spark_replay/replay/test_push.py",),
+        tests=("tests/unit/spark_replay/replay/test_delivery.py",),
         promise="in a replay too an update is parked durably before its subscriber is told",
     ),
     Fault(

@@ -37,7 +37,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="rewind-not-passed-on-by-a-replay-s-task",
-        file="spark_replay/replay/push.py",
+        file="spark_replay/replay/delivery.py",
         old="            rewound=self.route.rewound,\n",
         new="",
         tests=(f"{_TASK}::test_an_application_that_keeps_its_own_datamarker_gets_what_it_was_set_back_to",),
@@ -91,11 +91,11 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="rows-that-no-filter-wants-pile-up",
-        file="spark_replay/replay/push.py",
-        old="(piece.offer.due or session.marker_due(push, time.monotonic()))",
-        new="session.marker_due(push, time.monotonic())",
+        file="spark_replay/replay/delivery.py",
+        old="(piece.offer.due or session.marker_due(push, self.clock()))",
+        new="session.marker_due(push, self.clock())",
         tests=(
-            "tests/unit/spark_replay/replay/test_push.py::test_an_offer_that_is_due_is_made_though_nothing_was_pushed",
+            "tests/unit/spark_replay/replay/test_delivery.py::test_an_offer_that_is_due_is_made_though_nothing_was_pushed",
         ),
         promise="a task's memory is bounded whatever its filters leave out",
     ),
@@ -245,12 +245,12 @@ REPLAY_FAULTS: list[Fault] = [
         promise="a publisher that dies before it answers a task does not end the flow's replay",
     ),
     Fault(
-        name="replay-is-silent-while-it-is-told-much",
-        file="spark_replay/replay/push.py",
-        old="            left = self._sent_at + self._heartbeat_s - time.monotonic()\n",
-        new="            left = self._heartbeat_s\n",
+        name="connection-sends-nothing-while-it-receives-much",
+        file="wormhole/push/connection.py",
+        old="await self._idle(self._sent_at + self._heartbeat_s - now)",
+        new="await self._idle(self._heartbeat_s)",
         tests=(
-            "tests/unit/spark_replay/replay/test_push.py::test_a_subscriber_that_talks_all_the_time_hears_something_too",
+            "tests/unit/wormhole/push/test_connection.py::test_a_subscriber_that_talks_all_the_time_hears_something_too",
         ),
         promise="a handler that is slow keeps its replay's stream",
     ),

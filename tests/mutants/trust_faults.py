@@ -18,9 +18,9 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="stranger-at-the-port-of-a-subscriber",
-        file="publisher/push/stream.py",
-        old="                        if stranger := await self._dialer.stranger(self.info):",
-        new='                        if stranger := "":',
+        file="wormhole/push/connection.py",
+        old="        if peer.trust is None:\n            await asyncio.to_thread(check_user, peer)\n",
+        new="",
         tests=("tests/hostile/test_port_of_a_subscriber.py",),
         promise="without TLS another user's process at a subscriber's port gets no update",
     ),

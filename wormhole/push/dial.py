@@ -13,14 +13,24 @@ import grpc.aio
 
 from wormhole.host.socket_table import end_uids
 from wormhole.host.tls import is_loopback, target_options
-from wormhole.model.errors import ProtocolError, StreamBroken
+from wormhole.model.errors import ProtocolError, StreamBroken, WormholeError
 from wormhole.push.refusal import why_unreachable
 
 if TYPE_CHECKING:
     from wormhole.host.certificates import Certificate
     from wormhole.host.trust import Trust
 
-__all__ = ["Line", "PushCall", "broken", "is_refused", "open_line", "open_push", "stranger_at", "why_not_reached"]
+__all__ = [
+    "Line",
+    "Peer",
+    "PushCall",
+    "broken",
+    "check_user",
+    "is_refused",
+    "open_line",
+    "open_push",
+    "why_not_reached",
+]
 
 _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [
@@ -67,18 +77,33 @@ class Line:
     peer: Certificate | None = None
 
 
-async def open_line(address: str, subscriber: str, trust: Trust | None) -> Line:
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a subscriber is dialled, and how.
+
+    ``trust``: ``None`` without TLS. ``user``: the user that registered the subscriber; ``None``: not known. ``here``:
+    where it is dialled from, for messages.
+    """
+
+    address: str
+    trust: Trust | None = None
+    user: int | None = None
+    here: str = "this host"
+
+
+async def open_line(peer: Peer, subscriber: str) -> Line:
     """For one connection to the subscriber. With TLS its certificate must carry the subscriber's id.
 
     gRPC has not dialled yet. Where revocation lists are configured the subscriber's certificate has been looked at,
     which raises :class:`~wormhole.model.errors.StreamBroken`.
     """
-    if trust is None:
-        return Line(grpc.aio.insecure_channel(address, _OPTIONS))
+    if peer.trust is None:
+        return Line(grpc.aio.insecure_channel(peer.address, _OPTIONS))
     from wormhole.host.peer_check import checked_credentials  # here, because its library takes 13 MB
 
-    credentials, peer = await checked_credentials(address, trust)
-    return Line(grpc.aio.secure_channel(address, credentials, [*_OPTIONS, *target_options(subscriber)]), peer)
+    credentials, certificate = await checked_credentials(peer.address, peer.trust)
+    options = [*_OPTIONS, *target_options(subscriber)]
+    return Line(grpc.aio.secure_channel(peer.address, credentials, options), certificate)
 
 
 def open_push(channel: grpc.aio.Channel) -> PushCall:
@@ -86,82 +111,81 @@ def open_push(channel: grpc.aio.Channel) -> PushCall:
     return channel.stream_stream(_METHOD)()
 
 
-def stranger_at(address: str, user: int | None) -> str:
-    """Why the process that answers at a loopback address is not one of ``user``, who registered it, nor of root; empty:
-    nothing speaks against it. ``None``: the user is not known. Blocks.
+def check_user(peer: Peer) -> None:
+    """Refuse a process at a loopback address that runs neither as the user that registered the subscriber nor as root.
 
-    A port above 1024 is free to every local user as soon as the subscriber has ended, and its registration lives a
-    little longer.
+    Raises :class:`~wormhole.model.errors.StreamBroken`. Blocks. A port above 1024 is free to every local user as soon
+    as the subscriber has ended, and its registration lives a little longer.
     """
-    if user is None or not is_loopback(address):
-        return ""
-    host, _, port = address.rpartition(":")
+    if peer.user is None or not is_loopback(peer.address):
+        return
+    host, _, port = peer.address.rpartition(":")
     host = host.strip("[]")
     named = host.lower().rstrip(".") == "localhost"
     try:
-        others = end_uids(_LOCALHOST if named else (host,), int(port)) - {user, 0}
+        others = end_uids(_LOCALHOST if named else (host,), int(port)) - {peer.user, 0}
     except OSError:  # no table of this kind
-        return ""
-    if not others:
-        return ""
-    why = StreamBroken(
-        (
-            f"{address} is served by user {min(others)}, and the subscriber that registered it runs as user {user}: it "
-            "gets nothing"
-        ),
-        hint="find out what listens there (`ss -ltnp` names it), end it, and start the subscriber again; or use `tls`",
-    )
-    return str(why)
+        return
+    if others:
+        raise StreamBroken(
+            f"{peer.address} is served by user {min(others)}, and the subscriber that registered it runs as user "
+            f"{peer.user}: it gets nothing",
+            hint=(
+                "find out what listens there (`ss -ltnp` names it), end it, and start the subscriber again; or use "
+                "`tls`"
+            ),
+        )
 
 
-async def why_not_reached(
-    error: BaseException, address: str, subscriber: str, trust: Trust | None, *, here: str = "this host"
-) -> StreamBroken | ProtocolError:
+async def why_not_reached(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | ProtocolError:
     """As :func:`broken`, of a stream that never came up: with TLS the certificates are looked at, on a connection for
     that alone.
     """
     unavailable = isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
-    if trust is not None and unavailable and not is_refused(error):
+    if peer.trust is not None and unavailable and not is_refused(error):
         from wormhole.host.peer_check import explain
 
-        if why := await explain(address, subscriber, trust):
+        if why := await explain(peer.address, subscriber, peer.trust):
             return StreamBroken(why, hint=_CERTIFICATE)
-    return broken(error, address, subscriber, tls=trust is not None, here=here)
+    return broken(error, peer, subscriber)
 
 
-def broken(
-    error: BaseException, address: str, subscriber: str, *, tls: bool, here: str = "this host"
-) -> StreamBroken | ProtocolError:
-    """Why the stream ended, in words that say what to change. ``here``: where it was dialled from."""
-    code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
-    details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
+def broken(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | ProtocolError:
+    """Why the stream ended, in words that say what to change."""
+    call = error if isinstance(error, grpc.aio.AioRpcError) else None
+    code = None if call is None else call.code()
+    details = (str(error) if call is None else call.details()) or ""
     if details in _OF_A_CUT:
-        return StreamBroken(f"the connection to {address} ended while a message was written to it", hint=_AGAIN)
+        return StreamBroken(f"the connection to {peer.address} ended while a message was written to it", hint=_AGAIN)
     if code is grpc.StatusCode.UNAVAILABLE:
         certificates = (
             "; that both certificates come from the same authority "
             f"and the subscriber's carries the name {subscriber!r}"
         )
         return StreamBroken(
-            f"{address} cannot be reached ({why_unreachable(details)})",
+            f"{peer.address} cannot be reached ({why_unreachable(details)})",
             hint=(
                 "check that the subscriber runs and that its `advertise` address can be dialled from "
-                f"{here}{certificates if tls else ''}"
+                f"{peer.here}{certificates if peer.trust is not None else ''}"
             ),
         )
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return ProtocolError(
-            f"{address} is no Wormhole subscriber", hint=f"check the `advertise` address of {subscriber!r}"
+            f"{peer.address} is no Wormhole subscriber", hint=f"check the `advertise` address of {subscriber!r}"
         )
     name = code.name.lower().replace("_", " ") if code else "error"
     return StreamBroken(
-        f"the connection to {address} ended: {name}: {details}",
+        f"the connection to {peer.address} ended: {name}: {details}",
         hint=_AGAIN if code is None else _HINTS.get(code, _AGAIN),
     )
 
 
-def is_refused(error: BaseException) -> bool:
-    """Whether the host answered that nobody listens there, as opposed to no answer at all."""
-    if isinstance(error, StreamBroken):
-        return isinstance(error.__cause__, ConnectionRefusedError)
-    return isinstance(error, grpc.aio.AioRpcError) and "Connection refused" in (error.details() or "")
+def is_refused(error: BaseException | None) -> bool:
+    """Whether the host answered that nobody listens there, as opposed to no answer at all. ``error``: of a dial or a
+    call, or one that was raised from such an error.
+    """
+    if isinstance(error, WormholeError):
+        error = error.__cause__
+    if isinstance(error, grpc.aio.AioRpcError):
+        return "Connection refused" in (error.details() or "")
+    return isinstance(error, ConnectionRefusedError)

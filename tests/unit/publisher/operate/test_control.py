@@ -124,7 +124,7 @@ async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
             present = publisher.assigner.flows[KEY] = copy(flow)
             stream = publisher.assigner.stream_of(flow)
             assert stream is not None
-            stream._flows = {number: (push, present) for number, (push, _) in stream._flows.items()}
+            stream._outgoing.flows = {n: (push, present) for n, (push, _) in stream._outgoing.flows.items()}
             return found
 
         async def retry(flow: PublisherFlow, key: str, preview: bool = False) -> str:

@@ -1,11 +1,11 @@
-"""How long a busy stream waits before it writes again, and one that costs much before it is read again."""
+"""How long a busy stream waits before it writes again."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.push.pacing import Allowance, Reading, gather_interval
+from publisher.push.pacing import gather_interval
 
 
 @given(st.integers(0, 10_000), st.floats(0, 10))
@@ -25,22 +25,3 @@ def test_a_lone_stream_hardly_waits() -> None:
 
 def test_nobody_to_write_to_gathers_longest() -> None:
     assert gather_interval(0, 0.0) == 0.008
-
-
-def test_much_work_is_followed_by_a_rest_and_little_is_not() -> None:
-    reading = Reading()
-    reading.streams = 1
-    allowance = Allowance(reading, 10.0)
-    assert allowance.wait_s(20_000, 10.0) == 0.0
-    assert allowance.wait_s(50_000, 10.0) == 0.5
-    assert allowance.wait_s(0, 10.5) == 0.0
-    assert allowance.wait_s(20_000, 60.0) == 0.0  # no more is saved up than at the beginning
-    assert allowance.wait_s(1000, 60.0) == 0.01
-
-
-def test_many_streams_share_the_work_and_each_is_sure_of_some() -> None:
-    reading = Reading()
-    rates = []
-    for reading.streams in (0, 1, 5, 10, 1000):
-        rates.append(reading.rate)
-    assert rates == [100_000, 100_000, 100_000, 50_000, 10_000]

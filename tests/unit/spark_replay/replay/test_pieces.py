@@ -13,8 +13,8 @@ from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay import pieces as pieces_module
+from spark_replay.replay.delivery import Piece
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
-from spark_replay.replay.push import Piece
 from tests.support.archives import KEYS, gone, marker_at, put, segments, tx, write_archive, write_file
 from wormhole.formats import FormatSpec, ValueFormats
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, cast
+
 import grpc
 import grpc.aio
 import pytest
 
 from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.model.errors import ProtocolError, StreamBroken
-from wormhole.push.dial import broken, open_line, open_push, stranger_at
+from wormhole.push.dial import Peer, broken, check_user, open_line, open_push
 from wormhole.wire.v1 import push_pb2
+
+if TYPE_CHECKING:
+    from wormhole.host.trust import Trust
 
 
 def failed(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
@@ -16,7 +22,11 @@ def failed(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
 
 @pytest.mark.parametrize("tls", [True, False])
 def test_who_cannot_be_reached_is_told_with_where_it_was_dialled_from(tls: bool) -> None:
-    why = broken(failed(grpc.StatusCode.UNAVAILABLE, "refused"), "h:1", "s1", tls=tls, here="over there")
+    why = broken(
+        failed(grpc.StatusCode.UNAVAILABLE, "refused"),
+        Peer("h:1", cast("Trust | None", "any") if tls else None, here="over there"),
+        "s1",
+    )
     assert isinstance(why, StreamBroken)
     assert why.message == "h:1 cannot be reached (refused)"
     assert why.hint is not None
@@ -25,7 +35,7 @@ def test_who_cannot_be_reached_is_told_with_where_it_was_dialled_from(tls: bool)
 
 
 def test_another_server_at_the_address_does_not_pass_by_itself() -> None:
-    why = broken(failed(grpc.StatusCode.UNIMPLEMENTED, ""), "h:1", "s1", tls=False)
+    why = broken(failed(grpc.StatusCode.UNIMPLEMENTED, ""), Peer("h:1"), "s1")
     assert isinstance(why, ProtocolError)
     assert str(why) == "h:1 is no Wormhole subscriber. Next: check the `advertise` address of 's1'"
 
@@ -42,14 +52,14 @@ def test_another_server_at_the_address_does_not_pass_by_itself() -> None:
     ],
 )
 def test_anything_else_is_a_connection_that_ended(error: Exception, told: str) -> None:
-    why = broken(error, "h:1", "s1", tls=False)
+    why = broken(error, Peer("h:1"), "s1")
     assert (type(why), why.message) == (StreamBroken, told)
 
 
 @pytest.mark.parametrize("code", grpc.StatusCode)
 @pytest.mark.parametrize("details", ["", "odd", "Internal error from Core"])
 def test_every_end_of_a_connection_has_a_next_step(code: grpc.StatusCode, details: str) -> None:
-    why = broken(failed(code, details), "h:1", "s1", tls=False)
+    why = broken(failed(code, details), Peer("h:1"), "s1")
     assert why.hint
     assert "h:1" in why.message
     assert "from Core" not in str(why)
@@ -58,7 +68,7 @@ def test_every_end_of_a_connection_has_a_next_step(code: grpc.StatusCode, detail
 async def test_the_stream_carries_messages_both_ways() -> None:
     async with (
         scripted_subscriber("cache", "s1") as subscriber,
-        (await open_line(subscriber.address, "s1", None)).channel as channel,
+        (await open_line(Peer(subscriber.address), "s1")).channel as channel,
     ):
         call = open_push(channel)
         hello = push_pb2.Hello(min_version=1, max_version=1, application="cache", subscriber="s1")
@@ -85,8 +95,9 @@ def test_who_answers_on_this_host_is_the_user_that_registered_or_root(
 ) -> None:
     monkeypatch.setattr("wormhole.push.dial.end_uids", lambda addresses, port: frozenset({0, 8}))
     told = "is served by user 8, and the subscriber that registered it runs as user 7: it gets nothing. Next: find out"
-    assert (f"{address} {told}" in stranger_at(address, user)) is strange
-    assert bool(stranger_at(address, user)) is strange
+    with pytest.raises(StreamBroken) if strange else nullcontext() as caught:
+        check_user(Peer(address, user=user))
+    assert (caught is not None and f"{address} {told}" in str(caught.value)) is strange
 
 
 def test_a_system_without_the_table_says_nothing_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,4 +105,4 @@ def test_a_system_without_the_table_says_nothing_against_it(monkeypatch: pytest.
         raise PermissionError
 
     monkeypatch.setattr("wormhole.push.dial.end_uids", missing)
-    assert stranger_at("127.0.0.1:7000", 7) == ""
+    check_user(Peer("127.0.0.1:7000", user=7))

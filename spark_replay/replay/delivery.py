@@ -1,8 +1,7 @@
-"""One flow's stream to its subscriber, over the wire that publishers use: what is pushed comes from the archive.
+"""One flow's delivery from the archive, over the same connection that publishers use.
 
-What a frame means is the session's business (:mod:`wormhole.push.session`), which epoch holds and what is acknowledged
-durably the publisher's (:mod:`spark_replay.replay.publisher`). If the process dies anywhere here, the next attempt goes
-on at the stored datamarker.
+The publisher decides which epoch holds and stores what is acknowledged (:mod:`spark_replay.replay.publisher`). If the
+process dies anywhere here, the next attempt continues at the stored datamarker.
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-
-import grpc
-import grpc.aio
 
 from spark_replay.replay.rate import Bucket
 from wormhole.audit.ledger import Ledger, Settled
@@ -25,7 +21,9 @@ from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, Re
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
-from wormhole.push.dial import PushCall, broken, open_line, open_push, why_not_reached
+from wormhole.push.allowance import Allowance, Reading
+from wormhole.push.connection import Connection, Traffic
+from wormhole.push.dial import Peer
 from wormhole.push.parking import open_letter
 from wormhole.push.session import (
     Acked,
@@ -153,34 +151,28 @@ class Delivery:
     park: Park
     bucket: Bucket
     partly: bool = False
+    clock: Callable[[], float] = time.monotonic
     done: Stored = field(default_factory=Stored)
     reached: bool = False
     """Whether the subscriber answered: until then it is not there."""
     _session: PushSession = field(init=False)
-    _push: PushFlow | None = field(init=False, default=None)
+    _connection: Connection = field(init=False)
     _opened: Opened | None = field(init=False, default=None)
     _ledger: Ledger | None = field(init=False, default=None)
     _settled: Settled | None = field(init=False, default=None)
     _decided: bool | None = field(init=False, default=None)
-    _released: bool = field(init=False, default=False)
     _sent: deque[_Sent] = field(init=False, default_factory=deque)
     _acked: deque[_Sent] = field(init=False, default_factory=deque)
     _since: _Count = field(init=False, default_factory=_Count)
     _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _to_store: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _heard_at: float = field(init=False, default=0.0)
-    _sent_at: float = field(init=False, default=0.0)
-    _call: PushCall = field(init=False, default=None)
     _ending: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _parking: asyncio.Queue[ParkWanted] = field(init=False, default_factory=asyncio.Queue)
-    _writing: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self._session = PushSession(self.route.hello)
-
-    @property
-    def _heartbeat_s(self) -> float:
-        return self.route.hello.heartbeat_ms / 1000
+        allowance = Allowance(Reading(), self.clock())
+        self._connection = Connection(self._session, self, allowance, Traffic(), self.clock)
 
     async def run(self) -> Stored:
         """Push everything, have it acknowledged and stored, and get the flow back.
@@ -190,41 +182,12 @@ class Delivery:
         :class:`~wormhole.model.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park``
         raise, and :class:`~wormhole.model.errors.ReplayError` when the application does not go on behind a loss.
         """
+        peer = Peer(self.route.address, self.route.trust, here="where Spark's tasks run")
         try:
-            line = await open_line(self.route.address, self.route.hello.subscriber, self.route.trust)
-        except StreamBroken as error:
-            raise error.at(flow=self._name) from error
-        tasks: list[asyncio.Task[None]] = []
-        try:
-            self._call = open_push(line.channel)
-            self._heard_at = time.monotonic()
-            await self._write(self._session.start())
-            works = (self._deliver(), self._read(), self._silence(), self._keep(), self._park())
-            tasks = [asyncio.create_task(one) for one in works]
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # When several ended the reader knows best why: the writer only saw that the stream is closed.
-            for task in (tasks[1], tasks[3], tasks[4], tasks[0], tasks[2]):
-                if task in done:
-                    task.result()
-        except grpc.RpcError as error:
-            route, here = self.route, "where Spark's tasks run"
-            subscriber = route.hello.subscriber
-            if self._session.welcomed:
-                why = broken(error, route.address, subscriber, tls=route.trust is not None, here=here)
-            else:
-                why = await why_not_reached(error, route.address, subscriber, route.trust, here=here)
-            raise why.at(flow=self._name) from error
-        except asyncio.InvalidStateError:
-            raise StreamBroken("the subscriber closed the stream", flow=self._name) from None
-        except ProtocolError as error:
-            raise StreamBroken(error.message, flow=self._name, hint=error.hint) from error
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            if self._call is not None:
-                self._call.cancel()
-            await line.channel.close()
+            await self._connection.run(peer, self._keep, self._park, self._deliver)
+        except WormholeError as error:
+            error.at(flow=self._name)
+            raise
         return self.done
 
     @property
@@ -236,27 +199,26 @@ class Delivery:
     async def _deliver(self) -> None:
         session = self._session
         await self._until(lambda: session.welcomed)
-        self._push, frame = session.assign(
+        push, frame = session.assign(
             self.application,
             self.shard,
             self.route.epoch,
             self.route.marker,
             self.until.order,
-            time.monotonic(),
+            self.clock(),
             skip=self.route.skip,
             park=self.route.park,
             parked=self.route.parked,
             rewound=self.route.rewound,
         )
-        push = self._push
-        await self._write(frame)
+        await self._connection.write(frame)
         await self._until(lambda: self._opened is not None)
         assert self._opened is not None
         start = self._start(self._opened.have)
         counted_to = None if self.partly else self.route.counted_to
         self._ledger = ledger = Ledger(start.order, counted_to, partly=self.partly)
         ledger.opened(self._opened.life, self._opened.processed, self._opened.epochs)
-        await self._write(session.notice(push, begins=True))
+        await self._connection.write(session.notice(push, begins=True))
         pieces = self.pieces(start)
         coming = self._fetch(pieces)
         try:
@@ -275,9 +237,9 @@ class Delivery:
         await self._until(lambda: not push.offered)
         self._ending.set()
         await self._until(lambda: not self._acked)
-        await self._write(session.notice(push, begins=False))
-        await self._write(session.revoke(push, "the replay is done"))
-        await self._until(lambda: self._released)
+        await self._connection.write(session.notice(push, begins=False))
+        await self._connection.write(session.revoke(push, "the replay is done"))
+        await self._until(lambda: self._connection.closed)
 
     def _start(self, have: Datamarker | None) -> Datamarker:
         """Where delivery begins. ``have``: the datamarker that the application keeps itself, if it keeps one."""
@@ -306,35 +268,36 @@ class Delivery:
             await self._tell_gap(push, *piece.gap)
         if body is not None:
             await self._until(lambda: push.window.admits(len(body.data)))
-            await self._pause(self.bucket.wait(len(body.data), time.monotonic()))
+            pause = self.bucket.wait(len(body.data), self.clock())
+            if pause > 0:
+                await asyncio.sleep(pause)
             for frame in session.schemas(body.schemas):
-                await self._write(frame)
+                await self._connection.write(frame)
             for frames in session.batch(push, body.data, piece.begins, unfinished=body.unfinished):
-                await self._write(b"".join(frames))
+                await self._connection.write(b"".join(frames))
             if self._ledger is not None:
                 self._ledger.sent(body)
             self._since.updates += body.updates
             self._since.bytes += len(body.data)
-        if piece.offer is not None and (piece.offer.due or session.marker_due(push, time.monotonic())):
+        if piece.offer is not None and (piece.offer.due or session.marker_due(push, self.clock())):
             await self._offer(push, piece.offer)
 
     async def _offer(self, push: PushFlow, offer: Offer) -> None:
-        frame = self._session.datamarker(push, offer.marker, time.monotonic())
+        frame = self._session.datamarker(push, offer.marker, self.clock())
         if frame is not None:
             self._sent.append(_Sent(offer, self._since.updates, self._since.bytes))
             self._since = _Count()
             if self._ledger is not None:
                 self._ledger.offered(offer.marker)
-            await self._write(frame)
+            await self._connection.write(frame)
 
     async def _tell_gap(self, push: PushFlow, gap: LogGap, resume: Datamarker) -> None:
         self._decided = None
-        await self._write(self._session.data_loss(push, gap, resume))
+        await self._connection.write(self._session.data_loss(push, gap, resume))
         await self._until(lambda: self._decided is not None)
         if not self._decided:
             raise ReplayError(
                 f"the archive lacks a part of the range, and the application does not go on without it: {gap.message}",
-                flow=self._name,
                 hint=(
                     "replay up to the place before it with --until, or let the application's on_data_loss answer "
                     "that it goes on"
@@ -342,45 +305,22 @@ class Delivery:
             )
 
     async def _until(self, ready: Callable[[], bool]) -> None:
-        """Wait, and be heard meanwhile, however often something comes: the subscriber closes when it hears nothing,
-        whatever it says itself.
-        """
         while not ready():
             self._wake.clear()
-            left = self._sent_at + self._heartbeat_s - time.monotonic()
-            if left <= 0:
-                await self._write(self._session.heartbeat())
-                continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._wake.wait()
+            await self._wake.wait()
 
-    async def _pause(self, seconds: float) -> None:
-        ends = time.monotonic() + seconds
-        while (left := ends - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, self._heartbeat_s))
-            if left > self._heartbeat_s:
-                await self._write(self._session.heartbeat())
+    # -- what the connection calls
 
-    async def _write(self, message: bytes) -> None:
-        async with self._writing:  # a call carries one write at a time
-            await self._call.write(message)
-            self._sent_at = time.monotonic()
+    def messages(self, now: float) -> Iterable[bytes]:
+        """Nothing: what goes out is written as it is made."""
+        return ()
 
-    # -- what comes back
+    def closed(self, error: StreamBroken | None) -> None:
+        """:meth:`run` ends, which says it all."""
 
-    async def _read(self) -> None:
-        async for data in self._call:
-            self._heard_at = time.monotonic()
-            for event in self._session.receive(data):
-                if event is not None:
-                    await self._happened(event)
-            self._wake.set()
-        if not self._released:
-            raise StreamBroken("the subscriber closed the stream", flow=self._name)
-        await asyncio.Event().wait()  # the delivery ends by itself
-
-    async def _happened(self, event: Event) -> None:
+    def received(self, event: Event) -> None:
+        """What the subscriber sent."""
+        self._wake.set()
         match event:
             case Welcomed():
                 self.reached = True
@@ -394,8 +334,8 @@ class Delivery:
                 self._ledger.heard(processed)
             case Released(push):
                 if push.phase is not FlowPhase.REVOKED:
-                    raise StreamBroken(f"{self.route.hello.subscriber} gave the flow back: it leaves", flow=self._name)
-                self._released = True
+                    raise StreamBroken(f"{self.route.hello.subscriber} gave the flow back: it leaves")
+                self._connection.close()
             case FlowFailed():
                 raise self._failure(event)
             case LossDecided(_, proceed):
@@ -405,14 +345,11 @@ class Delivery:
             case Parted("not_allowed", message):
                 raise ReplayError(
                     f"{self.route.hello.subscriber} does not let this task push: {message}",
-                    flow=self._name,
                     hint=(
                         "list a name of the certificate that the tasks dial with among the subscriber's "
                         "`publishers`, and restart it"
                     ),
                 )
-            case Parted(reason, message):
-                raise StreamBroken(f"{self.route.hello.subscriber} parted ({reason}): {message}", flow=self._name)
             case _:
                 pass  # credit came back, or a report
 
@@ -430,29 +367,17 @@ class Delivery:
     def _failure(self, event: FlowFailed) -> WormholeError:
         match event.reason:
             case FailedReason.RESEND:
-                return StreamBroken(f"it wants to have it sent again: {event.message}", flow=self._name)
+                return StreamBroken(f"it wants to have it sent again: {event.message}")
             case FailedReason.STALE_EPOCH:
                 return EpochRefused(
                     f"the subscriber holds a newer epoch than {self.route.epoch}",
                     held_epoch=0 if event.contested else event.held_epoch,
-                    flow=self._name,
                 )
             case _:
                 return HandlerFailed(
                     f"the handler gave up at update {event.update_id}: {event.message}",
-                    flow=self._name,
                     hint="mend the handler and restart the subscriber, then take the replay up again",
                 )
-
-    async def _silence(self) -> None:
-        """Until nothing was heard for three heartbeats: who is frozen may leave a write waiting for ever."""
-        longest = 3 * self._heartbeat_s
-        while True:
-            left = self._heard_at + longest - time.monotonic()
-            if left <= 0:
-                break
-            await asyncio.sleep(left)
-        raise StreamBroken(f"nothing was heard of {self.route.hello.subscriber} for {longest:g} s", flow=self._name)
 
     async def _keep(self) -> None:
         """Have what is acknowledged stored by the publisher: the newest at most once a second, at the end at once."""
@@ -487,9 +412,12 @@ class Delivery:
             try:
                 letter = await asyncio.to_thread(open_letter, arrived, self._name)
                 refused = await asyncio.to_thread(self.park, letter, arrived.parcel)
+            except ProtocolError as error:
+                self._connection.refuse(error)
+                return
             finally:
                 arrived.done()
-            await self._write(self._session.parked(wanted.flow, letter.id, refused))
+            await self._connection.write(self._session.parked(wanted.flow, letter.id, refused))
 
 
 def _following(pieces: Generator[Piece, None, None]) -> Piece | None:

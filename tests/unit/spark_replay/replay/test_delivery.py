@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from spark_replay.replay.delivery import Delivery, Offer, Park, Piece, Route
 from spark_replay.replay.pieces import Selector, log_pieces
-from spark_replay.replay.push import Delivery, Offer, Park, Piece, Route
 from spark_replay.replay.rate import Bucket
 from tests.support.archives import marker_at, put, tx, write_archive
-from tests.support.eventually import PATIENCE_S, patience
+from tests.support.eventually import PATIENCE_S
 from tests.support.letters import letter
 from tests.support.scripted_replay import takes_all
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -187,30 +187,6 @@ async def test_a_subscriber_that_hangs_up_leaves_or_is_not_there() -> None:
             await run
     with pytest.raises(StreamBroken, match="cannot be reached"):
         await delivery(subscriber, nothing).run()
-
-
-async def test_silence_for_three_heartbeats_ends_it() -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        subscriber.welcomes = False
-        with pytest.raises(StreamBroken, match="nothing was heard"):
-            await delivery(subscriber, nothing, heartbeat_ms=50).run()
-        assert subscriber.heartbeats >= 1
-
-
-async def test_a_subscriber_that_talks_all_the_time_hears_something_too() -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        run = asyncio.create_task(delivery(subscriber, nothing, heartbeat_ms=500).run())
-        await subscriber.hears("hello")
-        flow = await subscriber.accepts(await subscriber.hears("assign"))
-        offered = await subscriber.hears_later("datamarker")
-        async with patience():
-            while subscriber.heartbeats < 2:
-                await subscriber.says(heartbeat=push_pb2.Heartbeat())
-                await asyncio.sleep(0.02)
-        await subscriber.acks(offered)
-        await subscriber.hears_later("revoke")
-        await subscriber.releases(flow)
-        await run
 
 
 async def test_what_cannot_be_stored_ends_it(archived: object) -> None:

@@ -1,0 +1,72 @@
+"""What a flow does at log that cannot be sent: missing log, an update that cannot be decoded, a bad value."""
+
+from __future__ import annotations
+
+import logging
+
+from caravan.fleet import Fleet
+from caravan.flow import CaravanFlow
+from publisher.push.flow import PublisherFlow
+from wormhole.model.errors import DecodeError
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.wire.body import BadUpdate
+
+__all__ = ["ask_about_gap", "hold_at_bad_value", "hold_at_undecodable", "skip_undecodable"]
+
+_log = logging.getLogger(__name__)
+
+
+def skip_undecodable(flow: PublisherFlow, caravan_flow: CaravanFlow, broken: DecodeError) -> bool:
+    """Pass an update that cannot be decoded, if an operator skips it; whether that is so."""
+    if broken.update_id not in flow.control.skip:
+        return False
+    _log.warning("%s skips what cannot be decoded: %s", flow.name, broken, extra=flow.about)
+    caravan_flow.pass_broken(broken.update_id)
+    return True
+
+
+def hold_at_undecodable(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, broken: DecodeError) -> None:
+    """Hold the flow before an update that cannot be decoded."""
+    _hold(fleet, flow, caravan_flow, f"held at {caravan_flow.place}: {broken}")
+
+
+def hold_at_bad_value(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, bad: BadUpdate) -> None:
+    """Hold the flow before the segment that has an update with a bad value."""
+    _hold(
+        fleet,
+        flow,
+        caravan_flow,
+        f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}. "
+        'Next: declare the format that it has, or set on_bad_value = "deliver"',
+    )
+
+
+def ask_about_gap(
+    fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, gap: LogGap
+) -> tuple[LogGap, Datamarker]:
+    """Hold the flow at missing log until its application decides. Returns what is missing for it, and where the log
+    continues.
+    """
+    caravan = fleet.caravan_of(caravan_flow)
+    cursor = caravan_flow.cursor
+    assert caravan is not None
+    assert cursor is not None
+    entry = caravan.buffer.entry(cursor)
+    assert entry is not None
+    begin: LogPosition = entry.segment.begin
+    before = caravan_flow.marker
+    gap = gap.without(before.delivered)
+    # What was prepared before the gap may be committed behind it.
+    read_from = before.read_from if before.read_from < before.order else begin
+    resume = Datamarker(begin, gap.delivered or before.delivered, read_from, None, before.committed_at_us)
+    fleet.hold(caravan_flow, gap.message)
+    flow.ask(gap, resume)
+    _log.error("data loss for %s: %s", flow.name, gap.message, extra=flow.about)
+    return gap, resume
+
+
+def _hold(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, cause: str) -> None:
+    flow.hold(cause)
+    fleet.hold(caravan_flow, cause)
+    _log.error("%s is %s", flow.name, cause, extra=flow.about)

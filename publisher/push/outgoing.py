@@ -1,0 +1,161 @@
+"""What one connection sends next: frames about its flows, then batches of each flow in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from caravan.fleet import Fleet
+from caravan.flow import CaravanFlow, CaravanFlowState
+from publisher.push.flow import PublisherFlow
+from publisher.push.messages import Messages
+from publisher.push.obstacles import ask_about_gap, hold_at_bad_value, hold_at_undecodable, skip_undecodable
+from wormhole.push.connection import Traffic
+from wormhole.push.session import FlowPhase, PushFlow, PushSession
+
+__all__ = ["Outgoing"]
+
+_QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
+_ROUND = 1 << 20  # bytes of all flows together that are put together before they are written
+
+
+class Outgoing:
+    """See the module.
+
+    ``flows``: by number, those that are open or being opened. ``answers``: to parked updates, that wait to be written.
+    ``undone``: called with a transaction that was rolled back after a part of it was sent. ``wake``: there is more to
+    send. ``may_send``: whether the publisher owns its log.
+    """
+
+    def __init__(
+        self,
+        session: PushSession,
+        fleet: Fleet,
+        traffic: Traffic,
+        may_send: Callable[[], bool],
+        undone: Callable[[PublisherFlow, str], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.flows: dict[int, tuple[PushFlow, PublisherFlow]] = {}
+        self.answers = 0
+        self._session = session
+        self._fleet = fleet
+        self._traffic = traffic
+        self._may_send = may_send
+        self._undone = undone
+        self._wake = wake
+        self._control: list[bytes] = []
+        self._late: set[int] = set()  # flows whose turn did not come in the last round
+        self._turn = 0
+
+    def add(self, frame: bytes) -> None:
+        """A frame that goes before all batches."""
+        self._control.append(frame)
+        self._wake()
+
+    def messages(self, now: float) -> Iterator[bytes]:
+        """One round over the flows, until there is enough to write: deficit round robin, those with the lead caravan
+        first.
+        """
+        out = Messages(self._session.max_frame_bytes)
+        for frame in self._control:
+            out.add(frame)
+        self._control.clear()
+        self.answers = 0
+        if self._session.welcomed and self._may_send():
+            members = self._in_turn()
+            for count, (push, flow) in enumerate(members):
+                if out.bytes >= _ROUND:
+                    self._late = {late.number for late, _ in members[count:]}
+                    self._wake()
+                    break
+                self._add_flow(push, flow, now, out)
+            else:
+                self._late.clear()
+        return out.take()
+
+    def datamarker(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, now: float) -> bytes | None:
+        """Where the flow is; ``None`` amid a transaction, behind whose first updates the datamarker before it would
+        stand, and for one that was offered.
+        """
+        if caravan_flow.inside:
+            return None
+        frame = self._session.datamarker(push, caravan_flow.marker, now)
+        if frame is not None and flow.ledger is not None:
+            flow.ledger.offered(caravan_flow.marker)
+        return frame
+
+    def _in_turn(self) -> list[tuple[PushFlow, PublisherFlow]]:
+        members = list(self.flows.values())
+        if len(members) > 1:
+            self._turn = (self._turn + 1) % len(members)
+            members = members[self._turn :] + members[: self._turn]
+            lead = self._fleet.lead
+            if lead is not None:
+                members.sort(key=lambda member: member[1].caravan_flow not in lead.flows)
+            if self._late:
+                members.sort(key=lambda member: member[0].number not in self._late)
+        return members
+
+    def _add_flow(self, push: PushFlow, flow: PublisherFlow, now: float, out: Messages) -> None:
+        """Add what one flow may send now."""
+        caravan_flow = flow.caravan_flow
+        if caravan_flow is None or push.phase is not FlowPhase.OPEN:
+            return
+        if caravan_flow.blocked and push.window.half_free:
+            self._fleet.moved(caravan_flow)
+        quantum = _QUANTUM
+        cursor = caravan_flow.cursor
+        while (
+            quantum > 0
+            and caravan_flow.state is CaravanFlowState.TRAVELLING
+            and (piece := caravan_flow.peek()) is not None
+        ):
+            if piece.gap is not None:
+                missing, resume = ask_about_gap(self._fleet, flow, caravan_flow, piece.gap)
+                self.add(self._session.data_loss(push, missing, resume))
+                break
+            if piece.undone:
+                self._undone(flow, piece.undone)
+                break
+            if piece.broken is not None:
+                if skip_undecodable(flow, caravan_flow, piece.broken):
+                    continue
+                self._offer(push, flow, caravan_flow, now, out)
+                hold_at_undecodable(self._fleet, flow, caravan_flow, piece.broken)
+                break
+            body = piece.body
+            if body is not None:
+                if body.bad and flow.halts_on_bad_value:
+                    self._offer(push, flow, caravan_flow, now, out)  # so that what was sent is acknowledged
+                    hold_at_bad_value(self._fleet, flow, caravan_flow, body.bad[0])
+                    break
+                if not push.window.admits(len(body.data)):
+                    flow.lacks_credit(now)
+                    break
+                flow.has_credit()
+                if not push.window.in_flight:
+                    flow.progressed(now)  # there was nothing to do before
+                if piece.marker is None and self._session.marker_due(push, now, soon=True):
+                    self._offer(push, flow, caravan_flow, now, out)  # the transaction that begins here may be long
+                for schema in self._session.schemas(body.schemas):
+                    out.add(schema)
+                for frame in self._session.batch(push, body.data, caravan_flow.place, unfinished=body.unfinished):
+                    out.add(*frame)
+                flow.sent(body)
+                quantum -= len(body.data)
+                self._traffic.batches += 1
+            caravan_flow.take()
+            if piece.marker is not None and self._session.marker_due(push, now):
+                self._offer(push, flow, caravan_flow, now, out)
+        else:
+            if quantum <= 0:
+                self._wake()
+            elif caravan_flow.state is CaravanFlowState.TRAVELLING and self._session.marker_due(push, now):
+                self._offer(push, flow, caravan_flow, now, out)
+        if caravan_flow.cursor != cursor:  # also when it only skipped what it has
+            self._fleet.moved(caravan_flow)
+
+    def _offer(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, now: float, out: Messages) -> None:
+        frame = self.datamarker(push, flow, caravan_flow, now)
+        if frame is not None:
+            out.add(frame)

@@ -1,0 +1,223 @@
+"""One connection: how it opens, what it carries, and each way in which it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import eventually, patience
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from wormhole.model.errors import ProtocolError, ReplayError, StreamBroken
+from wormhole.push.allowance import Allowance, Reading
+from wormhole.push.connection import Connection, Refusal, Traffic
+from wormhole.push.dial import Peer, is_refused
+from wormhole.push.session import Event, Parted, PushSession, Welcomed
+from wormhole.wire.v1 import push_pb2
+
+
+class Owner:
+    """A connection and what it reports. ``out``: the messages to write next. ``fails``: raised at the first event."""
+
+    def __init__(self, heartbeat_s: float = 30.0) -> None:
+        hello = push_pb2.Hello(
+            min_version=1,
+            max_version=2,
+            application="app",
+            subscriber="s1",
+            heartbeat_ms=round(heartbeat_s * 1000),
+            max_frame_bytes=1 << 20,
+        )
+        self.traffic = Traffic()
+        self.connection = Connection(PushSession(hello), self, Allowance(Reading(), 0.0), self.traffic)
+        self.events: list[Event] = []
+        self.ends: list[StreamBroken | None] = []
+        self.out: list[bytes] = []
+        self.fails: Exception | None = None
+
+    def messages(self, now: float) -> Iterable[bytes]:
+        out, self.out = self.out, []
+        return out
+
+    def received(self, event: Event) -> None:
+        self.events.append(event)
+        if self.fails is not None:
+            raise self.fails
+
+    def closed(self, error: StreamBroken | None) -> None:
+        self.ends.append(error)
+
+    async def run(self, address: str, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with patience():
+            await self.connection.run(Peer(address, here="the test"), *works)
+
+
+@pytest.fixture
+async def subscriber() -> AsyncIterator[ScriptedSubscriber]:
+    async with scripted_subscriber("app", "s1") as one:
+        yield one
+
+
+async def welcomed(owner: Owner, subscriber: ScriptedSubscriber) -> asyncio.Task[None]:
+    """The running connection, after its welcome."""
+    run = asyncio.create_task(owner.run(subscriber.address))
+    await subscriber.hears("hello")
+    await eventually(lambda: run.done() or owner.events, "its welcome")
+    return run
+
+
+async def test_messages_go_out_and_events_come_in(subscriber: ScriptedSubscriber) -> None:
+    owner = Owner()
+    run = await welcomed(owner, subscriber)
+    assert owner.events == [Welcomed("s1")]
+    assert 0 < owner.connection.welcomed_at <= owner.connection.heard_at
+    owner.out = [owner.connection.session.goodbye(push_pb2.Goodbye.LEAVING, "bye")]
+    owner.connection.wake()
+    assert (await subscriber.hears("goodbye")).goodbye.message == "bye"
+    assert owner.traffic.messages == 2
+    owner.connection.close()
+    assert await run is None  # type: ignore[func-returns-value]
+    assert owner.ends == [None]
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+async def test_silence_for_three_heartbeats_ends_it(subscriber: ScriptedSubscriber, frozen: bool) -> None:
+    """Also when a write waits for a subscriber that does not read."""
+    owner = Owner(heartbeat_s=0.2)
+    owner.out = [bytes(1 << 20)] * 20 * frozen  # far more than the connection holds unread
+    subscriber.reads.clear()
+    with pytest.raises(StreamBroken, match=r"^nothing was heard for 0\.6 s$"):
+        await owner.run(subscriber.address)
+
+
+async def test_before_its_welcome_a_subscriber_is_not_listened_to_for_long(subscriber: ScriptedSubscriber) -> None:
+    subscriber.welcomes = False
+    owner = Owner(heartbeat_s=0.2)
+    run = asyncio.create_task(owner.run(subscriber.address))
+    await subscriber.hears("hello")
+    while not run.done():
+        await subscriber.says_bytes(b"")
+        await asyncio.sleep(0.02)
+    with pytest.raises(StreamBroken, match=r"welcome: it did not come within 0\.6 s"):
+        await run
+    assert owner.traffic.refused == {Refusal.SILENT: 1}
+
+
+async def test_a_subscriber_that_talks_all_the_time_hears_something_too(subscriber: ScriptedSubscriber) -> None:
+    owner = Owner(heartbeat_s=0.5)
+    run = await welcomed(owner, subscriber)
+    async with patience():
+        while subscriber.heartbeats < 2:
+            await subscriber.says(heartbeat=push_pb2.Heartbeat())
+            await asyncio.sleep(0.02)
+    assert not run.done()
+    owner.connection.close()
+    await run
+
+
+async def test_what_breaks_the_protocol_is_answered_with_what_is_wrong(subscriber: ScriptedSubscriber) -> None:
+    owner = Owner()
+    run = await welcomed(owner, subscriber)
+    await subscriber.says_bytes(b"\xff\xff\xff")
+    goodbye = (await subscriber.hears_later("goodbye")).goodbye
+    assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
+    assert "is no valid message" in goodbye.message
+    with pytest.raises(StreamBroken, match="is no valid message") as caught:
+        await run
+    assert owner.ends == [caught.value]
+    assert owner.connection.refused
+    assert owner.traffic.refused == {Refusal.PROTOCOL: 1}
+
+
+async def test_after_it_was_closed_nothing_is_received(subscriber: ScriptedSubscriber) -> None:
+    owner = Owner()
+    run = await welcomed(owner, subscriber)
+    error = StreamBroken("enough")
+    owner.connection.close(error)
+    owner.connection.close(StreamBroken("twice"))
+    owner.connection.refuse(ProtocolError("late"))
+    await subscriber.says(goodbye=push_pb2.Goodbye(message="bye"))
+    with pytest.raises(StreamBroken, match=r"^enough$"):
+        await run
+    assert (owner.ends, owner.events, owner.connection.refused) == ([error], [Welcomed("s1")], False)
+
+
+async def test_a_connection_that_was_never_dialled_is_not_refused() -> None:
+    owner = Owner()
+    owner.connection.refuse(ProtocolError("early"))
+    assert (owner.ends, owner.traffic.refused) == ([], {})
+
+
+async def test_a_goodbye_is_received_and_ends_it(subscriber: ScriptedSubscriber) -> None:
+    owner = Owner()
+    run = await welcomed(owner, subscriber)
+    goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.WRONG_ADDRESS, message="no", hint="fix it")
+    await subscriber.says(goodbye=goodbye)
+    with pytest.raises(StreamBroken, match=r"^subscriber s1 parted \(wrong_address\): no fix it$"):
+        await run
+    assert isinstance(owner.events[-1], Parted)
+
+
+async def _hangs_up(owner: Owner, subscriber: ScriptedSubscriber) -> None:
+    subscriber.hang_up()
+
+
+async def _owner_fails(owner: Owner, subscriber: ScriptedSubscriber) -> None:
+    owner.fails = ReplayError("not here")
+    await subscriber.says(goodbye=push_pb2.Goodbye())
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message"),
+    [(_hangs_up, StreamBroken, "the subscriber closed the stream"), (_owner_fails, ReplayError, "not here")],
+)
+async def test_how_it_ends(
+    act: Callable[[Owner, ScriptedSubscriber], Awaitable[None]],
+    error: type[Exception],
+    message: str,
+    subscriber: ScriptedSubscriber,
+) -> None:
+    owner = Owner()
+    run = await welcomed(owner, subscriber)
+    await act(owner, subscriber)
+    with pytest.raises(error, match=message):
+        await run
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_work_beside_it_ends_it(subscriber: ScriptedSubscriber, fails: bool) -> None:
+    owner = Owner()
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        await eventually(lambda: owner.events, "its welcome")
+        if fails:
+            raise ReplayError("failed")
+
+    run = asyncio.create_task(owner.run(subscriber.address, never, work))
+    if fails:
+        with pytest.raises(ReplayError, match="failed"):
+            await run
+    else:
+        await run
+
+
+async def test_an_address_where_nobody_listens() -> None:
+    with pytest.raises(StreamBroken, match=r"^127\.0\.0\.1:1 cannot be reached .* dialled from the test$") as caught:
+        await Owner().run("127.0.0.1:1")
+    assert is_refused(caught.value)
+
+
+async def test_a_server_that_is_no_subscriber() -> None:
+    async with scripted_subscriber("app", "s1", service="elsewhere.Service") as other:
+        message = ""
+        while "is no Wormhole subscriber" not in message:
+            # When the refusal meets a write, gRPC knows of an "internal error" only; the next connection tells.
+            with pytest.raises((ProtocolError, StreamBroken)) as caught:
+                await Owner().run(other.address)
+            message = str(caught.value)
+        assert not is_refused(caught.value)

@@ -1,0 +1,283 @@
+"""One connection to a subscriber: dialled, read, written and closed. Frames go out, events come in.
+
+Publishers and the tasks of a mass replay use it. The session (:mod:`wormhole.push.session`) knows what a frame means.
+The owner decides what is sent, what follows from an event, and whether the subscriber is dialled again.
+
+The connection bounds what its subscriber can cause. Reading is paced by an allowance
+(:mod:`wormhole.push.allowance`). A welcome has to come within three heartbeats, and something within every three
+heartbeats after it. What breaks the protocol ends the connection, and the subscriber is sent the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import grpc
+import grpc.aio
+
+from wormhole.model.errors import ProtocolError, StreamBroken
+from wormhole.push.allowance import Allowance
+from wormhole.push.dial import Peer, PushCall, broken, check_user, open_line, open_push, why_not_reached
+from wormhole.push.room import RoomFullError
+from wormhole.push.session import Event, Parted, PushSession, Welcomed
+from wormhole.wire.v1 import push_pb2
+
+if TYPE_CHECKING:
+    from wormhole.host.certificates import Certificate
+    from wormhole.host.trust import Trust
+
+__all__ = ["Connection", "Owner", "Refusal", "Traffic"]
+
+_TICK_S: Final = 0.25
+_GOODBYE_S: Final = 1.0
+_SLICE: Final = 250  # work (`PushSession.work`) between two turns of the event loop
+
+
+class Refusal(Enum):
+    """Why a subscriber lost its connection."""
+
+    PROTOCOL = "protocol"
+    """It broke the protocol, or a bound of it (docs/wire.md)."""
+    MEMORY = "memory"
+    """It held the most of the memory for updates that are being parked, and that was full."""
+    UNREAD = "unread"
+    """It does not read the answers to what it parks."""
+    SILENT = "silent"
+    """It connects and sends no welcome."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Counts of one subscriber, over all its connections.
+
+    ``bytes``: of the messages written. ``refused``: how often it lost its connection by a fault of its own. ``rests``:
+    how often reading was suspended because it had caused much work.
+    """
+
+    connections: int = 0
+    messages: int = 0
+    batches: int = 0
+    bytes: int = 0
+    acks: int = 0
+    refused: Counter[Refusal] = field(default_factory=Counter)
+    rests: int = 0
+
+
+class Owner(Protocol):
+    """The owner of a connection. It is called on the event loop and must not block."""
+
+    def messages(self, now: float) -> Iterable[bytes]:
+        """The messages to write now. It is asked after each :meth:`Connection.wake` and four times a second."""
+
+    def received(self, event: Event) -> None:
+        """An event, in the order of the frames. An exception ends the connection and is raised by its ``run``."""
+
+    def closed(self, error: StreamBroken | None) -> None:
+        """The connection was closed or refused: no further event is received from it."""
+
+
+class Connection:
+    """See the module. One object is one connection: the next one is another object.
+
+    ``heard_at``: when the last message came. ``welcomed_at``: when the welcome came; 0: it did not. Both are seconds of
+    ``clock``. ``refused``: it was ended by a fault of the subscriber. ``closed``: its owner, or a refusal, ended it.
+    """
+
+    def __init__(
+        self,
+        session: PushSession,
+        owner: Owner,
+        allowance: Allowance,
+        traffic: Traffic,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.session = session
+        self.heard_at = self.welcomed_at = 0.0
+        self.refused = self.closed = False
+        self._owner = owner
+        self._allowance = allowance
+        self._traffic = traffic
+        self._clock = clock
+        self._subscriber = session.hello.subscriber
+        self._heartbeat_s = session.hello.heartbeat_ms / 1000
+        self._sent_at = 0.0
+        self._call: PushCall = None
+        self._writing = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._error: StreamBroken | None = None
+        self._goodbye = b""
+
+    def wake(self) -> None:
+        """There may be something to write."""
+        self._wake.set()
+
+    async def write(self, message: bytes) -> None:
+        """Write a message, after those that are being written."""
+        async with self._writing:  # a call carries one write at a time
+            await self._call.write(message)
+        self._sent_at = self._clock()
+        self._traffic.messages += 1
+        self._traffic.bytes += len(message)
+
+    def close(self, error: StreamBroken | None = None) -> None:
+        """End the connection at once. ``error`` is what :meth:`run` raises; ``None``: it returns."""
+        if not self.closed:
+            self.closed, self._error = True, error
+            self._ended.set()
+            self._owner.closed(error)
+
+    def refuse(self, error: ProtocolError, why: Refusal = Refusal.PROTOCOL) -> None:
+        """End the connection at once, by a fault of the subscriber. The subscriber is sent the reason."""
+        if self._call is not None and not self.closed:
+            self.refused = True
+            self._traffic.refused[why] += 1
+            self._goodbye = self.session.goodbye(push_pb2.Goodbye.PROTOCOL, str(error))
+            self.close(StreamBroken(error.message, hint=error.hint))
+
+    async def run(self, peer: Peer, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Dial and serve, until the connection ends or one of ``works``, which run meanwhile, returns or raises.
+
+        Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended,
+        :class:`~wormhole.model.errors.ProtocolError` when another server answers at the address, and what
+        ``works`` and the owner raise.
+        """
+        line = await open_line(peer, self._subscriber)
+        tasks: list[asyncio.Task[Any]] = []
+        try:
+            self._call = open_push(line.channel)
+            self.heard_at = self._clock()
+            await self.write(self.session.start())
+            loops: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+                self._ended.wait,
+                partial(self._read, peer),
+                *works,
+                self._write,
+                self._until_silent,
+            ]
+            if peer.trust is not None and line.peer is not None:
+                loops.append(partial(_until_revoked, peer.trust, line.peer))
+            tasks = [asyncio.create_task(loop(), name=f"stream-{self._subscriber}") for loop in loops]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if self._goodbye:
+                await self._send_goodbye()
+            if self._error is not None:
+                raise self._error
+            if not self.closed:
+                # The reader knows the reason better than the tasks after it, which only see that the stream is closed.
+                next(task for task in tasks if task in done).result()
+        except grpc.RpcError as error:
+            raise await self._reason(error, peer) from error
+        except asyncio.InvalidStateError as error:
+            raise StreamBroken("the subscriber closed the stream") from error
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._call is not None:
+                self._call.cancel()
+            await line.channel.close()
+
+    async def _reason(self, error: grpc.RpcError, peer: Peer) -> StreamBroken | ProtocolError:
+        if self.session.welcomed:
+            return broken(error, peer, self._subscriber)
+        return await why_not_reached(error, peer, self._subscriber)
+
+    async def _read(self, peer: Peer) -> None:
+        session = self.session
+        try:
+            async for data in self._call:
+                self.heard_at = self._clock()
+                done = session.work
+                for event in session.receive(data):
+                    if isinstance(event, Welcomed):
+                        await self._welcome(peer)
+                    if self.closed:
+                        return
+                    if event is not None:
+                        self._owner.received(event)
+                    if isinstance(event, Parted):
+                        raise StreamBroken(f"subscriber {self._subscriber} parted ({event.reason}): {event.message}")
+                    if session.work - done >= _SLICE:
+                        await self._rest(session.work - done)
+                        done = session.work
+                if session.work != done:
+                    await self._rest(session.work - done)
+        except ProtocolError as error:
+            self.refuse(error, Refusal.MEMORY if isinstance(error, RoomFullError) else Refusal.PROTOCOL)
+            return
+        raise StreamBroken("the subscriber closed the stream")
+
+    async def _welcome(self, peer: Peer) -> None:
+        """Without TLS, another user's process may have taken the port before it was dialled: so it is checked now,
+        when that process has answered."""
+        if peer.trust is None:
+            await asyncio.to_thread(check_user, peer)
+        self.welcomed_at = self.heard_at
+        self._traffic.connections += 1
+
+    async def _rest(self, work: int) -> None:
+        """Let other tasks run. What caused much work is not read for a while, which does not count as silence."""
+        now = self._clock()
+        wait = self._allowance.wait_s(work, now)
+        self._traffic.rests += wait > 0
+        self.heard_at = now + wait
+        if wait or work >= _SLICE:
+            await asyncio.sleep(wait)
+
+    async def _write(self) -> None:
+        while True:
+            self._wake.clear()
+            now = self._clock()
+            written = False
+            for message in self._owner.messages(now):
+                await self.write(message)
+                written = True
+            if not written:
+                await self._idle(self._sent_at + self._heartbeat_s - now)
+
+    async def _idle(self, due_s: float) -> None:
+        """Wait until there may be something to write, or send the heartbeat that is due in ``due_s`` seconds."""
+        if due_s <= 0:
+            await self.write(self.session.heartbeat())
+            return
+        try:
+            async with asyncio.timeout(min(due_s, _TICK_S)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _until_silent(self) -> None:
+        """Until nothing was heard for three heartbeats. The writer cannot notice it: a write to a frozen process waits
+        for ever. Before its welcome, what a subscriber sends does not count."""
+        longest = 3 * self._heartbeat_s
+        began = self.heard_at
+        while True:
+            since = self.heard_at if self.session.welcomed else began
+            left = since + longest - self._clock()
+            if left <= 0:
+                break
+            await asyncio.sleep(left)
+        if self.heard_at != began and not self.session.welcomed:
+            self.refuse(ProtocolError(f"welcome: it did not come within {longest:g} s"), Refusal.SILENT)
+        else:
+            raise StreamBroken(f"nothing was heard for {longest:g} s")
+
+    async def _send_goodbye(self) -> None:
+        """Send the reason, if the subscriber still reads: a write may wait for ever."""
+        try:
+            async with asyncio.timeout(_GOODBYE_S):
+                await self.write(self._goodbye)
+        except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError):
+            pass  # it is gone already, and `_error` has the reason
+
+
+async def _until_revoked(trust: Trust, peer: Certificate) -> None:
+    raise StreamBroken(await trust.until_revoked(peer))
