@@ -27,7 +27,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.hostile_mysql import greeting, packets
 from tests.support.rocks_writer import RocksWriter
 from wormhole.config import Config, CoordinatorConfig, DatasetConfig, config_to_json, load, parse_json
-from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator, ledger, nodes, publish_config
+from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator, config_store, nodes, publish_config
 from wormhole.host import logs
 from wormhole.model.errors import ConfigError, UsageError
 from wormhole.wire.v1 import admin_pb2
@@ -450,7 +450,7 @@ async def test_what_is_invented_in_masses_is_bounded(zookeeper: str, monkeypatch
 
 async def test_settings_have_a_bound_together(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = b'{"dataset": "shop", "start": "latest", "where": "' + b"x" * 1000 + b'"}'
-    monkeypatch.setattr(ledger, "MOST_BYTES", 5 * len(text))
+    monkeypatch.setattr(config_store, "MOST_BYTES", 5 * len(text))
     coordinator = await written(zookeeper, {f"applications/a{number}": text for number in range(9)})
     try:
         assert len((await coordinator.configuration()).applications) == 5
