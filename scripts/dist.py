@@ -1,6 +1,7 @@
 """`make dist`: sdist and wheel into ``dist/``, and the wheel tried as an application would install it.
 
-The trial environment gets the wheel without extras, so it also shows that the SDK imports with the base packages only.
+The trial environment first gets the wheel without extras: the SDK imports with the base packages, and `wormholectl`
+names its extra.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ __all__ = ["main", "missing_from"]
 DIST = ROOT / "dist"
 # Each name a user imports from the base installation; the publisher's side must not come with it.
 TRIAL = """
-import sys, subscriber_sdk, wormhole
+import importlib.metadata, sys, subscriber_sdk, wormhole
+ours = {"pip", "setuptools", "wormhole-pubsub"}
+installed = {found.name.lower() for found in importlib.metadata.distributions()} - ours
+assert len(installed) <= 12, f"the base installation is {len(installed)} packages: {sorted(installed)}"
 heavy = {"google_crc32c", "zstandard", "prometheus_client", "aiohttp", "rocksdict", "pyspark"} & set(sys.modules)
 assert not heavy, f"the SDK pulled in {heavy}"
 assert "site-packages" in wormhole.__file__, wormhole.__file__
@@ -72,7 +76,12 @@ def main() -> int:
         install = (UV, "pip", "install", "--quiet", "--python", python, "--constraint", LOCK)
         _run(*install, wheel, **registry_environment())
         _run(python, "-I", "-c", TRIAL)
-        _run(Path(folder) / "bin" / "wormholectl", "--help", NO_COLOR="1")
+        command = Path(folder) / "bin" / "wormholectl"
+        refused = subprocess.run([command, "--help"], check=False, capture_output=True, text=True)
+        if refused.returncode != 1 or "wormhole-pubsub[cli]" not in refused.stderr or "Traceback" in refused.stderr:
+            raise SystemExit(f"dist: without the command line's packages, wormholectl says: {refused.stderr}")
+        _run(*install, f"{wheel}[cli]", **registry_environment())
+        _run(command, "--help", NO_COLOR="1")
     print(f"dist: {wheel.name} and {sdist.name}: complete; the wheel installs without extras and imports")
     return 0
 

@@ -12,11 +12,25 @@ turns errors into messages and exit codes.
 
 from __future__ import annotations
 
+import sys
+
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point of the command ``wormholectl``."""
-    from wormholectl.app import app
+    """Entry point of the command ``wormholectl``.
+
+    The base installation is the SDK alone. It also gets this command, because an extra cannot add one; without the
+    command line's packages the command names the extra.
+    """
+    try:
+        from wormholectl.app import app
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"rich", "typer"}:
+            raise
+        sys.exit(
+            f"wormholectl: the package {missing.name} is not installed. Next: pip install 'wormhole-pubsub[cli]', or "
+            "the extra of a role: publisher, monitor, archive or spark, which contain it"
+        )
 
     app(prog_name="wormholectl")

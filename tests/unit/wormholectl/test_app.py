@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import typer.main
 
+import wormholectl
 from tests.support.command_line import run
 from wormhole import __version__
 from wormholectl.app import app
@@ -115,3 +117,11 @@ def test_a_command_imports_only_what_it_needs() -> None:
         text=True,
     ).stdout.split()
     assert {"pydantic", "grpc", "rich", "asyncio", "kazoo", "google.protobuf"}.isdisjoint(told)
+
+
+def test_the_command_names_its_extra_where_a_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "wormholectl.app")
+    monkeypatch.setitem(sys.modules, "typer", None)
+
+    with pytest.raises(SystemExit, match=re.escape("pip install 'wormhole-pubsub[cli]'")):
+        wormholectl.main()
