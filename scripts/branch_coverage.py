@@ -17,7 +17,7 @@ from tests.support import scratch
 
 __all__ = ["TESTS", "main"]
 
-TESTS = ("tests/unit", "tests/contract", "tests/property", "tests/compatibility")
+TESTS = ("tests/unit", "tests/contract", "tests/property")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ tests the decoders with nothing compiled, in a copy of the tree, which is what `
 needs no second environment. It comes first because it takes seconds, and because the last thing pytest prints is then
 the count of the whole suite. `make coverage` runs all unit tests interpreted.
 
-Both passes use three processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
+Both passes use four processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
 what is decided in tests/support/one_jvm.py.
 """
 
@@ -22,7 +22,7 @@ from tests.support import scratch
 
 __all__ = ["WORKERS", "main"]
 
-WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+WORKERS = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 DECODERS = ("tests/unit/publisher/sources/mysql/decode", "tests/unit/publisher/sources/rocksdb/decode")
 
 

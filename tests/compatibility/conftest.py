@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-__all__ = ["before", "planted"]
-
 _FIXTURES = Path(__file__).with_name("fixtures")
 
 

@@ -6,8 +6,6 @@ import random
 import struct
 from collections.abc import Callable
 
-__all__ = ["MUTATIONS", "mutate"]
-
 # Where integer handling goes wrong: the ends of every width, and one beside them.
 _EDGES = [
     edge + step for edge in (0, 1 << 7, 1 << 8, 1 << 15, 1 << 16, 1 << 31, 1 << 32, 1 << 63) for step in (-1, 0, 1)

@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.fuzz.mutate import mutate
 
-__all__ = ["mutate_json", "mutate_toml"]
-
 _HOSTILE_TEXTS = (
     "",
     "\x1b[2J",

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tests.support.databases import start_server
 
-__all__ = ["CORPUS"]
-
 CORPUS = Path(__file__).with_name("corpus")
 
 _COMMON = (

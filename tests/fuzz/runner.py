@@ -14,8 +14,6 @@ from types import ModuleType
 
 from tests.fuzz.target import Target
 
-__all__ = ["Failure", "Tally", "case", "fuzz_target", "outcome_of", "table"]
-
 SLOW = 2.0  # seconds of the processor, whatever else runs; a decoder that needs this long for one small input has trusted a length it should not have  # noqa: E501
 
 

@@ -13,8 +13,6 @@ from tests.fuzz import targets
 from tests.fuzz.mutate import mutate
 from tests.support import hot
 
-__all__ = ["Target", "discover"]
-
 
 @dataclass(frozen=True)
 class Target:

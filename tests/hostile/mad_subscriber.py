@@ -22,8 +22,6 @@ import grpc
 from tests.support.letters import letter
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["ATTACKS", "main"]
-
 Frame = push_pb2.SubscriberFrame
 Flows = dict[str, push_pb2.Assign]
 

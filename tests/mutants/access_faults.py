@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["ACCESS_FAULTS"]
-
 _APPLY_ACCESS = "tests/unit/wormhole/coordination/test_apply_access.py"
 
 ACCESS_FAULTS: list[Fault] = [

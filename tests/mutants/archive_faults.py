@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.mutants.runner import Fault
 
-__all__ = ["ARCHIVE_FAULTS"]
-
 _COMPACT: Final = "tests/unit/spark_replay/archive/test_compact.py"
 _SHARD_WRITER: Final = "tests/unit/spark_replay/archive/test_shard_writer.py"
 _ARCHIVER: Final = "tests/unit/spark_replay/archive/test_archiver.py"

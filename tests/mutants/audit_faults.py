@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["AUDIT_FAULTS"]
-
 _KEEPER = "tests/unit/publisher/flows/test_books.py"
 _BOOKS = "tests/unit/wormhole/audit/test_books.py"
 _COMPARE = "tests/unit/spark_replay/audit/test_compare.py"

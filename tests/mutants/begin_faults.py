@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["BEGIN_FAULTS"]
-
 BEGIN_FAULTS: list[Fault] = [
     Fault(
         name="init-writes-over-what-is-there",

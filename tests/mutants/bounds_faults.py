@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["BOUNDS_FAULTS"]
-
 _HOSTILE = "tests/hostile/test_malicious_subscriber.py"
 _ROOM_TESTS = ("tests/unit/wormhole/push/test_room.py",)
 

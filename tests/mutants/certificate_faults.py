@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["CERTIFICATE_FAULTS"]
-
 _HOSTILE = ("tests/hostile/test_certificates.py",)
 _RULES = ("tests/unit/wormhole/host/test_certificates.py",)
 

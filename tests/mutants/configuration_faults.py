@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["CONFIGURATION_FAULTS"]
-
 _CONTRACT = "tests/contract/test_coordinator.py"
 
 CONFIGURATION_FAULTS: list[Fault] = [

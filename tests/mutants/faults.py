@@ -25,8 +25,6 @@ from tests.mutants.runner import Fault
 from tests.mutants.statement_faults import STATEMENT_FAULTS
 from tests.mutants.trust_faults import TRUST_FAULTS
 
-__all__ = ["FAULTS"]
-
 FAULTS: list[Fault] = [
     # --- at least once ---------------------------------------------------------------------------------------------
     Fault(

@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.mutants.runner import Fault
 
-__all__ = ["FOLD_FAULTS"]
-
 _LATEST: Final = "tests/unit/spark_replay/replay/test_latest.py"
 _KEYED: Final = "tests/unit/spark_replay/replay/test_keyed.py"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["HOST_FAULTS"]
-
 HOST_FAULTS: list[Fault] = [
     Fault(
         name="token-for-whoever-listens-at-the-socket",

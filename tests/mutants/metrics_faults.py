@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["METRICS_FAULTS"]
-
 METRICS_FAULTS = [
     Fault(
         name="canary-not-fed",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["MONITOR_FAULTS"]
-
 MONITOR_FAULTS: list[Fault] = [
     Fault(
         name="crash-loop-without-end",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["MYSQL_FAULTS"]
-
 _WALK = "publisher/sources/mysql/walk.py"
 _WALK_TESTS = ("tests/unit/publisher/sources/mysql/test_walk.py",)
 

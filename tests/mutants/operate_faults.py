@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["OPERATE_FAULTS"]
-
 _CONTROL = "tests/unit/publisher/operate/test_control.py"
 
 OPERATE_FAULTS: list[Fault] = [

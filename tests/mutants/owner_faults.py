@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["OWNER_FAULTS"]
-
 _SHARDS = "tests/unit/subscriber_sdk/test_shards.py"
 _PUBLISHER = "tests/unit/publisher/test_publisher.py"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["PAGE_FAULTS"]
-
 PAGE_FAULTS: list[Fault] = [
     Fault(
         name="any-host-name-is-answered",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["PARKING_FAULTS"]
-
 PARKING_FAULTS: list[Fault] = [
     Fault(
         name="keyed-row-beside-an-update-without-a-key",

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["PUSH_FAULTS"]
-
 _BUDGET = "tests/unit/subscriber_sdk/test_budget.py"
 _HOSTILE = "tests/hostile/test_malicious_publisher.py"
 

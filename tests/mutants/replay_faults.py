@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.mutants.runner import Fault
 
-__all__ = ["REPLAY_FAULTS"]
-
 _REPLAYS: Final = "tests/unit/publisher/flows/test_replays.py"
 _STATES: Final = "tests/unit/publisher/flows/test_replay_states.py"
 _TASK: Final = "tests/unit/spark_replay/replay/test_task.py"

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["ROBUST_FAULTS"]
-
 _BOUNDED = "publisher/sources/mysql/bounded.py"
 _BOUNDED_TESTS = ("tests/unit/publisher/sources/mysql/test_bounded.py",)
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from tests.support import scratch
 
-__all__ = ["Fault", "FaultError", "Result", "applied", "check_faults", "run_all", "table"]
-
 # What pytest exits with: 1 = tests failed; 2 = interrupted, also by an error in collection; 5 = nothing selected.
 GREEN, RED = 0, 1
 TIMEOUT = 180.0  # seconds for one selection; a fault may well make a test wait for what never comes

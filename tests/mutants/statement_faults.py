@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["STATEMENT_FAULTS"]
-
 _STATEMENT_TESTS = ("tests/unit/publisher/sources/mysql/test_statements.py",)
 
 STATEMENT_FAULTS: list[Fault] = [

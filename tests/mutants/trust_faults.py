@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-__all__ = ["TRUST_FAULTS"]
-
 TRUST_FAULTS: list[Fault] = [
     Fault(
         name="planted-data-folder",

@@ -34,25 +34,6 @@ from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import encode_row
 from wormhole.wire.runs import RunsBuilder
 
-__all__ = [
-    "CUSTOMERS",
-    "FIRST_US",
-    "KEYS",
-    "Change",
-    "Tx",
-    "blocks_at",
-    "crc_at",
-    "gone",
-    "manifest_given",
-    "marker_at",
-    "put",
-    "row",
-    "segments",
-    "tx",
-    "write_archive",
-    "write_file",
-]
-
 FIRST_US = 1_700_000_000_000_000
 STEP = 100
 KEYS = Schema("default", (Column("key", "bytes"),), (Column("value", "bytes"),))

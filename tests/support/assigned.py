@@ -6,8 +6,6 @@ import ast
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-__all__ = ["assigned_elsewhere"]
-
 
 def assigned_elsewhere(folders: Collection[Path], attributes: Collection[str], others: Collection[str]) -> list[str]:
     """Where ``folders`` assign one of ``attributes``. ``others``: names of variables that are of another class."""

@@ -26,8 +26,6 @@ import aiohttp
 from tests.support.eventually import PATIENCE_S, eventually, patience, until
 from wormhole.host import process_guard
 
-__all__ = ["Page", "find_browser", "open_page", "start_browser"]
-
 _OPTIONS: Final = (
     "--headless",
     "--remote-debugging-port=0",

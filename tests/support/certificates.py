@@ -13,8 +13,6 @@ from cryptography.x509.oid import NameOID
 
 from wormhole.host.tls import TlsFiles
 
-__all__ = ["Authority"]
-
 _DAY = datetime.timedelta(days=1)
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
 
-__all__ = ["check", "names"]
-
 _FILE = Path(__file__).parents[2] / "docs" / "cli-schema.json"
 
 

@@ -6,8 +6,6 @@ from typer.testing import CliRunner
 
 from wormholectl.app import app
 
-__all__ = ["run"]
-
 
 def run(*arguments: str, answer: str = "") -> tuple[int, str, str]:
     """Exit code, standard output and standard error. ``answer``: what is typed; the command sees no terminal."""

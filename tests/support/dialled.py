@@ -17,8 +17,6 @@ from wormhole.host.tls import target_options
 from wormhole.host.trust import Trust
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["Dialler", "dialled"]
-
 _METHOD = "/wormhole.wire.v1.Subscriber/Push"
 
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-__all__ = ["PATIENCE_S", "eventually", "patience", "until"]
-
 T = TypeVar("T")
 
 PATIENCE_S: Final = 3600.0 if "WORMHOLE_ROUNDS" in os.environ else 300.0

@@ -13,8 +13,6 @@ from wormholectl import admin_client
 from wormholectl.admin_client import Answer
 from wormholectl.discovery import Where
 
-__all__ = ["FakeAdmin"]
-
 
 def _answers() -> list[Answer]:
     return [Answer("h:7", status("db1"))]

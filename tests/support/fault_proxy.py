@@ -18,8 +18,6 @@ from typing import Any, Self
 
 from tests.support.eventually import PATIENCE_S
 
-__all__ = ["FaultProxy"]
-
 _MOST_PENDING = 256 << 10
 
 

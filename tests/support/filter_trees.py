@@ -18,8 +18,6 @@ from wormhole.model.schema import Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row, encode_row
 
-__all__ = ["State", "any_expressions", "expressions", "keys", "names", "outcome", "passes"]
-
 # Few letters, so that prefixes, ranges and equal keys happen.
 keys = st.binary(max_size=4).map(lambda raw: bytes(b"ab\x00\xff"[byte % 4] for byte in raw))
 _words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -18,8 +18,6 @@ from subscriber_sdk.options import Options
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.testing import ScriptedPublisher, body_of, frames, marker_at, update
 
-__all__ = ["Gate", "Recorder", "World", "failing", "kinds"]
-
 
 class Recorder(Subscriber):
     """Notes every callback in one list; ``act`` may fail or wait."""

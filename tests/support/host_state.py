@@ -7,8 +7,6 @@ from collections.abc import Callable
 from monitor.state import HostState
 from tests.support.eventually import patience
 
-__all__ = ["until"]
-
 
 async def until(state: HostState, true: Callable[[], object]) -> None:
     """Return once ``true()`` is; looked at whenever the state changes."""

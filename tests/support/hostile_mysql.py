@@ -19,8 +19,6 @@ from tests.support import mysql_events as build
 from tests.support.mysql_dump import format_description, insert, rotate, table
 from tests.support.mysql_settings import MYSQL
 
-__all__ = ["STATEMENTS", "Damage", "HostileServer", "answer_to", "column", "greeting", "packets", "serving"]
-
 Damage = Callable[[int, bytes], bytes]
 """What is sent instead of an answer; its number, over all connections, and its bytes.
 

@@ -18,8 +18,6 @@ import pytest
 
 from scripts.prepare import ROOT, extension_of, hot_sources, stale
 
-__all__ = ["compiled", "compiled_names", "describe", "forms", "hot_module", "interpreted", "name_of", "stale_modules"]
-
 
 def forms() -> list[str]:
     """The forms to test: a tree that is meant to be interpreted (``WORMHOLE_BUILD_EXT=no``) has only one."""

@@ -6,8 +6,6 @@ from subscriber_sdk.testing import Change, body_of, update
 from wormhole.model.position import LogPosition
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace, open_parcel, place_of
 
-__all__ = ["letter", "parcel_of", "place"]
-
 
 def parcel_of(change: Change, number: int = 1, index: int = 0) -> Parcel:
     """``change`` as update ``index`` of transaction ``test:<number>``."""

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["TransactionStore", "load"]
-
 _POINTERS = [
     "options_create",
     "transactiondb_options_create",

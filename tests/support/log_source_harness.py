@@ -19,8 +19,6 @@ from wormhole.model.values import Op
 from wormhole.ports.datastore import Login
 from wormhole.ports.testing.contract import Change, Harness
 
-__all__ = ["DatabaseHarness", "MemoryHarness", "RocksHarness"]
-
 
 class MemoryHarness(Harness):
     """The memory source is its own datastore."""

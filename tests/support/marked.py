@@ -7,8 +7,6 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["MARK", "listening", "marked"]
-
 MARK = "WORMHOLE_TEST_MARK"
 
 _LISTEN = "0A"

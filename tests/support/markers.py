@@ -5,8 +5,6 @@ from __future__ import annotations
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.ports.marker_store import MarkerWrite
 
-__all__ = ["CACHE", "SEARCH", "marker", "write"]
-
 CACHE, SEARCH = ("cache", "db1"), ("search", "db1.shop%2Eusers")
 
 

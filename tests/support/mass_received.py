@@ -9,8 +9,6 @@ from pathlib import Path
 from tests.support.mass_workload import FAMILIES, change
 from tests.system.harness.logs import Lines
 
-__all__ = ["Received"]
-
 _MOST_PROBLEMS = 20
 
 

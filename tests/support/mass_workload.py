@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["FAMILIES", "Change", "change", "transactions"]
-
 FAMILIES = ("default", "users", "orders")
 _MASK = (1 << 64) - 1
 

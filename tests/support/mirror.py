@@ -13,8 +13,6 @@ from tests.support.mysql_differential import Session, Table
 from tests.support.mysql_types import Shown
 from tests.system.harness.logs import Lines
 
-__all__ = ["Mirror", "differences", "selected"]
-
 Rows = dict[str, dict[str, dict[str, Any]]]
 """By table and key: values by column, each with its kind."""
 

@@ -17,8 +17,6 @@ from typing import Any
 from subscriber_sdk import UNAVAILABLE, DataLoss, LossDecision, ShardNotice, Subscriber, Update, run
 from tests.system.harness.child import settings
 
-__all__ = ["main"]
-
 
 class _Application(Subscriber):
     def __init__(self, given: dict[str, Any]) -> None:

@@ -6,8 +6,6 @@ from __future__ import annotations
 from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
-__all__ = ["add_flow", "busy", "crowded", "publisher", "quiet"]
-
 MIB = 1 << 20
 GIB = 1 << 30
 _FILE = 512 * MIB

@@ -32,8 +32,6 @@ from wormhole.ports.log_source import LogReader
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import decode_row, op_of
 
-__all__ = ["Absent", "Change", "Follower", "Replay", "Row", "Said", "Session", "Table", "as_set", "said_by_oracle"]
-
 Row = Mapping[str, Shown]
 
 _ORACLE_ID: Final = 987_654

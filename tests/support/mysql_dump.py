@@ -19,18 +19,6 @@ from publisher.sources.mysql.walk import Walk
 from tests.support import mysql_events as build
 from wormhole.model.sharding import Sharding
 
-__all__ = [
-    "TORN",
-    "Scripted",
-    "ScriptedDump",
-    "format_description",
-    "insert",
-    "refuse",
-    "rotate",
-    "table",
-    "xa_prepare",
-]
-
 TORN = (
     "binlog truncated in the middle of event; consider out of disk space on master; the first event "
     "'binlog.000003' at 4"

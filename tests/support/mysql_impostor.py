@@ -25,8 +25,6 @@ from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S
 from wormhole.host.tls import TlsFiles
 
-__all__ = ["NOBODY", "SALT", "TRICKS", "Impostor", "impostor"]
-
 NOBODY: Final = 65534
 SALT: Final = b"12345678123456789012"
 _OK: Final = b"\0\0\0\2\0\0\0"

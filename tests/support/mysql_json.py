@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
 
-__all__ = ["Document", "Opaque", "binary", "diff", "text"]
-
 
 @dataclass(frozen=True)
 class Opaque:

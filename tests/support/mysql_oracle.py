@@ -11,8 +11,6 @@ from typing import Any
 
 from tests.support.mysql_types import NULL, Shown, Type, double
 
-__all__ = ["digits_of", "same_document", "time_text", "translated"]
-
 
 def digits_of(kind: Type) -> int:
     """Digits of a temporal type's fraction."""

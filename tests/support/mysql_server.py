@@ -15,8 +15,6 @@ from typing import ClassVar, Final
 from examples.demo.database_server import DatabaseServer, as_root
 from wormhole.model.errors import ConfigError
 
-__all__ = ["MySqlServer"]
-
 # In the environment, which a copy of the tree borrows.
 _ROOT: Final = Path(sys.prefix) / "mysql-server"
 _AT_INITIALISATION: Final = ("innodb-redo-log-capacity", "secure-file-priv", "lower-case-table-names")

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from publisher.sources.mysql.settings import BinaryLog, Grant, LogPlace, Settings
 
-__all__ = ["MARIADB", "MYSQL", "changed"]
-
 _COMMON: Final = {
     "log_bin": "ON",
     "binlog_format": "ROW",

@@ -19,8 +19,6 @@ from pymysql.connections import Connection
 
 from tests.support.databases import DatabaseServer
 
-__all__ = ["Done", "Script"]
-
 Table = tuple[str, str]
 Place = tuple[int, int]
 

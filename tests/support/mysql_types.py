@@ -16,8 +16,6 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-__all__ = ["NULL", "TYPES", "UNAVAILABLE", "Shown", "Type", "double", "of_flavour", "quoted", "shortest"]
-
 Shown = tuple[str, object]
 """Kind of the wire, and the value."""
 

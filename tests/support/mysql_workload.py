@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tests.support.mysql_differential import Session, Table
 from tests.support.mysql_types import TYPES, Type, of_flavour
 
-__all__ = ["INT", "Workload", "workloads"]
-
 INT: Final = next(kind for kind in TYPES if kind.name == "int")
 _VARCHAR: Final = next(kind for kind in TYPES if kind.name == "varchar utf8mb4")
 _GENERATED: Final = {

@@ -12,8 +12,6 @@ from typing import Any
 
 from pyarrow import fs
 
-__all__ = ["NameNode"]
-
 
 class NameNode:
     """A file system of pyarrow, as far as an archive uses it."""

@@ -19,7 +19,6 @@ from scripts.prepare import ROOT
 if TYPE_CHECKING:
     from xdist.remote import Producer  # type: ignore[import-untyped]
 
-__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler", "scope"]
 
 _SPARK: Final = "spark"
 _ORDER: Final = (_SPARK, "tests/system/", "tests/docs/", "tests/integration/", "tests/hostile/", "tests/contract/", "")

@@ -16,8 +16,6 @@ from scripts.prepare import ROOT
 from tests.support.eventually import PATIENCE_S
 from tests.support.ports import free_port
 
-__all__ = ["Page", "Process", "Reader", "own_port"]
-
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 _COMMANDS: Final = {"wormholectl": "-m wormholectl ", "pytest": "-m pytest ", "python": ""}

@@ -6,8 +6,6 @@ import itertools
 import os
 import socket
 
-__all__ = ["free_port"]
-
 # Below the ports that the kernel gives to whoever asks for any (from 32768 on, on Linux): nobody is given one of ours
 # between the question and the listening, and two questions never get the same answer. The workers of one run have
 # neighbouring process ids: each begins far from the others.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
-__all__ = ["status"]
-
 
 def status(log: str) -> admin_pb2.PublisherStatus:
     """The publisher of shop/main/``log``: one live flow, one held, a caravan and a subscriber."""

@@ -15,8 +15,6 @@ from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Listener", "archived", "flow", "seen", "setting", "wish"]
-
 
 def archived(folder: Path) -> ArchiveStore:
     """Shard ``a`` of three transactions, ``b`` of one."""

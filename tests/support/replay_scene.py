@@ -18,8 +18,6 @@ from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
 from wormhole.wire.markers import marker_from_message
 
-__all__ = ["APPLICATIONS", "Scene"]
-
 APPLICATIONS = {"cache": ("c1", "c2"), "search": ("s1",)}
 _PIN_BUDGET = 64 << 10
 _SPARK = """\

@@ -15,8 +15,6 @@ from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client
 from wormholectl.discovery import Where
 
-__all__ = ["Stage"]
-
 
 class Stage(ABC):
     """``config``: of a dataset ``shop`` with its archive in ``archive``."""

@@ -19,8 +19,6 @@ from typing import Any
 from subscriber_sdk import DataLoss, LossDecision, ShardNotice, Subscriber, Update, run
 from tests.system.harness.child import settings
 
-__all__ = ["main"]
-
 _SLOW_S = 0.02
 
 

@@ -12,8 +12,6 @@ from wormhole.push.parking import park_frames
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["ReplayClient"]
-
 _ASKS_S = 0.02
 
 

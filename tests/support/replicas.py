@@ -7,8 +7,6 @@ from contextlib import suppress
 from tests.support.databases import DatabaseServer
 from tests.support.eventually import until
 
-__all__ = ["REPLICA", "promote", "replicate", "wait_for_rows"]
-
 REPLICA = {"server_id": "2", "log_slave_updates": "ON"}
 
 

@@ -24,8 +24,6 @@ from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.ports.testing.reading import Read
 
-__all__ = ["World"]
-
 _ENOUGH: Final = 12  # reports that one flow may need after all that happened
 _STATE_FILES: Final = ("histories.json", "*/known.json", "*/families.json", "*/times", "*/times.covered", "*/wal/*.log")
 

@@ -16,8 +16,6 @@ from typing import Any, cast
 
 from tests.support.mass_workload import FAMILIES, transactions
 
-__all__ = ["RocksWriter"]
-
 Change = tuple[str, str, bytes] | tuple[str, str, bytes, bytes]
 """(``put``, ``delete``, ``merge`` or ``delete_range``), column family, key, value or end of range."""
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-__all__ = ["s3_service"]
-
 BUCKET = "archives"
 
 

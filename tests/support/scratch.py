@@ -17,8 +17,6 @@ from pathlib import Path
 
 from scripts.prepare import ROOT
 
-__all__ = ["environment", "make_copy", "run_tests"]
-
 _NOT_COPIED = shutil.ignore_patterns(
     ".venv", ".git", "build", "dist", "*.so", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis", "profile"
 )

@@ -17,8 +17,6 @@ from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
-__all__ = ["Refused", "ScriptedReplay", "replay_publisher", "takes_all"]
-
 
 class Refused(Exception):  # noqa: N818 - an answer, not a failure of the test
     """What the publisher answers instead."""

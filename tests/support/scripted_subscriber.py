@@ -19,8 +19,6 @@ from wormhole.wire.markers import marker_to_message
 from wormhole.wire.update import Batch, Update
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["ScriptedSubscriber", "scripted_subscriber"]
-
 _UNASKED = frozenset({"heartbeat", "schema"})
 
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from hypothesis import settings
 
-__all__ = ["SEED", "examples"]
-
 _SOAK: Final = "WORMHOLE_ROUNDS" in os.environ
 _GIVEN: Final = int(os.environ.get("WORMHOLE_SEED", "0"))
 _DRAWN: Final = random.SystemRandom().randrange(1, 1 << 31) if _SOAK else 20261122

@@ -24,8 +24,6 @@ from wormhole.model.position import LogPosition
 from wormhole.wire.markers import marker_from_message
 from wormholectl.discovery import Where
 
-__all__ = ["APPLICATIONS", "SHARDS", "ServerScene"]
-
 APPLICATIONS = {"cache": "cache-1", "search": "search-1"}
 SHARDS = ("db1.shop", "db1.stock")
 _ID = ["tx_source", "tx_number", "tx_index"]

@@ -15,8 +15,6 @@ from examples.demo.database_server import DatabaseServer
 from tests.support.mysql_differential import Session, Table
 from tests.support.mysql_types import TYPES, Type, of_flavour
 
-__all__ = ["DEFAULTS", "Workload"]
-
 _COLUMNS: Final = 24
 _ROWS: Final = 12
 _TYPES: Final = {kind.name: kind for kind in TYPES}

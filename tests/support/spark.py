@@ -17,7 +17,6 @@ from wormhole.model.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MASTER", "spark"]
 
 MASTER = "local[2]"
 

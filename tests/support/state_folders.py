@@ -9,8 +9,6 @@ from pathlib import Path
 
 from wormhole.host.local_admin import LocalAdmin, socket_target, token_path
 
-__all__ = ["TOKEN", "local_admin"]
-
 TOKEN = "5e" * 32
 
 

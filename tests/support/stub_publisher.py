@@ -13,8 +13,6 @@ import signal
 import sys
 from pathlib import Path
 
-__all__ = ["command"]
-
 
 def command(file: Path, key: object) -> list[str]:
     """In the place of :func:`monitor.processes.command`."""

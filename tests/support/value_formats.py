@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-__all__ = ["ORDER_MESSAGE", "descriptor_set", "order", "write_descriptor_set"]
-
 ORDER_MESSAGE: Final = "shop.v1.Order"
 _Field = descriptor_pb2.FieldDescriptorProto
 

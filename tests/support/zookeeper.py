@@ -11,8 +11,6 @@ import pytest
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.model.errors import ConfigError
 
-__all__ = ["own_zookeeper", "zookeeper", "zookeeper_server"]
-
 _numbers = itertools.count(1)
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from tests.system.harness.ensemble import Ensemble, Plan
 
-__all__ = ["running", "say"]
-
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:

@@ -23,8 +23,6 @@ from tests.fuzz.target import Target
 from tests.support.archives import CUSTOMERS, KEYS, marker_at
 from wormhole.model.errors import ArchiveError, ReplayError
 
-__all__ = ["TARGETS"]
-
 _SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 _ENTRY = FileEntry(
     "x.parquet", 3, 900, marker_at(0), marker_at(3), 1, 3, {"upsert": 3}, {"default": 3}, {f"{KEYS.id:016x}": "default"}

@@ -15,8 +15,6 @@ from tests.fuzz.mutate import mutate
 from tests.fuzz.target import Target
 from tests.support.certificates import Authority
 
-__all__ = ["TARGETS"]
-
 _BETWEEN = b"\0"
 
 

@@ -10,8 +10,6 @@ from tests.fuzz.target import Target
 from wormhole.config import config_to_json, parse
 from wormhole.model.errors import ConfigError
 
-__all__ = ["TARGETS"]
-
 _PARTS = (
     '[coordinator]\nzookeeper = "zk1:2181,zk2:2181/root"\nsession_timeout = "10s"\nauth_file = "zk.auth"\n',
     '[tls]\ncert = "c.pem"\nkey = "k.pem"\nca = "ca.pem"\n',

@@ -11,8 +11,6 @@ from wormhole.filters.normal import content_hash, normalise
 from wormhole.filters.tree import write
 from wormhole.model.errors import FilterError
 
-__all__ = ["TARGETS"]
-
 _TESTS = (
     'table == "shop.users"',
     'table matches ("shop.*", "x")',

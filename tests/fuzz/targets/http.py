@@ -19,8 +19,6 @@ from monitor.web import add_routes
 from tests.fuzz.mutate import mutate
 from tests.fuzz.target import Target
 
-__all__ = ["TARGETS"]
-
 _TURNS = 40
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d)")
 _LINES = (

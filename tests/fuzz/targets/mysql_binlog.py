@@ -19,8 +19,6 @@ from tests.support import mysql_events as build
 from wormhole.model.errors import DecodeError
 from wormhole.wire.rows import decode_row
 
-__all__ = ["TARGETS"]
-
 _COLUMNS = [
     *(build.integer("id", 8, unsigned=True), build.varchar("name", 300), build.integer("n", 3), build.single("f")),
     *(build.decimal("price", 12, 3), build.datetime2("at", 3), build.timestamp2("seen", 2), build.time2("took", 6)),

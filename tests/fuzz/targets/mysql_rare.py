@@ -17,8 +17,6 @@ from tests.fuzz.target import Target
 from tests.support.mysql_json import Document, Opaque, binary, diff, text
 from wormhole.model.errors import DecodeError, PositionError
 
-__all__ = ["TARGETS"]
-
 _PACKAGE = "publisher.sources.mysql.decode"
 _UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _LIMIT = 1 << 20

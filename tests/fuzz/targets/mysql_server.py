@@ -39,8 +39,6 @@ from tests.support.hostile_mysql import STATEMENTS, answer_to, column, greeting,
 from tests.support.mysql_dump import Scripted, format_description, insert, refuse, rotate, table, xa_prepare
 from wormhole.model.errors import DecodeError, WormholeError
 
-__all__ = ["TARGETS"]
-
 _PASSWORD = "correct horse battery"
 _OK = STATEMENTS[0][1][0]
 _SALT = b"12345678901234567890\0"

@@ -11,8 +11,6 @@ from tests.support.rocksdb_wal import WalWriter, batch, delete, put, string, var
 from wormhole.model.errors import DecodeError
 from wormhole.wire.rows import decode_row
 
-__all__ = ["TARGETS"]
-
 
 class _RefusedError(Exception):
     """The decoder said what is wrong."""

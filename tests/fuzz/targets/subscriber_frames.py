@@ -21,8 +21,6 @@ from wormhole.push.parking import open_letter
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["TARGETS"]
-
 _Frame = push_pb2.SubscriberFrame
 _HELLO = push_pb2.Hello(
     min_version=1, max_version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000

@@ -15,8 +15,6 @@ from tests.fuzz.target import Target
 from tests.support.value_formats import ORDER_MESSAGE, descriptor_set, order
 from wormhole.formats.decoders import ABSENT, COMPOSITE, BadValue
 
-__all__ = ["TARGETS"]
-
 _PATHS = [("id",), ("status",), ("customer",), ("customer", "name"), ("totals", "eur"), ("by", "a", "name"), ("lines",)]
 _SCALARS = (str, int, bool, float, Decimal, bytes, type(None))
 

@@ -20,8 +20,6 @@ from wormhole.wire.markers import marker_to_bytes
 from wormhole.wire.rows import encode_row
 from wormhole.wire.runs import RunsBuilder
 
-__all__ = ["TARGETS"]
-
 _TYPES = ("bytes", "text", "int", "uint", "double", "bool", "decimal", "entries")
 _VALUES: tuple[Callable[[random.Random], Value], ...] = (
     lambda rng: rng.randbytes(rng.randrange(12)),

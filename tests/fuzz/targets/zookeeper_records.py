@@ -34,8 +34,6 @@ from wormhole.model.position import LogPosition
 from wormhole.ports.marker_store import FlowControl, ReplayControl, StoredFlow
 from wormhole.wire.tally import Tally
 
-__all__ = ["TARGETS"]
-
 _FLOW = ("app", "log")
 _WHERE = "/wormhole/node"
 

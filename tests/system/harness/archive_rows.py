@@ -8,8 +8,6 @@ from wormhole.model.segment import Segment
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.update import Batch, Update
 
-__all__ = ["rows", "updates"]
-
 
 def rows(store: ArchiveStore, shard: str, name: str) -> list[Update]:
     """Every update of one data file of a shard, in its order."""

@@ -28,8 +28,6 @@ from caravan.speeds import Pace
 from tests.system.harness.logs import Assigned, Entry, Loss, Marker, Received, Revoked
 from tests.system.harness.truth import Commit, Content, Sharder
 
-__all__ = ["Checker", "Figures", "Wanted", "fenced_state", "owners_in_turn"]
-
 _WHOLE: Final = RateCap(Pace.LEAST).piece
 """The least that a caravan of a busy publisher asks for at once: a transaction of so many bytes may come in pieces."""
 _FRAME = 200

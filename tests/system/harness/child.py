@@ -8,8 +8,6 @@ import signal
 import sys
 from typing import Any
 
-__all__ = ["die_with_parent", "settings"]
-
 _PR_SET_PDEATHSIG = 1
 
 

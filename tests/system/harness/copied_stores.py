@@ -12,8 +12,6 @@ from tests.system.harness.rocks_store import RocksStore
 from tests.system.harness.server_store import ServerStore
 from tests.system.harness.store import Store
 
-__all__ = ["CopiedStore", "copied_store"]
-
 _KEY: Final = "k{:07d}"
 
 

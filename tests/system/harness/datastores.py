@@ -10,8 +10,6 @@ from typing import Any
 from tests.support.databases import start_server
 from tests.support.fault_proxy import FaultProxy
 
-__all__ = ["Datastore", "Rocks", "Server", "datastore"]
-
 
 class Datastore(ABC):
     """``step``: see `tests.system.harness.truth.Commit`."""

@@ -15,8 +15,6 @@ from tests.system.harness import archive_disasters as archives
 from tests.system.harness import disasters as does
 from tests.system.harness.scene import Scene, Setting
 
-__all__ = ["CELLS", "DISASTERS", "STEPS", "THINGS", "Cell", "Seen", "Sign"]
-
 THINGS: Final = ("database", "marker store", "ZooKeeper", "archive", "state folder", "host")
 DISASTERS: Final = ("older copy restored", "wiped", "moved", "doubled", "corrupted")
 

@@ -21,8 +21,6 @@ from wormhole.config import load
 from wormhole.coordination import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
-__all__ = ["WORMHOLECTL", "Application", "Ensemble", "Plan", "read_journal"]
-
 _LOG: Final = "db1"
 WORMHOLECTL: Final = (
     "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"

@@ -28,8 +28,6 @@ from tests.system.harness.truth import Journal, by_table
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.host.ready_file import read_ready, ready_path
 
-__all__ = ["Fleet", "Host", "Log", "Member"]
-
 TABLES: Final = ("orders", "users")
 _LOG_OF: Final = re.compile(r"publisher run .*--log shop/main/(\w+)")
 

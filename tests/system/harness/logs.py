@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.system.harness.truth import Content
 
-__all__ = ["Assigned", "Entry", "Lines", "Loss", "Marker", "Received", "Revoked", "line_of", "parse"]
-
 
 @dataclass(slots=True)
 class Received:

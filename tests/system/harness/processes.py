@@ -13,8 +13,6 @@ from pathlib import Path
 from scripts.prepare import ROOT
 from tests.support.eventually import PATIENCE_S, until
 
-__all__ = ["Process", "peak_memory", "processor_time"]
-
 _TAIL = 4000
 
 

@@ -15,8 +15,6 @@ from typing import Any
 from subscriber_sdk import Subscriber, Update, run
 from tests.system.harness.child import settings
 
-__all__ = ["main"]
-
 
 class _Refusing(Subscriber):
     def __init__(self, given: dict[str, Any]) -> None:

@@ -11,8 +11,6 @@ import rocksdict
 from tests.system.harness.store import Operation, Store
 from tests.system.harness.truth import Content, digest
 
-__all__ = ["RocksStore"]
-
 
 class RocksStore(Store):
     """``tables``: column families beside ``default``."""

@@ -26,8 +26,6 @@ from wormhole.config import load
 from wormhole.coordination import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
-__all__ = ["FLOW", "Answer", "Reported", "Scene", "Setting", "copy_folder", "state_of"]
-
 FLOW: Final = "app/db1"
 
 

@@ -16,8 +16,6 @@ from tests.support.eventually import PATIENCE_S
 from tests.system.harness.store import Operation, Store
 from tests.system.harness.truth import Content, digest
 
-__all__ = ["DATABASE", "ServerStore"]
-
 DATABASE: Final = "shop"
 _COLUMNS: Final = "`key` VARBINARY(64) PRIMARY KEY, value LONGBLOB NOT NULL"
 _WRITE: Final = "INSERT INTO {table} (`key`, value) VALUES (%s, %s) ON DUPLICATE KEY UPDATE value = VALUES(value)"

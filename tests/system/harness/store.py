@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.system.harness.truth import Content, Journal
 
-__all__ = ["Operation", "Store"]
-
 Operation = tuple[str, bytes, bytes | None]
 """Table, key, value or ``None`` to delete."""
 

@@ -22,8 +22,6 @@ from tests.system.harness.child import settings
 from tests.system.harness.logs import line_of
 from tests.system.harness.truth import digest
 
-__all__ = ["main"]
-
 
 class _Told(logging.Handler):
     """Remembers which publisher assigned a shard in which epoch: the SDK says it in its log only."""

@@ -13,8 +13,6 @@ import sys
 
 from tests.support.marked import marked
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Wait, then kill until nothing is left: what is killed may have started something just now."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Commit", "Content", "Journal", "Sharder", "by_hash", "by_table", "digest"]
-
 
 class Content(NamedTuple):
     """What one update says. ``value``: digest of the value, empty for a delete."""

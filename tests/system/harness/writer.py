@@ -28,8 +28,6 @@ from typing import Any
 from tests.system.harness.child import settings
 from tests.system.harness.store import Operation, Store
 
-__all__ = ["main"]
-
 
 def _opened(given: dict[str, Any]) -> Store:
     journal = Path(given["journal"])
