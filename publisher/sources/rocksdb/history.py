@@ -220,6 +220,11 @@ class WalHistory:
             if not known and number not in self._lost and number not in self._unwatched:
                 self._note_missed(number)
 
+    def watch_again(self) -> None:
+        """Files may have come and gone unseen until the next :meth:`observe`."""
+        with self._changed:
+            self._watched = False
+
     def follow(self) -> None:
         """Something was written to: bring copies up to date and wake the readers. Raises ``OSError``."""
         with self._changed:

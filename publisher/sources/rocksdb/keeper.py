@@ -103,6 +103,9 @@ class WalKeeper:
         self._watch: DirectoryWatch | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
+        self._requests = 0
+        self._answered = threading.Condition()
+        self._answers = 0
         self._problem = ""
 
     # --- from any thread ---------------------------------------------------------------------------------------
@@ -148,7 +151,9 @@ class WalKeeper:
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._stopping.set()
+        with self._answered:
+            self._stopping.set()
+            self._answered.notify_all()
         if self._watch is not None:
             self._watch.wake()
         thread.join()
@@ -178,6 +183,18 @@ class WalKeeper:
         """Look at the directory now. A failure is kept for :meth:`problems`."""
         with self._lock:
             self._scan()
+
+    def catch_up(self) -> None:
+        """Return when every file that was made before the call is kept, or is known to be missed.
+
+        inotify reports a file that was deleted at once to the keeper's thread, which may not have had its turn yet.
+        """
+        with self._answered:
+            self._requests += 1
+            request = self._requests
+            if self._watch is not None and not self._stopping.is_set():
+                self._watch.wake()
+            self._answered.wait_for(lambda: self._stopping.is_set() or self._answers >= request)
 
     def release(self, incarnation: int, number: int, offset: int) -> None:
         """Nothing before this place is needed; histories before ``incarnation`` are given up."""
@@ -228,8 +245,12 @@ class WalKeeper:
         assert watch is not None
         scan_at = scanned = 0.0
         while not self._stopping.is_set():
-            names = watch.wait(max(0.0, scan_at - time.monotonic()))
+            request = self._requests
+            names = watch.wait(max(0.0, scan_at - time.monotonic()) if request == self._answers else 0.0)
             try:
+                if watch.overflowed:
+                    self.current.files.watch_again()
+                    scan_at = 0.0
                 if watch.created:
                     self._keep_now(watch.created)
                 if names:
@@ -245,6 +266,9 @@ class WalKeeper:
             except Exception as error:  # noqa: BLE001 - this thread must not end: without it the log is lost
                 _log.exception("looking at %s failed", self._path)
                 self._problem = f"looking at {self._path} failed: {error!r}; it is tried again, please report this"
+            with self._answered:
+                self._answers = request
+                self._answered.notify_all()
             if not names:
                 self._stopping.wait(_GATHER_S)
 
@@ -261,6 +285,7 @@ class WalKeeper:
                 for link in grabbed:
                     if link is not None:
                         link.unlink(missing_ok=True)
+                history.files.watch_again()
                 return
             for path in paths:
                 file = live_file(path) or live_file(history.files.link(path))

@@ -326,7 +326,7 @@ class _Reader:
         if gap is not None and gap.kind is LossKind.NOT_LOGGED:
             anchor = self._marker.anchor
             before, after = (anchor.begin if anchor else self._marker.order).file, segment.end.file
-            if before < after and self._history.files.may_lack(before, after, self._history.catalogue.logs()):
+            if before < after and self._may_lack(before, after):
                 segment.gap = replace(
                     gap,
                     kind=LossKind.PURGED,
@@ -337,6 +337,15 @@ class _Reader:
         if segment.marker is not None:
             self._marker = self._source._note(segment.marker)
         return segment
+
+    def _may_lack(self, before: int, after: int) -> bool:
+        """Whether a file between these two may have been deleted before it could be kept."""
+        files, catalogue = self._history.files, self._history.catalogue
+        if files.may_lack(before, after, catalogue.logs()):
+            return True
+        # A file that came and went is reported to the keeper, which may be behind the look that found the next file.
+        self._source._keeper.catch_up()
+        return files.may_lack(before, after, catalogue.logs())
 
     def _check_there(self) -> None:
         try:

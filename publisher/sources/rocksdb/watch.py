@@ -46,6 +46,8 @@ class DirectoryWatch:
         self._watched = False
         self.created: list[str] = []
         """Relevant names that appeared since the last :meth:`wait`, in order; not all of them where it is polling."""
+        self.overflowed = False
+        """Whether names may be missing from those that the last :meth:`wait` found: the kernel's queue was full."""
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
         self._register()
@@ -72,7 +74,7 @@ class DirectoryWatch:
     def wait(self, seconds: float) -> bool:
         """Whether files appeared, went or were renamed; false: at most their content grew, or the time is up."""
         limit = min(seconds, _POLL_S) if self.polling else seconds
-        self.created = []
+        self.created, self.overflowed = [], False
         ready = {fd for fd, _ in self._poll.poll(max(0.0, limit) * 1000)}
         if self._wake in ready:
             os.eventfd_read(self._wake)
@@ -108,6 +110,7 @@ class DirectoryWatch:
                 at += _EVENT.size
                 name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
                 at += length
+                self.overflowed |= bool(mask & _OVERFLOW)
                 if mask & (_CREATE | _MOVED_TO) and self._relevant(name):
                     self.created.append(name)
                 if mask & (_OVERFLOW | _DELETE_SELF | _MOVE_SELF) or (mask & ~_MODIFY and self._relevant(name)):

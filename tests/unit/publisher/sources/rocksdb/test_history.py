@@ -174,10 +174,14 @@ def test_a_number_that_went_back_is_another_history(world: World) -> None:
     assert "appeared after" in str(world.conflict())
 
 
-def test_files_that_came_and_went_in_a_pause_may_be_missing(world: World) -> None:
+@pytest.mark.parametrize("stopped", [True, False], ids=["the publisher stopped", "events were lost"])
+def test_files_that_came_and_went_in_a_pause_may_be_missing(world: World, stopped: bool) -> None:
     world.write(4, b"one")
     world.look()
-    world.open()
+    if stopped:
+        world.open()
+    else:
+        world.history.watch_again()
     world.delete(4)
     world.write(12, b"x")
     world.look()

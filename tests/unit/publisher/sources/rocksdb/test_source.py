@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from publisher.sources.rocksdb.source import RocksSource
+from tests.support.eventually import until
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import PositionError, PositionPurged, SourceUnavailable
+from wormhole.model.loss import LossKind
 from wormhole.model.sharding import Sharding
+from wormhole.ports.testing.reading import read_log
 
 
 def open_source(tmp_path: Path) -> RocksSource:
@@ -80,3 +84,41 @@ def test_a_database_that_was_moved_is_no_end_of_the_log(tmp_path: Path) -> None:
     source.open(segment.marker).close()
     source.stop()
     writer.exit()
+
+
+def test_a_file_that_came_and_went_before_the_keeper_had_its_turn_is_purged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inotify has reported it, so its changes are not ones that were written past the log."""
+    # Two memtables are flushed together: the MANIFEST does not name the file between the two that it does name.
+    writer = RocksWriter(
+        tmp_path / "store", write_buffer_size=1 << 17, max_write_buffer_number=8, min_write_buffer_number_to_merge=2
+    )
+    source = open_source(tmp_path)
+    source.start()
+    start = source.latest()
+    watch = source._keeper._watch
+    assert watch is not None
+    wait, wake, starved, turn = watch.wait, watch.wake, threading.Event(), threading.Event()
+
+    def late(seconds: float) -> bool:
+        starved.set()
+        turn.wait()
+        return wait(seconds)
+
+    def woken() -> None:
+        turn.set()
+        wake()
+
+    monkeypatch.setattr(watch, "wait", late)
+    wake()
+    starved.wait()
+    monkeypatch.setattr(watch, "wake", woken)
+    writer.many(0, 28, 10_000)
+    until(lambda: len(list((tmp_path / "store").glob("*.log"))) == 1, "the flush ends")
+    read = read_log(source, start)
+    source.stop()
+    writer.exit()
+    [gap] = read.gaps
+    assert gap.kind is LossKind.PURGED
+    assert len(read.updates) + int(gap.last_missing) - int(gap.first_missing) + 1 == 28

@@ -72,3 +72,17 @@ def test_an_inotify_instance_that_becomes_free_is_taken(tmp_path: Path, monkeypa
     assert watch.wait(PATIENCE_S)
     assert watch.created == ["1.log"]
     watch.close()
+
+
+def test_a_full_queue_of_the_kernel_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = DirectoryWatch(lambda name: name.endswith(".log"))
+    given_inotify(watch, tmp_path)
+    monkeypatch.setattr(module, "_OVERFLOW", module._CREATE)  # as if each event were the one that says so
+    (tmp_path / "1.txt").write_bytes(b"")
+    assert watch.wait(PATIENCE_S)
+    assert watch.overflowed
+    assert watch.created == []
+    watch.wait(0.0)
+    overflowed: bool = watch.overflowed
+    assert not overflowed
+    watch.close()
