@@ -1,6 +1,6 @@
 """The image of a row, folded over the changes of it. Pure; what ``latest``, snapshot and history share.
 
-A log need not hold whole rows (``binlog_row_image``): the image after a change is what the change says, laid over the
+A log need not hold whole rows: the image after a change is what the change says, laid over the
 image before it, column by column and by name, since a table's columns change too. What is not known stays
 :data:`~wormhole.model.values.UNAVAILABLE`, and never becomes a NULL.
 """

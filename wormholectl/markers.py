@@ -65,7 +65,9 @@ def set_marker(
     place: Annotated[
         str,
         typer.Argument(
-            metavar="PLACE", help="earliest, latest, a place such as 1/42/32768, or GTIDs.", show_default=False
+            metavar="PLACE",
+            help="earliest, latest, 1/42/32768, or the datastore's own form.",
+            show_default=False,
         ),
     ],
     where: Where,

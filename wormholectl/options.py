@@ -81,7 +81,7 @@ PasswordFile = Annotated[
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="Holds a server's password; else the \\[client] section of ~/.my.cnf does, else you are asked.",
+        help="Holds a server's password; without it a file of yours does (~/.NAME of the datastore), or you are asked.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")]

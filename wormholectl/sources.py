@@ -40,15 +40,17 @@ def login_of(url: str, password_file: Path | None) -> Login:
     Asks at the terminal if there is one. A password in the URL is warned about on standard error.
     Raises :class:`~wormhole.model.errors.UsageError` for a password file where there is no password.
     """
-    if reason := datastore_at(url).refuses.get("password_file"):
+    found = datastore_at(url)
+    if reason := found.refuses.get("password_file"):
         if password_file is not None:
             raise UsageError(reason, hint="leave --password-file out")
         return Login()
     if urlsplit(url).password is not None:
+        others = f", or {found.user_files}" if found.user_files else ""
         print_text(
             "warning: a password on the command line can be read by every user of this host and stays in the "
             "shell's history",
-            "  next: use --password-file, or ~/.my.cnf, or leave it out to be asked",
+            f"  next: use --password-file{others}, or leave it out to be asked",
             error=True,
         )
     # The same question is answered once.

@@ -39,11 +39,14 @@ def tail(
             "--table",
             "-t",
             metavar="PATTERN",
-            help="Only these tables (shop.users, 'shop.*', a column family); repeatable.",
+            help="Only these tables (shop.users, 'shop.*'); repeatable.",
         ),
     ] = None,
     start: Annotated[
-        str, typer.Option("--from", metavar="earliest|latest|PLACE|seq:N|GTID", help="Where to begin.")
+        str,
+        typer.Option(
+            "--from", metavar="earliest|latest|PLACE", help="Where to begin: 1/42/32768, or the datastore's own form."
+        ),
     ] = "latest",
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many updates.")] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end of the log.")] = True,

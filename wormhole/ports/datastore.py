@@ -63,13 +63,14 @@ class Datastore(ABC):
 
     ``refuses``: the settings of a log that mean nothing here (``password_file``, ``pin_folder``, ``server_ids``,
     ``skip_tables``, ``history_tables``), each with a sentence that says why. ``table_words``: what one table and
-    several are called.
+    several are called. ``user_files``: the file in a user's home that may hold a password; empty for none.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
     requirement: ClassVar[str]
     refuses: ClassVar[Mapping[str, str]] = {}
     table_words: ClassVar[tuple[str, str]] = ("table", "tables")
+    user_files: ClassVar[str] = ""
 
     @abstractmethod
     def form(self, scheme: str) -> str:
@@ -90,6 +91,8 @@ class Datastore(ABC):
     @abstractmethod
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
         """What matters for tailing it, with ``state_dir`` as the publisher's folder. Only reads.
+
+        ``init`` uses its tables and shows the fact named ``server``.
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable` or :class:`~wormhole.model.errors.UsageError`.
         """

@@ -38,7 +38,7 @@ MOST_FRAMES: Final = 65_536
 MOST_FRAME_BYTES: Final = 512 << 10
 """Of one frame that carries no part of an update.
 
-The largest legitimate one holds a datamarker with a long GTID set.
+The largest legitimate one holds a datamarker with a long logical position.
 """
 MOST_WINDOWS: Final = 4096
 """Windows of commit time whose counts one frame reports: an application remembers 1,100."""

@@ -42,6 +42,7 @@ class MySqlDatastore(Datastore):
     requirement = "wormhole-pubsub[publisher,mysql]"
     capabilities = Capabilities(title="MySQL and MariaDB", databases=True)
     refuses: ClassVar[Mapping[str, str]] = {"pin_folder": "a server keeps its log itself"}
+    user_files = "~/.my.cnf"
 
     def form(self, scheme: str) -> str:
         return f"{scheme}://user@host:3306"
