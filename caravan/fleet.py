@@ -19,6 +19,7 @@ from caravan.plan import Action, Board, CaravanView, Close, FlowView, SendBack, 
 from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader, LogSource
 
@@ -289,7 +290,7 @@ class Fleet:
                 else:
                     for waiting in self._flows.values():
                         if waiting.state is CaravanFlowState.WAITING:
-                            waiting.explain(str(error))
+                            waiting.explain(error.text, error.hint or "")
             return
         for action in self._due(plan(views, flows, self.limits.caravans, self.governor.log_map.between), now):
             if isinstance(action, Close):
@@ -381,7 +382,7 @@ class Fleet:
                 self._pause(f"no caravan of its own for {flow.name}: {error}")
         except WormholeError as error:
             self._pause(f"cannot read the log for {flow.name}: {error}")
-            flow.explain(str(error))
+            flow.explain(error.text, error.hint or "")
         else:
             flow.verify()
             return reader
@@ -452,11 +453,12 @@ class Fleet:
             self._start_marker = caravan.marker  # it was the lead
         self._changed.set()
         for flow in tuple(caravan.flows):
+            problem = error.problem if isinstance(error, WormholeError) else Problem(str(error))
+            state = CaravanFlowState.HELD if isinstance(error, Fatal) else CaravanFlowState.WAITING
+            caravan.leave(flow, state, problem.text)
+            flow.explain(problem.text, problem.hint)
             if isinstance(error, Fatal):
-                caravan.leave(flow, CaravanFlowState.HELD, str(error))
                 self._events.held(flow, error)
-            else:
-                caravan.leave(flow, CaravanFlowState.WAITING, str(error))
         if isinstance(error, Retryable):
             self._pause(f"caravan {caravan.number} lost its log and is opened again: {error}")
         elif error is not None:

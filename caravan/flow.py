@@ -11,6 +11,7 @@ from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.problem import Problem
 from wormhole.model.segment import Segment
 from wormhole.wire.body import Body
 
@@ -74,6 +75,7 @@ class CaravanFlow:
         self.resume_index = 0
         self.state = CaravanFlowState.WAITING
         self.cause = "newly opened"
+        self.hint = ""
         self.blocked = False
         self.verified = False
         self.newest_us = marker.committed_at_us
@@ -101,18 +103,23 @@ class CaravanFlow:
         """Travel with the caravan that fills ``buffer``, beginning with segment ``cursor``."""
         self._buffer, self._cursor, self._peeked, self._peeked_in = buffer, cursor, None, None
         self.state = CaravanFlowState.TRAVELLING
-        self.cause = ""
+        self.explain("")
         self.wake()
 
     def leave(self, state: CaravanFlowState, cause: str) -> None:
         """Travel with no caravan; ``cause`` says why, for the operator."""
         self._buffer = self._peeked = self._peeked_in = None
         self.state = state
-        self.cause = cause
+        self.explain(cause)
 
-    def explain(self, cause: str) -> None:
+    @property
+    def problem(self) -> Problem:
         """Why it waits, for the operator."""
-        self.cause = cause
+        return Problem(self.cause, self.hint)
+
+    def explain(self, cause: str, hint: str = "") -> None:
+        """Why it waits, and the next step."""
+        self.cause, self.hint = cause, hint
 
     def verify(self) -> None:
         """The log is still the one that ``marker`` came from."""

@@ -40,6 +40,7 @@ from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.metrics import Histogram, catalogue
 from wormhole.model.errors import ProtocolError, WormholeError
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
@@ -244,11 +245,12 @@ class Publisher:
             return PublisherFlowState.HELD
         return flow.state(lead_flows)
 
-    def cause(self, flow: PublisherFlow) -> str:
+    def cause(self, flow: PublisherFlow) -> Problem:
         """Why the flow is in its :meth:`state`; empty where there is nothing to say."""
         if not self.ownership.ours() or (flow.caravan_flow is not None and not self.ownership.may_send()):
             return self.ownership.why_silent()
-        return self.replays.cause(flow) or flow.cause or ("" if flow.caravan_flow is None else flow.caravan_flow.cause)
+        waits = NO_PROBLEM if flow.caravan_flow is None else flow.caravan_flow.problem
+        return self.replays.cause(flow) or flow.problem or waits
 
     def _advanced(self, segment: Segment, before: Datamarker) -> None:
         self.log_watch.read(segment)
@@ -495,7 +497,8 @@ class Publisher:
         if not known:
             log = _log.error if contest.contested else _log.warning
             log("%s was refused: %s", flow.name, cause, extra=flow.about)
-        flow.release(cause)
+        flow.release("")
+        flow.explain(cause.text, cause.hint)
         flow.refused(contest)
         return True
 

@@ -200,7 +200,7 @@ def reading() -> Iterator[None]:
         found = _OURS.search(str(error))
         if found is None:
             raise
-        message, _, hint = found[2].partition(". Next: ")
+        message, _, hint = found[2].partition(". Next: ")  # Spark hands on the text of an exception, nothing else
         kind = ArchiveError if found[1] == "ArchiveError" else ArchiveUnavailable
         raise kind(message, hint=hint or _VERIFY) from error
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from wormhole.model.findings import Report, Severity
+from wormhole.model.problem import Problem
+from wormhole.wire.problems import problem_of, warnings_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
 from wormholectl.certificates import TlsReport
@@ -69,7 +71,7 @@ class Seen:
     """The files of ``[tls]`` that this command uses."""
     whole_sources: tuple[str, ...] = ()
     """Logs whose source itself stands in the coordinator, as an earlier release stored it."""
-    unsafe: tuple[str, ...] = ()
+    unsafe: tuple[Problem, ...] = ()
 
     @property
     def told(self) -> list[admin_pb2.PublisherStatus]:
@@ -96,14 +98,8 @@ def judge(seen: Seen) -> Report:
     elif (seen.hosts or seen.logs) and not seen.damaged:
         report.add("coordinator", Severity.OK, "it answers")
     for unsafe in seen.unsafe:
-        what, _, step = unsafe.partition(". Next: ")
-        report.add(
-            "coordinator",
-            Severity.WARN,
-            what,
-            "who may do that can make publishers and subscribers do what they like",
-            step,
-        )
+        because = "who may do that can make publishers and subscribers do what they like"
+        report.add("coordinator", Severity.WARN, unsafe.text, because, unsafe.hint)
     for damaged in seen.damaged:
         because = "it is left out: what ran with its last good form goes on, and nothing new begins with it"
         step = (
@@ -195,11 +191,9 @@ def _publishers(report: Report, seen: Seen) -> None:
             step = "see its log; `wormholectl doctor URL` examines the database"
             report.add("publishers", Severity.PROBLEM, what, "every flow falls behind", step)
             good = False
-        for problem in status.problems:
-            what, _, step = problem.partition(". Next: ")
-            report.add(
-                "publishers", Severity.WARN, f"{name}: {what}", "its log's source reports it", step or "see its log"
-            )
+        for problem in warnings_of(status):
+            what, because = f"{name}: {problem.text}", "its log's source reports it"
+            report.add("publishers", Severity.WARN, what, because, problem.hint or "see its log")
             good = False
         if not status.compiled:
             because = "reading and filtering are many times slower"
@@ -222,7 +216,7 @@ def _flows(report: Report, told: Sequence[admin_pb2.PublisherStatus]) -> None:
         step = "`wormholectl config show`; if an application is missing there: `wormholectl config apply FILE`"
         report.add("flows", Severity.WARN, "there is none: nothing is delivered", because, step)
         return
-    held = {flow.flow: flow.cause for flow in flows if flow.state == "held" and not flow.paused}
+    held = {flow.flow: problem_of(flow) for flow in flows if flow.state == "held" and not flow.paused}
     lost = [flow.flow for flow in flows if flow.state == "needs_replay"]
     paused = [flow.flow for flow in flows if flow.paused]
     alone = [flow.flow for flow in flows if flow.state == "unassigned" and not flow.paused]
@@ -230,10 +224,11 @@ def _flows(report: Report, told: Sequence[admin_pb2.PublisherStatus]) -> None:
     short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
     if held:
         first, cause = next(iter(held.items()))
-        cause, _, step = cause.partition(". Next: ")  # the error's own
-        because = f"they deliver nothing; {first}: {cause}" if cause else "they deliver nothing"
-        more = f"{step}; `wormholectl why-lag {first}` says more" if step else f"wormholectl why-lag {first}"
-        report.add("flows", Severity.PROBLEM, f"held: {_few(list(held))}", because, more)
+        because = f"they deliver nothing; {first}: {cause.text}" if cause else "they deliver nothing"
+        step = f"wormholectl why-lag {first}"
+        if cause.hint:
+            step = f"{cause.hint}; `{step}` says more"
+        report.add("flows", Severity.PROBLEM, f"held: {_few(list(held))}", because, step)
     if lost:
         because = "a replay was given up, and the log no longer holds their datamarkers: they deliver nothing"
         step = f"wormholectl why-lag {lost[0]}"

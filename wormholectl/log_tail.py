@@ -88,7 +88,8 @@ def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> 
 
     def silent(place: LogPosition, to: LogPosition | None) -> None:
         until = "" if to is None else f", and the log goes on to {to}"
-        events.waiting("; ".join((f"nothing came for {SILENCE_S:g} s at {place}{until}", *source.status().problems)))
+        problems = map(str, source.status().problems)
+        events.waiting("; ".join((f"nothing came for {SILENCE_S:g} s at {place}{until}", *problems)))
 
     marker = source.locate(options.start)
     end = None if options.follow else End(source)

@@ -18,6 +18,7 @@ from wormhole.config import Config, DatasetConfig, unlisted
 from wormhole.coordination import Coordinator, StaticCoordinator
 from wormhole.host.tls import is_loopback
 from wormhole.model.errors import Retryable, UsageError, WormholeError
+from wormhole.model.problem import Problem
 from wormholectl import admin_client
 from wormholectl.admin_client import Answer
 from wormholectl.certificates import named, report_on
@@ -42,7 +43,7 @@ def look(where: Where) -> Seen:
     logs: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
-    unsafe: tuple[str, ...] = ()
+    unsafe: tuple[Problem, ...] = ()
     problem = ""
     if not where.publisher:
         try:
@@ -78,7 +79,9 @@ def look(where: Where) -> Seen:
     )
 
 
-async def _stored(coordinator: Coordinator) -> tuple[tuple[str, ...], ...]:
+async def _stored(
+    coordinator: Coordinator,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[Problem, ...]]:
     """Logs that are configured, what is stored and cannot be read, logs whose source itself is stored, and what is not
     safe there.
     """

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.show.printer import size, span
 
@@ -97,11 +98,11 @@ def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
             ),
         )
     if flow.state == "held":
-        cause, _, step = flow.cause.partition(". Next: ")  # the error's own
-        step = f"{step}; if it is still held then:" if step else "correct that, then"
+        cause = problem_of(flow)
+        step = f"{cause.hint}; if it is still held then:" if cause.hint else "correct that, then"
         return Diagnosis(
             Stage.CONTROL,
-            f"it is held: {cause or 'its publisher does not say why'}",
+            f"it is held: {cause.text or 'its publisher does not say why'}",
             (),
             f"{step} wormholectl flows resume {name}",
         )

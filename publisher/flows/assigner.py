@@ -25,6 +25,7 @@ from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import Fatal, MarkerStoreError, WormholeError
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowKey, MarkerStore
 from wormhole.wire.bounds import shortened
 
@@ -261,24 +262,24 @@ class Assigner:
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
         """Whether the subscriber can be told what to park because it follows parked updates."""
         if flow.parked and not stream.parks:
-            cause = (
+            problem = Problem(
                 f"{len(flow.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
-                "no parking. "
-                "Next: install a newer release of wormhole-pubsub there, or discard them"
+                "no parking",
+                "install a newer release of wormhole-pubsub there, or discard them",
             )
         elif flow.parked and (lacking := stream.lacking(flow)):
-            cause = (
+            problem = Problem(
                 f"{len(flow.parked)} updates are parked, and their rows are {lacking} bytes too many for one message "
-                f"to {stream.info.id}. "
-                f"Next: raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is "
-                "not more), or mend the "
-                f"handler and `wormholectl flows dead-letters retry {flow.name}`, or `discard` instead of `retry`"
+                f"to {stream.info.id}",
+                f"raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not "
+                f"more), or mend the handler and `wormholectl flows dead-letters retry {flow.name}`, or `discard` "
+                "instead of `retry`",
             )
         else:
             return True
-        if flow.cause != cause:
-            flow.explain(cause)
-            _log.error("%s waits: %s", flow.name, cause, extra=flow.about)
+        if flow.problem != problem:
+            flow.explain(problem.text, problem.hint)
+            _log.error("%s waits: %s", flow.name, problem, extra=flow.about)
         return False
 
     # -- the deciding task
@@ -406,12 +407,13 @@ class Assigner:
             flow.explain(f"paused by {flow.control.paused}")
             return None
         if flow.control.missing:
-            flow.explain(flow.control.missing)
+            flow.explain(flow.control.missing.text, flow.control.missing.hint)
             return None
         if flow.contest is not None and now < flow.contest.until:
             return None
         if now < flow.spacing.until:
-            flow.explain(flow.cause or "was given away again and again, and nothing of it was acknowledged")
+            if not flow.cause:
+                flow.explain("was given away again and again, and nothing of it was acknowledged")
             return None
         member = None if target is None else app.members.get(target)
         holder = None if flow.subscriber is None else app.members.get(flow.subscriber)
@@ -453,8 +455,8 @@ class Assigner:
                 flow.explain(error.message)
 
     def _cannot_give(self, flow: PublisherFlow, error: WormholeError) -> None:
-        if flow.cause != str(error):
-            flow.explain(str(error))
+        if flow.problem != error.problem:
+            flow.explain(error.text, error.hint or "")
             _log.error("%s is held: %s", flow.name, error, extra=flow.about)
 
     async def _each(self, flow: PublisherFlow, step: Awaitable[bool]) -> bool:

@@ -124,7 +124,7 @@ class DeadLetterOffice:
             try:
                 async with self._lock(flow):
                     answer = await self._park(flow, epoch, letter, parcel, max_frame // 2)
-                if trouble and flow.cause == trouble:
+                if trouble and str(flow.problem) == trouble:
                     flow.explain("")
                 return answer
             except EpochRefused as error:
@@ -135,7 +135,7 @@ class DeadLetterOffice:
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = str(error)
-                    flow.explain(trouble)
+                    flow.explain(error.text, error.hint or "")
                     _log.error(
                         "%s waits, for update %s cannot be parked: %s", flow.name, letter.id, error, extra=flow.about
                     )
@@ -326,7 +326,7 @@ class DeadLetterOffice:
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = str(error)
-                    flow.explain(trouble)
+                    flow.explain(error.text, error.hint or "")
                     _log.error("%s waits for its parked updates: %s", flow.name, error, extra=flow.about)
             await asyncio.sleep(_RETRY_S)
         return None

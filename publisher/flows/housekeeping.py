@@ -106,7 +106,7 @@ class Housekeeping:
         try:
             status = await asyncio.to_thread(self._source.status)
         except WormholeError as error:
-            self._log_watch.failed(str(error))
+            self._log_watch.failed(error.problem)
             raise
         self._log_watch.measured(status, time.monotonic())
         self._fleet.files(status.files)

@@ -16,6 +16,7 @@ from typing import Final
 from publisher.sources.state_file import read_state, write_state
 from wormhole.coordination.port import Coordinator, FlowRecord
 from wormhole.model.position import Datamarker, flow_name
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowKey
 
 __all__ = ["KnownFlows", "missing_datamarker"]
@@ -26,15 +27,15 @@ _UNSEEN: Final = 100
 """So many epochs may have been raised since the last note, which is taken once a second."""
 
 
-def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> str:
+def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> Problem:
     """Why ``flow`` is held, for the operator.
 
     ``witness``: who knows that it was served; ``begin``: where its record says to begin.
     """
-    return (
-        f"its datamarker is missing: {witness}, and the marker store has none that was acknowledged. "
-        f"Next: `wormholectl markers set {flow} PLACE` where it stopped; or `wormholectl flows accept-loss {flow}`, "
-        f"which begins at {begin}"
+    return Problem(
+        f"its datamarker is missing: {witness}, and the marker store has none that was acknowledged",
+        f"`wormholectl markers set {flow} PLACE` where it stopped; or `wormholectl flows accept-loss {flow}`, which "
+        f"begins at {begin}",
     )
 
 

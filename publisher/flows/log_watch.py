@@ -12,6 +12,7 @@ from typing import Final
 
 from caravan.log_map import LogMap
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import SourceStatus
 
@@ -60,7 +61,7 @@ class LogWatch:
         self._counts = 0
         self._map = LogMap()
         self._status: SourceStatus | None = None
-        self._failure = ""
+        self._failure = NO_PROBLEM
         self._ends: deque[tuple[float, LogPosition]] = deque()
 
     def read(self, segment: Segment) -> None:
@@ -98,7 +99,7 @@ class LogWatch:
     def measured(self, status: SourceStatus, now: float) -> None:
         """The source's status at ``now`` (monotonic)."""
         self._status = status
-        self._failure = ""
+        self._failure = NO_PROBLEM
         self._map = LogMap(status.files)
         end = self._written(status)
         if self._ends and self._ends[-1][1].incarnation != end.incarnation:
@@ -108,12 +109,12 @@ class LogWatch:
         while self._ends[0][0] < now - _GROWTH_S or self._map.between(self._ends[0][1], end) is None:
             self._ends.popleft()
 
-    def failed(self, problem: str) -> None:
+    def failed(self, problem: Problem) -> None:
         """The source's status cannot be had, and why."""
         self._failure = problem
 
     @property
-    def problems(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the log just now, for the operator."""
         if self._failure:
             return (self._failure,)
@@ -123,7 +124,7 @@ class LogWatch:
     def end_unknown(self) -> str:
         """Why the log may have grown unseen, so that a lag is a lower bound only; empty while its end is known."""
         if self._failure:
-            return self._failure
+            return str(self._failure)
         return "" if self._status is None else self._status.end_unknown
 
     @staticmethod

@@ -50,7 +50,7 @@ class Losses:
         if flow is None or flow.caravan_flow is not caravan_flow:
             return
         _log.error("%s is held: %s", flow.name, error, extra=flow.about)
-        flow.hold(str(error))
+        flow.hold(error.problem)
         if isinstance(error, PositionPurged | Diverged):
             self._chores.spawn(self._tell(flow, caravan_flow, error))
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from wormhole.coordination.port import Contact, Coordinator, PublisherInfo, Registration
 from wormhole.coordination.retry import retry_during_outage
+from wormhole.model.problem import Problem
 
 __all__ = ["Ownership"]
 
@@ -72,19 +73,18 @@ class Ownership:
         """Whether updates may be sent: with local markers also without contact, for what is assigned."""
         return self.ours() and (not self._fenced or self._leased())
 
-    def why_silent(self) -> str:
-        """Why :meth:`may_send` is false, and the next step."""
+    def why_silent(self) -> Problem:
+        """Why :meth:`may_send` is false."""
         if not self.ours():
-            return (
-                "another publisher took the log over while contact with ZooKeeper was lost. Next: `wormholectl "
-                "publishers` names it; "
-                "stop the one that is not meant to serve the log"
+            return Problem(
+                "another publisher took the log over while contact with ZooKeeper was lost",
+                "`wormholectl publishers` names it; stop the one that is not meant to serve the log",
             )
         silence = self._clock() - self._coordinator.last_contact()
-        return (
+        return Problem(
             f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "
-            "the flows. "
-            "Next: bring ZooKeeper back; deliveries then go on by themselves"
+            "the flows",
+            "bring ZooKeeper back; deliveries then go on by themselves",
         )
 
     def _leased(self) -> bool:

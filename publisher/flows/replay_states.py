@@ -19,6 +19,7 @@ from typing import Final
 import grpc
 
 from publisher.flows.refused import RefusedError
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.marker_store import ReplayControl, ReplayState
 from wormhole.push.parking import Arriving
 
@@ -57,7 +58,7 @@ class Run:
     until: float
     epoch: int = 0
     filter_hash: str = ""
-    waits: str = ""
+    waits: Problem = NO_PROBLEM
     trouble: str = ""
     updates: int = 0
     bytes: int = 0
@@ -150,30 +151,30 @@ def opened(now: ReplayControl, subscriber: str, opener: str) -> ReplayControl:
     return replace(now, state=ReplayState.REPLAYING, attempts=now.attempts + 1, subscriber=subscriber, opener=opener)
 
 
-def cause(flow: str, replay: ReplayControl, run: Run | None) -> str:
-    """Why nobody gets the flow from the log, in words, and what to do where somebody has to."""
-    waits = "" if run is None else run.waits
+def cause(flow: str, replay: ReplayControl, run: Run | None) -> Problem:
+    """Why nobody gets the flow from the log."""
+    waits = "" if run is None else run.waits.text
     about = f"replay {replay.id} by {replay.who}"
     if replay.state is ReplayState.NEEDS_REPLAY:
-        return (
-            f"{about} was given up, and the log no longer holds its datamarker{f' ({waits})' if waits else ''}. Next: "
-            f"`wormholectl replay --resume {replay.id}`, or go on without: `wormholectl flows accept-loss {flow}`"
+        return Problem(
+            f"{about} was given up, and the log no longer holds its datamarker{f' ({waits})' if waits else ''}",
+            f"`wormholectl replay --resume {replay.id}`, or go on without: `wormholectl flows accept-loss {flow}`",
         )
     if run is not None and run.trouble:
-        return (
+        return Problem(
             f"{about} is over, its driver is silent; whether the log holds the datamarker is not known: {run.trouble}"
         )
     if run is not None and run.epoch:
-        return f"{about} pushes to {replay.subscriber}"
-    return f"held for {about}{f': {waits}' if waits else ''}"
+        return Problem(f"{about} pushes to {replay.subscriber}")
+    return Problem(f"held for {about}{f': {waits}' if waits else ''}", "" if run is None else run.waits.hint)
 
 
-def parked(number: int) -> str:
+def parked(number: int) -> Problem:
     """Why a task that knows of no parked updates is not let in."""
-    return (
+    return Problem(
         f"{number} updates are parked, and the tasks of this replay are of an earlier release, which would overtake "
-        "them. Next: bring what "
-        "runs `wormholectl replay`, and Spark's executors, up to date"
+        "them",
+        "bring what runs `wormholectl replay`, and Spark's executors, up to date",
     )
 
 

@@ -36,6 +36,7 @@ from publisher.push.stream import SubscriberStream
 from wormhole.audit.ledger import Settled
 from wormhole.model.errors import Diverged, PositionPurged, ProtocolError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.dead_letters import ParkedRows
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite, ReplayControl, ReplayState
@@ -133,10 +134,10 @@ class Replays:
         run, replay = self._runs.get(flow.key), flow.control.replay
         return run if run is not None and replay is not None and run.id == replay.id else None
 
-    def cause(self, flow: PublisherFlow) -> str:
-        """Why the log's updates do not go to the flow's subscriber, in words; empty when no replay is why."""
+    def cause(self, flow: PublisherFlow) -> Problem:
+        """Why the log's updates do not go to the flow's subscriber; empty when no replay is why."""
         replay = flow.control.replay
-        return "" if replay is None else cause(flow.name, replay, self.run_of(flow))
+        return NO_PROBLEM if replay is None else cause(flow.name, replay, self.run_of(flow))
 
     # -- the requests
 
@@ -175,7 +176,7 @@ class Replays:
 
     async def open(
         self, key: FlowKey, replay: str, ticket: str, *, parks: bool, opener: str, above: int = 0
-    ) -> Opening | str:
+    ) -> Opening | Problem:
         """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked
         updates; ``opener``: who it is; ``above``: the epoch that its subscriber holds.
         """
@@ -186,7 +187,7 @@ class Replays:
                 self._assigner.lend(flow, now.subscriber)  # the former task's: a handler may still run there
             stream = self._assigner.receiver(flow)
             if stream is None:
-                run.waits = flow.cause
+                run.waits = flow.problem
                 return run.waits
             if why := self._overtakes(stream, flow, parks):
                 run.waits = why
@@ -212,9 +213,10 @@ class Replays:
                 await self._control(flow, begun)
             await self._record((flow,))  # the subscriber refuses an epoch that is not recorded
             if flow.epoch != epoch or flow.control.paused:
-                run.waits = f"paused by {flow.control.paused}" if flow.control.paused else "its datamarker was set"
+                paused = f"paused by {flow.control.paused}" if flow.control.paused else ""
+                run.waits = Problem(paused or "its datamarker was set")
                 return run.waits
-            run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, ""
+            run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, NO_PROBLEM
             run.parking.drop()
             run.parking = Arriving(self._room.share(lambda error: _fenced(run)))
             run.max_frame = stream.max_frame_bytes
@@ -398,7 +400,7 @@ class Replays:
             return
         await self._change(flow, now, lambda present: replace(present, state=ReplayState.NEEDS_REPLAY))
         run = self._known(flow, now)
-        run.waits, run.trouble = gap.message, ""
+        run.waits, run.trouble = Problem(gap.message), ""
         _log.error("%s needs a replay: %s %s, %s", flow.name, now.id, why, gap, extra=flow.about)
 
     def _goes_live(self, flow: PublisherFlow, now: ReplayControl, gap: Gap | None) -> None:
@@ -442,11 +444,11 @@ class Replays:
             flow.acked(marker)
             self._stored(write)
 
-    def _overtakes(self, stream: SubscriberStream, flow: PublisherFlow, parks: bool) -> str:
+    def _overtakes(self, stream: SubscriberStream, flow: PublisherFlow, parks: bool) -> Problem:
         """Why a task cannot push to the subscriber without overtaking what is parked; empty: it can."""
         if flow.parked and not parks:
             return parked(flow.dead_letters)
-        return "" if self._assigner.keeps_order(stream, flow) else flow.cause
+        return NO_PROBLEM if self._assigner.keeps_order(stream, flow) else flow.problem
 
     async def _gap(self, marker: Datamarker) -> Gap | None:
         """Whether the log can be read from there on: it is opened to see."""

@@ -26,6 +26,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker, flow_name
+from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, FlowKey, ReplayState, start_key
 from wormhole.wire.markers import marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -263,7 +264,7 @@ class Control:
             after.state, after.cause, after.loss_pending = "unassigned", "goes on soon", False
             begin = str(flow.marker)
             note = f"delivery begins at {begin}: what lies before and was not delivered never is"
-            return _Step("accept-loss", after, lambda: self._placed(flow), flow.lost_record, begin, [note])
+            return _Step("accept-loss", after, lambda: self._placed(flow), str(flow.lost_record), begin, [note])
         if flow.loss is None:
             raise not_now(flow, "no loss of log is waiting for a decision")
         if flow.releasing:
@@ -373,7 +374,7 @@ class Control:
         if flow.lost_record:
             await self._publisher.restore_record(flow, flow.marker)
         if flow.control.missing:
-            await self._publisher.control(flow, lambda control: replace(control, missing=""))
+            await self._publisher.control(flow, lambda control: replace(control, missing=NO_PROBLEM))
             self._assigner.go_on(self._publisher.present(flow))
 
     def _ask_back(self, flow: PublisherFlow, cause: str) -> None:

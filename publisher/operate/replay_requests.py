@@ -74,7 +74,8 @@ class ReplayRequests:
                 if isinstance(found, Opening):
                     reply.opened.CopyFrom(self._opened(found))
                 else:
-                    reply.cause = found
+                    reply.cause = str(found)
+                    reply.problem.MergeFrom(admin_pb2.Problem(text=found.text, hint=found.hint))
             case "advance":
                 await self._advance(request, key)
             case "park":

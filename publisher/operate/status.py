@@ -18,8 +18,10 @@ from wormhole import __version__
 from wormhole.host.compiled import compiled_modules
 from wormhole.host.local_admin import token_path
 from wormhole.model.position import flow_name
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import ReplayState
 from wormhole.wire.markers import marker_to_message, position_to_message
+from wormhole.wire.problems import problem_to_message
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["flow_status", "replay_status", "status", "whole_status"]
@@ -86,9 +88,10 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
         pid=os.getpid(),
         http_address=publisher.http_address,
         admin_address=publisher.admin_address,
-        problems=publisher.log_watch.problems,
         end_unknown=publisher.log_watch.end_unknown,
     )
+    for problem in publisher.log_watch.problems:
+        _warn(message, problem)
     limits = publisher.fleet.limits
     message.limits.CopyFrom(
         admin_pb2.CaravanLimits(
@@ -117,9 +120,8 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
         told = _caravan(caravan, caravan is lead, history)
         names -= told.ByteSize()
         if names < 0:
-            message.problems.append(
-                f"the {len(told.flows)} flows of caravan {caravan.number} are not listed here: they are too many"
-            )
+            unlisted = f"the {len(told.flows)} flows of caravan {caravan.number} are not listed here: they are too many"
+            _warn(message, Problem(unlisted))
             del told.flows[:]
         message.caravans.append(told)
     left = _LIST_BYTES
@@ -128,12 +130,16 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
         one = _subscriber(stream)
         left -= one.ByteSize()
         if left < 0:
-            message.problems.append(
-                f"{len(streams) - count} of {len(streams)} subscribers are not listed: they are too many"
-            )
+            unlisted = f"{len(streams) - count} of {len(streams)} subscribers are not listed: they are too many"
+            _warn(message, Problem(unlisted))
             break
         message.subscribers.append(one)
     return message
+
+
+def _warn(message: admin_pb2.PublisherStatus, problem: Problem) -> None:
+    message.problems.append(str(problem))
+    message.warnings.add(text=problem.text, hint=problem.hint)
 
 
 def _subscriber(stream: SubscriberStream) -> admin_pb2.SubscriberStatus:
@@ -143,7 +149,8 @@ def _subscriber(stream: SubscriberStream) -> admin_pb2.SubscriberStatus:
         address=stream.info.address,
         state="connected" if stream.connected else "unreachable",
         flows=len(stream.flows),
-        cause=stream.cause,
+        cause=str(stream.problem),
+        problem=problem_to_message(stream.problem),
     )
 
 
@@ -158,6 +165,7 @@ def flow_status(
     place = flow.marker.order if caravan_flow is None else caravan_flow.place
     lag = publisher.log_watch.lag(flow.shard, flow.marker, now)
     clock = time.monotonic()
+    problem = publisher.cause(flow)
     return admin_pb2.FlowStatus(
         flow=flow_name(flow.application, flow.shard),
         state=publisher.state(flow, lead_flows).value,
@@ -176,7 +184,8 @@ def flow_status(
         headroom_s=None if flow.control.replay is not None else publisher.log_watch.headroom(flow.marker),
         caravan=0 if caravan is None else caravan.number,
         filter=flow.filter.text,
-        cause=publisher.cause(flow),
+        cause=str(problem),
+        problem=problem_to_message(problem),
         paused=flow.control.paused,
         skip=flow.control.skip,
         dead_letters=flow.dead_letters,

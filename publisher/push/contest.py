@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
 from wormhole.push.epochs import may_be_exceeded
 from wormhole.push.session import FlowFailed
 
@@ -61,19 +62,17 @@ def store_was_lost(before: Contest | None, refusal: Contest, *, acknowledged: bo
     return not acknowledged and not refusal.contested and (before is None or not before.contested)
 
 
-def explained(contest: Contest, epoch: int, marker: Datamarker, subscriber: str) -> str:
-    """The same for operators, with the next step. ``epoch`` is what was refused, ``marker`` where delivery begins."""
+def explained(contest: Contest, epoch: int, marker: Datamarker, subscriber: str) -> Problem:
+    """The same for operators. ``epoch`` is what was refused, ``marker`` where delivery begins."""
     if contest.contested:
-        return (
+        return Problem(
             f"another publisher, {contest.by or 'of an unknown name'}, serves this flow to {subscriber} in epoch "
-            f"{contest.held_epoch}. "
-            "Next: stop the one of the two that is not meant to serve the log; the other one then gets the flow by "
-            "itself"
+            f"{contest.held_epoch}",
+            "stop the one of the two that is not meant to serve the log; the other one then gets the flow by itself",
         )
-    return (
+    return Problem(
         f"{subscriber} has seen epoch {contest.held_epoch} (assigned by {contest.by or 'an unknown publisher'}), the "
-        "marker store gave "
-        f"{epoch}: the store was set back, or another publisher served the flow meanwhile. It goes on above that "
-        "epoch, from the "
-        f"stored datamarker {marker}: what was delivered after that datamarker comes again"
+        f"marker store gave {epoch}: the store was set back, or another publisher served the flow meanwhile. It goes "
+        f"on above that epoch, from the stored datamarker {marker}: what was delivered after that datamarker comes "
+        "again"
     )

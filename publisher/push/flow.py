@@ -17,6 +17,7 @@ from publisher.push.stages import Event, PublisherFlowState, Stage, after, shown
 from wormhole.filters import Filter
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.dead_letters import DeadLetter, ParkedRows, parked_rows
 from wormhole.ports.marker_store import FlowControl, FlowKey, StoredFlow
 from wormhole.wire.body import Body
@@ -33,7 +34,8 @@ class PublisherFlow:
 
     Other modules read the attributes and call the methods; they assign nothing.
 
-    ``stage``: see :mod:`publisher.push.stages`. ``cause``: why it is in it, for operators. ``marker``: the last
+    ``stage``: see :mod:`publisher.push.stages`. ``cause``: why it is in it, for operators, and ``hint``,
+    the next step. ``marker``: the last
     acknowledged datamarker; ``durable``: the last one that the store confirmed; ``sent_until``: what ends at or before
     it may have been delivered before. ``acknowledged``: the store has held a datamarker of it that a subscriber
     acknowledged; otherwise its marker is only where it was registered. ``rewound``: the marker was set back, and no
@@ -77,6 +79,7 @@ class PublisherFlow:
         self.caravan_flow: CaravanFlow | None = None
         self.loss: tuple[LogGap, Datamarker] | None = None
         self.cause = "no subscriber is there"
+        self.hint = ""
         self.updates = 0
         self.bytes = 0
         self.bad_values = 0
@@ -101,9 +104,14 @@ class PublisherFlow:
         self.spacing = Spacing()
 
     @property
-    def lost_record(self) -> str:
+    def lost_record(self) -> Problem:
         """Why an operator has to say where it goes on; empty: its record says it."""
-        return self.control.missing or (self.cause if self.unreadable else "")
+        return self.control.missing or (self.problem if self.unreadable else NO_PROBLEM)
+
+    @property
+    def problem(self) -> Problem:
+        """Its cause, with the next step."""
+        return Problem(self.cause, self.hint)
 
     @property
     def dead_letters(self) -> int:
@@ -173,22 +181,24 @@ class PublisherFlow:
         self.unreadable, self.handler = False, None
         self.spacing.given(now)
         if not self.contested:
-            self.cause = "opening"
+            self.explain("opening")
 
     def redeliver(self) -> None:
         """The subscriber accepted it, and parked updates go first."""
         self._enter(Event.REDELIVER)
-        self.rolled_back, self.cause = "", "parked updates are delivered again"
+        self.rolled_back = ""
+        self.explain("parked updates are delivered again")
 
     def begin(self, caravan_flow: CaravanFlow) -> None:
         """The log's updates are delivered: ``caravan_flow`` reads them."""
         self._enter(Event.BEGIN)
-        self.caravan_flow, self.rolled_back, self.cause = caravan_flow, "", ""
+        self.caravan_flow, self.rolled_back = caravan_flow, ""
+        self.explain("")
 
-    def hold(self, cause: str) -> None:
+    def hold(self, problem: Problem) -> None:
         """The log cannot be read on."""
         self._enter(Event.HOLD)
-        self.cause = cause
+        self.explain(problem.text, problem.hint)
 
     def ask(self, gap: LogGap, resume: Datamarker) -> None:
         """The application is asked about missing log, behind which the log continues at ``resume``."""
@@ -199,19 +209,20 @@ class PublisherFlow:
     def decline(self, cause: str) -> None:
         """The application halts at the missing log."""
         self._enter(Event.DECLINE)
-        self.cause = cause
+        self.explain(cause)
 
     def accept(self, *, back: bool) -> None:
         """It continues after the missing log. ``back``: before its datamarker, which has to be set back first."""
         self._enter(Event.GO_BACK if back else Event.ACCEPT)
-        self.loss, self.cause = None, ""
+        self.loss = None
+        self.explain("")
 
     def recall(self, cause: str, now: float) -> None:
         """Its subscriber is asked to release it."""
         if not self.releasing:
             self.asked_at = now
         self._enter(Event.RECALL)
-        self.cause = cause
+        self.explain(cause)
 
     def release(self, cause: str) -> None:
         """Nobody receives it any more."""
@@ -237,14 +248,14 @@ class PublisherFlow:
             self.reached(self.caravan_flow.place)
         self.subscriber, self.caravan_flow, self.loss = None, None, None
         self.waiting_credit_since, self.progressed_at = 0.0, 0.0
-        self.cause = cause
+        self.explain(cause)
         self.answer_letter(acked=False)
 
     # -- what is known of it
 
-    def explain(self, cause: str) -> None:
-        """Why it is in its stage, or stays in it."""
-        self.cause = cause
+    def explain(self, cause: str, hint: str = "") -> None:
+        """Why it is in its stage, or stays in it, and the next step."""
+        self.cause, self.hint = cause, hint
 
     def was_at(self, subscriber: str | None, stream: object | None) -> None:
         """It was at the subscriber last; in ``stream`` a handler of it may still run."""

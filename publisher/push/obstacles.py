@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
@@ -10,6 +11,7 @@ from publisher.push.flow import PublisherFlow
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
 from wormhole.wire.body import BadUpdate
 
 __all__ = ["ask_about_gap", "hold_at_bad_value", "hold_at_undecodable", "skip_undecodable"]
@@ -28,18 +30,15 @@ def skip_undecodable(flow: PublisherFlow, caravan_flow: CaravanFlow, broken: Dec
 
 def hold_at_undecodable(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, broken: DecodeError) -> None:
     """Hold the flow before an update that cannot be decoded."""
-    _hold(fleet, flow, caravan_flow, f"held at {caravan_flow.place}: {broken}")
+    problem = replace(broken.problem, text=f"held at {caravan_flow.place}: {broken.text}")
+    _hold(fleet, flow, caravan_flow, problem)
 
 
 def hold_at_bad_value(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, bad: BadUpdate) -> None:
     """Hold the flow before the segment that has an update with a bad value."""
-    _hold(
-        fleet,
-        flow,
-        caravan_flow,
-        f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}. "
-        'Next: declare the format that it has, or set on_bad_value = "deliver"',
-    )
+    text = f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}"
+    hint = 'declare the format that it has, or set on_bad_value = "deliver"'
+    _hold(fleet, flow, caravan_flow, Problem(text, hint))
 
 
 def ask_about_gap(
@@ -66,7 +65,7 @@ def ask_about_gap(
     return gap, resume
 
 
-def _hold(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, cause: str) -> None:
-    flow.hold(cause)
-    fleet.hold(caravan_flow, cause)
-    _log.error("%s is %s", flow.name, cause, extra=flow.about)
+def _hold(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, problem: Problem) -> None:
+    flow.hold(problem)
+    fleet.hold(caravan_flow, problem.text)
+    _log.error("%s is %s", flow.name, problem, extra=flow.about)

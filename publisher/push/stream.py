@@ -12,7 +12,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from caravan.fleet import Fleet
@@ -24,6 +24,7 @@ from wormhole.coordination.port import SubscriberInfo
 from wormhole.model.errors import ProtocolError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import Parcel
 from wormhole.push.allowance import Allowance, Reading
@@ -97,7 +98,7 @@ class StreamEvents:
 class SubscriberStream:
     """See the module. Implements :class:`~wormhole.push.connection.Owner`.
 
-    ``cause``: why it is not connected, for the operator. ``left``: the subscriber reported that it leaves, and has not
+    ``problem``: why it is not connected, for operators. ``left``: the subscriber reported that it leaves, and has not
     come back. ``leaving``: it released a flow without being asked, so it is shutting down. ``vacant``: nobody listens
     at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's process
     does, as far as can be known.
@@ -112,7 +113,7 @@ class SubscriberStream:
         self.leaving = False
         self.vacant = False
         self.life = object()
-        self.cause = "dialling"
+        self.problem = Problem("dialling")
         self.traffic = Traffic()
         self._dialer = dialer
         self._clock = dialer.clock
@@ -285,47 +286,48 @@ class SubscriberStream:
         try:
             while True:
                 acks, connection = self.traffic.acks, self._connection
-                cause = shortened(await self._connect(connection), _LONGEST_CAUSE)
+                problem = await self._connect(connection)
+                problem = replace(problem, text=shortened(problem.text, _LONGEST_CAUSE))
                 if self.left and self.connected:
-                    _log.info("%s", cause)
-                elif cause != self.cause or connection.refused:
-                    _log.warning("stream to %s at %s ended: %s", self.info.id, self.info.address, cause)
+                    _log.info("%s", problem)
+                elif problem != self.problem or connection.refused:
+                    _log.warning("stream to %s at %s ended: %s", self.info.id, self.info.address, problem)
                 lasted = self._clock() - connection.welcomed_at if connection.welcomed_at else 0.0
-                self._lose(cause)
+                self._lose(problem)
                 wait = redial.wait_s(
                     lasted_s=lasted, acked=self.traffic.acks > acks, refused=connection.refused, left=self.left
                 )
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
         finally:
             self._dialer.reading.streams -= 1
-            self._lose(self.cause or "the stream was closed")
+            self._lose(self.problem or Problem("the stream was closed"))
 
-    async def _connect(self, connection: Connection) -> str:
+    async def _connect(self, connection: Connection) -> Problem:
         """One connection from dialling to its end; returns why it ended."""
         try:
             await connection.run(Peer(self.info.address, self._dialer.trust, self.info.user))
         except WormholeError as error:
             self.vacant = is_refused(error)
-            return str(error)
+            return error.problem
         except Exception as error:  # noqa: BLE001 - see below
             # Ours, not the subscriber's: it must cost this connection only, and be seen.
             _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.info.address)
-            return f"internal error: {error!r}"
-        return self.cause
+            return Problem(f"internal error: {error!r}")
+        return self.problem
 
-    def _lose(self, cause: str) -> None:
+    def _lose(self, problem: Problem) -> None:
         """The connection is over, for us at least: no flow of it travels any more."""
         if self.connected:
             self.since = self._clock()
         self.connected = False
-        self.cause = cause
+        self.problem = problem
         lost = self.flows
         self._session.close()
         self._prepare()
         for flow in lost:
             if flow.caravan_flow is not None:
                 self._fleet.remove(flow.caravan_flow)
-        self._events.ended(self, lost, cause)
+        self._events.ended(self, lost, problem.text)
 
     # -- what the connection calls
 
@@ -338,7 +340,7 @@ class SubscriberStream:
         assert error is not None
         if self._connection.refused:
             error.at(flow=f"{self.info.application}/*")
-        self._lose(str(error))
+        self._lose(error.problem)
 
     def received(self, event: Event) -> None:
         """What the subscriber sent."""
@@ -349,7 +351,7 @@ class SubscriberStream:
                 self.left = self.leaving = self.vacant = False
                 if not self.info.started:
                     self.life = object()  # nobody tells when it started: each connection may be to a new process
-                self.cause = ""
+                self.problem = NO_PROBLEM
                 self._events.ready(self)
             case Opened(push, have, life, processed, epochs):
                 flow = flows[push.number][1]

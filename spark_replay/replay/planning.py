@@ -21,6 +21,7 @@ from wormhole.formats import ValueFormats
 from wormhole.model.errors import ReplayError, UsageError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_message
+from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan", "resumed", "where_of"]
@@ -145,9 +146,7 @@ def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | N
     for one in plans:
         members = [each for each in one.seen.status.subscribers if each.application == application]
         if not any(each.state == "connected" for each in members):
-            why = "; ".join(
-                f"{each.subscriber}: {each.cause.partition('. Next: ')[0] or each.state}" for each in members
-            )
+            why = "; ".join(f"{each.subscriber}: {problem_of(each).text or each.state}" for each in members)
             return ReplayError(
                 f"nobody would take the updates: no subscriber of {application} is connected"
                 + (f" ({why})" if why else ""),

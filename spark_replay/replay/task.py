@@ -36,6 +36,7 @@ from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
 from wormhole.wire.markers import marker_from_message, position_from_message
+from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 if TYPE_CHECKING:
@@ -283,11 +284,11 @@ class _Attempts:
             if reply.flow.paused:
                 self._moved()  # for as long as whoever paused it wants
             elif time.monotonic() > self._waits_until:
-                cause, _, hint = reply.cause.partition(". Next: ")
+                cause = problem_of(reply)
                 raise StreamBroken(
-                    f"nobody takes it for {self._task.patience_s:g} s: {cause}",
+                    f"nobody takes it for {self._task.patience_s:g} s: {cause.text}",
                     flow=self._task.flow,
-                    hint=hint
+                    hint=cause.hint
                     or (
                         "start a subscriber of the application if none is connected; `wormholectl flows` says what "
                         "else it waits for"

@@ -11,6 +11,7 @@ from publisher.stores.markers import LocalMarkerStore, ZooKeeperMarkerStore
 from wormhole.audit.book_page import Counted, Page, Problem
 from wormhole.audit.books import Books
 from wormhole.config import CoordinatorConfig
+from wormhole.model import problem
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.values import Op
 from wormhole.ports.dead_letters import DeadLetter, UpdatePlace, open_parcel
@@ -68,7 +69,7 @@ def test_every_flow_is_as_it_was_stored(store: MarkerStore) -> None:
         opener="task 1 of job 9",
         snapshot=at(15),
     )
-    missing = FlowControl(missing="its datamarker is missing: the table of known flows has it")
+    missing = FlowControl(missing=problem.Problem("its datamarker is missing: the table of known flows has it"))
     assert store.load() == {
         start_key("cache", "db1"): StoredFlow(at(3), 0, "latest"),
         CACHE: StoredFlow(at(90), 3, "earliest", "0123456789abcdef"),

@@ -99,7 +99,7 @@ async def test_causes_and_addresses_of_subscribers_do_not_fill_the_answer(
             one.address = "127.0.0.1:1"
             await world.register(one)
         await eventually(
-            lambda: sum(stream.cause != "" for stream in publisher.assigner.streams()) == 30, "every dial has failed"
+            lambda: sum(bool(stream.problem) for stream in publisher.assigner.streams()) == 30, "every dial has failed"
         )
         told = admin_pb2.PublisherStatus.FromString(await ask(address, "Describe", b""))
         assert 0 < len(told.subscribers) < 30

@@ -433,7 +433,7 @@ def test_the_names_of_tables_without_end_are_not_kept(tmp_path: Path) -> None:
     assert ("shop", "own0") in catalog.all(), "the server has it"
     catalog.save()
     assert len((tmp_path / "tables.jsonl").read_bytes().splitlines()) <= 250
-    assert "were forgotten" in catalog.problem
+    assert "were forgotten" in str(catalog.problem)
 
 
 def reader_of(scripted: Scripted) -> BinlogReader:

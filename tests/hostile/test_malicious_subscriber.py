@@ -398,7 +398,8 @@ async def test_who_says_what_makes_no_sense_loses_its_stream_with_a_reason_and_n
         stream = stream_of(publisher, "m1")
         assert stream.traffic.refused == {Refusal.PROTOCOL: 1}
         await unharmed(world, good, publisher)
-        assert stream.cause.startswith(("progress.processed", "subscriber", "dial")) or not stream.cause
+        cause = stream.problem.text
+        assert cause.startswith(("progress.processed", "subscriber", "dial")) or not cause
 
 
 async def test_frames_of_a_former_epoch_are_paced(world: World) -> None:
@@ -541,7 +542,7 @@ async def test_a_compressed_message_is_bounded_by_its_real_size(world: World) ->
         async with world.publisher() as publisher:
             await world.register(mad)
             await eventually(publisher.assigner.streams, "dialled")
-            await eventually(lambda: "larger than max" in stream_of(publisher, "m1").cause, "refused")
+            await eventually(lambda: "larger than max" in stream_of(publisher, "m1").problem.text, "refused")
     finally:
         await server.stop(0)
 

@@ -254,7 +254,7 @@ def test_another_file_system_is_copied_to(place: Place, tmp_path: Path, caplog: 
         source = place.source(state=state)
         read, first, end = read_whole(source, partial(churn, writer), caplog)
         assert read.keys() == keys(first, end - first)
-        assert any("copied" in problem for problem in source.status().problems)
+        assert any("copied" in problem for problem in map(str, source.status().problems))
         source.stop()
     finally:
         shutil.rmtree(state, ignore_errors=True)
@@ -269,7 +269,7 @@ def test_over_the_budget_the_oldest_is_dropped_and_told(place: Place) -> None:
         writer.flush()
         source.latest()  # it looks: the next flush deletes no file that was not kept
     assert source.latest().delivered == "5000"
-    assert any("disk budget" in problem for problem in source.status().problems)
+    assert any("disk budget" in problem for problem in map(str, source.status().problems))
     assert source.status().pinned_bytes <= 100_000
     with pytest.raises(PositionPurged) as error:
         source.open(start)

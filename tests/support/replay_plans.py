@@ -41,7 +41,11 @@ def seen(*flows: admin_pb2.FlowStatus, reach: str = "127.0.0.1:1", connected: bo
     state = "connected" if connected else "unreachable"
     subscribers = [
         admin_pb2.SubscriberStatus(
-            application="cache", subscriber="s1", address="h:1", state=state, cause="gone. Next: look"
+            application="cache",
+            subscriber="s1",
+            address="h:1",
+            state=state,
+            problem=admin_pb2.Problem(text="gone", hint="look"),
         )
     ]
     status = admin_pb2.PublisherStatus(dataset="orders", copy=copy, log="db1", flows=flows, subscribers=subscribers)

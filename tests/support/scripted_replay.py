@@ -12,8 +12,10 @@ import grpc
 from tests.support.eventually import patience
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
 from wormhole.push.refusal import hint_metadata
 from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.problems import problem_to_message
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
@@ -39,7 +41,7 @@ class ScriptedReplay:
         self.epoch = 0
         self.opener = ""
         self.loses: set[str] = set()
-        self.causes: list[str] = []
+        self.causes: list[Problem] = []
         self.paused = ""
         self.rewound = False
         self.updates = 0
@@ -66,7 +68,7 @@ class ScriptedReplay:
                 self.begun.append(marker_from_message(request.begin.begin))
             case "open" if self.causes:
                 status = admin_pb2.FlowStatus(flow=self.flow, paused=self.paused)
-                return admin_pb2.ReplayReply(flow=status, cause=self.causes.pop(0))
+                return admin_pb2.ReplayReply(flow=status, problem=problem_to_message(self.causes.pop(0)))
             case "open":
                 self.epoch = max(self.epoch, request.open.above) + 1
                 self.opener = request.open.opener

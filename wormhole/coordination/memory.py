@@ -35,6 +35,7 @@ from wormhole.coordination.rules import (
     subscriber_taken,
 )
 from wormhole.model.errors import ConfigError, CoordinationLost
+from wormhole.model.problem import Problem
 
 __all__ = ["MemoryCoordinator", "MemoryWorld"]
 
@@ -129,7 +130,7 @@ class MemoryCoordinator:
             self.lose()
             self._mine.clear()
 
-    async def warnings(self) -> tuple[str, ...]:
+    async def warnings(self) -> tuple[Problem, ...]:
         return ()
 
     @property

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from wormhole.config import ApplicationConfig, DatasetConfig
 from wormhole.model.errors import ConfigError
+from wormhole.model.problem import Problem
 
 __all__ = [
     "HISTORY_KEPT",
@@ -189,8 +190,8 @@ class Coordinator(Protocol):
         """Withdraw every entry and disconnect; idempotent."""
         ...
 
-    async def warnings(self) -> tuple[str, ...]:
-        """What is not safe about the coordination service, each in a sentence with its next step.
+    async def warnings(self) -> tuple[Problem, ...]:
+        """What is not safe about the coordination service.
 
         Daemons log it at their start.
         """

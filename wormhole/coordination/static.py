@@ -42,6 +42,7 @@ from wormhole.coordination.rules import (
     shortened,
 )
 from wormhole.model.errors import ConfigError
+from wormhole.model.problem import Problem
 
 __all__ = ["StaticCoordinator"]
 
@@ -87,7 +88,7 @@ class StaticCoordinator:
         self._monitors.clear()
         self._signal.notify()
 
-    async def warnings(self) -> tuple[str, ...]:
+    async def warnings(self) -> tuple[Problem, ...]:
         return ()
 
     @property

@@ -61,6 +61,7 @@ from wormhole.coordination.rules import (
     subscriber_taken,
 )
 from wormhole.model.errors import ConfigError, WormholeError
+from wormhole.model.problem import Problem
 
 __all__ = ["ZooKeeperCoordinator"]
 
@@ -106,19 +107,20 @@ class ZooKeeperCoordinator:
         await self._session.stop()
         self._session.signal.notify()
 
-    async def warnings(self) -> tuple[str, ...]:
+    async def warnings(self) -> tuple[Problem, ...]:
         settings, found = self._session.settings, []
         parents = (self._paths.applications, self._paths.datasets, self._paths.publishers)
         below = [f"{path}/{name}" for path in parents[:2] for name in await self._nodes.children(path)]
         if any([await self._nodes.open_to_all(path) for path in (*parents, *below)]):
-            found.append(
+            unsafe = (
                 f"everybody who reaches ZooKeeper {settings.zookeeper} can read and change configuration, addresses "
-                "and datamarkers. "
-                "Next: `wormholectl zookeeper credentials --to FOLDER`, see docs/zookeeper.md"
+                "and datamarkers"
             )
+            hint = "`wormholectl zookeeper credentials --to FOLDER`, see docs/zookeeper.md"
+            found.append(Problem(unsafe, hint))
         file = settings.auth_file
         if file is not None and await asyncio.to_thread(readable_by_others, file):
-            found.append(f"other users can read the credentials in {file}. Next: chmod 600 {file}")
+            found.append(Problem(f"other users can read the credentials in {file}", f"chmod 600 {file}"))
         return tuple(found)
 
     @property

@@ -33,6 +33,8 @@ A test compares this drawing with the classes.
 
 from __future__ import annotations
 
+from wormhole.model.problem import Problem
+
 __all__ = [
     "ArchiveConflict",
     "ArchiveError",
@@ -92,14 +94,23 @@ class WormholeError(Exception):
         self.position = self.position or position
         return self
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """What broke and where, without the next step."""
         where = [
             f"{name} {value}"
             for name, value in (("flow", self.flow), ("shard", self.shard), ("position", self.position))
             if value is not None
         ]
-        text = self.message if not where else f"{self.message} ({', '.join(where)})"
-        return text if self.hint is None else f"{text}. Next: {self.hint}"
+        return self.message if not where else f"{self.message} ({', '.join(where)})"
+
+    @property
+    def problem(self) -> Problem:
+        """The same, with the next step apart from it."""
+        return Problem(self.text, self.hint or "")
+
+    def __str__(self) -> str:
+        return str(self.problem)
 
 
 class Retryable(WormholeError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
 from wormhole.model.segment import Segment
 
 __all__ = ["LogReader", "LogSource", "SourceStatus"]
@@ -16,8 +17,8 @@ class SourceStatus:
     """What a source tells about its log.
 
     ``end``: the place after the last complete transaction that was seen; ``pinned_bytes``: disk that the source itself
-    keeps from deletion; ``oldest``: the earliest place that can still be read; ``problems``: sentences for the
-    operator; ``files``: (number, bytes) of the files that the log consists of now, ascending, empty when the source
+    keeps from deletion; ``oldest``: the earliest place that can still be read; ``problems``: for the operator;
+    ``files``: (number, bytes) of the files that the log consists of now, ascending, empty when the source
     cannot tell; ``budget_bytes``: how much of the log is kept before the oldest of it goes, 0 when that is not bounded
     by bytes. ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer); empty
     while it answers.
@@ -26,7 +27,7 @@ class SourceStatus:
     end: LogPosition
     oldest: LogPosition
     pinned_bytes: int
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     files: tuple[tuple[int, int], ...] = ()
     budget_bytes: int = 0
     end_unknown: str = ""

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import NO_PROBLEM, Problem
 
 if TYPE_CHECKING:
     from wormhole.ports.dead_letters import DeadLetterStore
@@ -96,7 +97,7 @@ class FlowControl:
     paused: str = ""
     skip: tuple[str, ...] = ()
     replay: ReplayControl | None = None
-    missing: str = ""
+    missing: Problem = NO_PROBLEM
 
 
 UNASKED: Final = FlowControl()

@@ -18,6 +18,7 @@ from typing import Final
 
 from publisher.sources.mysql.decode.names import fold, fold_newest
 from wormhole.model.errors import SourceUnavailable
+from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = ["MOST", "Catalog"]
 
@@ -56,15 +57,14 @@ class Catalog:
         self._whole = False  # whether the file was written anew, without a line that a crash cut off
 
     @property
-    def problem(self) -> str:
+    def problem(self) -> Problem:
         """What is not as it should be, for an operator; empty when nothing is."""
         if not self._forgotten:
-            return ""
-        return (
+            return NO_PROBLEM
+        return Problem(
             f"the names of {self._forgotten} dropped tables were forgotten, because {self._path} holds at most "
-            f"{self._most} of them: a flow that is "
-            "still before their DROP DATABASE gets no TRUNCATE of them. Next: let lagging flows catch up; the "
-            "publisher's next start clears this"
+            f"{self._most} of them: a flow that is still before their DROP DATABASE gets no TRUNCATE of them",
+            "let lagging flows catch up; the publisher's next start clears this",
         )
 
     def present(self, tables: Iterable[tuple[str, str, bool | None]], *, folds: bool) -> None:

@@ -20,6 +20,7 @@ from pymysql.connections import Connection
 from publisher.sources.mysql.connection import query, reading_answers
 from publisher.sources.mysql.server_ids import ServerIds
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
+from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = ["IdClaims", "list_replicas"]
 
@@ -71,8 +72,8 @@ class IdClaims:
         """The reader that had the id is closed; the server frees the lock when it notices."""
         self._ids.give_back(number)
 
-    def problem(self, connection: Connection[Any]) -> str:
-        """Which ids other readers use, and the next step; empty when there is none any more."""
+    def problem(self, connection: Connection[Any]) -> Problem:
+        """Which ids other readers use; empty when there is none any more."""
         for number in tuple(self._rivals):
             holder = self._holder(connection, number)
             if holder:
@@ -80,7 +81,7 @@ class IdClaims:
             else:
                 self._rivals.pop(number, None)
         rivals = "; ".join(f"{number}: {holder}" for number, holder in sorted(self._rivals.items()))
-        return f"another reader uses replication ids of this log ({rivals}). Next: {_NEXT}" if rivals else ""
+        return Problem(f"another reader uses replication ids of this log ({rivals})", _NEXT) if rivals else NO_PROBLEM
 
     # --- inside ------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from publisher.sources.mysql.view import Asker, View
 from wormhole.host.folder_identity import identity_of
 from wormhole.model.errors import SourceUnavailable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.sharding import Sharding
 from wormhole.ports.log_source import SourceStatus
 
@@ -85,8 +86,8 @@ class MySqlSource:
         self._control: Connection[Any] | None = None
         self._shown: Connection[Any] | None = None  # over which the log was shown to be the one that was seen
         self._view: View | None = None
-        self._problem = ""
-        self._rivals = ""  # other readers with our replication ids
+        self._problem = NO_PROBLEM
+        self._rivals = NO_PROBLEM  # other readers with our replication ids
         self._furthest: LogPosition | None = None
         self._readers: set[BinlogReader] = set()
         self._shards: frozenset[str] = frozenset()
@@ -200,17 +201,17 @@ class MySqlSource:
             if self._skip_tables
             else ""
         )
-        problems = tuple(filter(None, (problem, self._rivals, skipped, self._catalog.problem)))
+        problems = tuple(filter(None, (problem, self._rivals, Problem(skipped), self._catalog.problem)))
         if view is None:
             place = LogPosition(incarnation, 0, 0)
-            return SourceStatus(place, place, 0, problems, end_unknown=problem)
+            return SourceStatus(place, place, 0, problems, end_unknown=str(problem))
         end = LogPosition(incarnation, *view.end)
         if furthest is not None and furthest.incarnation == incarnation:
             end = max(end, furthest)
         sizes = dict(view.files)
         sizes[end.file] = max(end.offset, sizes.get(end.file, 0))
         oldest = LogPosition(incarnation, view.first, 4)
-        return SourceStatus(end, oldest, 0, problems, tuple(sorted(sizes.items())), end_unknown=problem)
+        return SourceStatus(end, oldest, 0, problems, tuple(sorted(sizes.items())), end_unknown=str(problem))
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -285,9 +286,9 @@ class MySqlSource:
                 self._see_newest()
                 self._high_water.sync()
                 self._rivals = self._ask(self._claims.problem)
-                problem = ""
+                problem = NO_PROBLEM
             except WormholeError as error:
-                problem = str(error)
+                problem = error.problem
             if problem and problem != self._problem:
                 _log.warning("the server cannot be asked for its state: %s", problem)
             self._problem = problem

@@ -42,6 +42,7 @@ from publisher.sources.rocksdb.watch import DirectoryWatch
 from publisher.sources.state_file import read_state, write_state
 from wormhole.model.errors import SourceUnavailable, UsageError, WormholeError
 from wormhole.model.position import LogPosition
+from wormhole.model.problem import Problem
 
 __all__ = ["History", "WalKeeper"]
 
@@ -65,11 +66,11 @@ class History:
     times: TimeIndex
 
 
-_NO_INOTIFY: Final = (
+_NO_INOTIFY: Final = Problem(
     "the system has no inotify instance or watch left, so the directory is looked at every few milliseconds, "
-    "which takes more processor time. "
-    "Next: raise the limits, `sysctl fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288`; "
-    "it is tried again by itself"
+    "which takes more processor time",
+    "raise the limits, `sysctl fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288`; it is tried "
+    "again by itself",
 )
 
 
@@ -223,14 +224,13 @@ class WalKeeper:
         folder = self._folder / str(incarnation) / "wal"
         return str(end_of({int(path.stem): path for path in folder.glob("*.log") if path.stem.isdecimal()}) or "")
 
-    def problems(self) -> tuple[str, ...]:
-        """Sentences for the operator."""
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong, for the operator."""
         with self._lock:
-            found = [self._problem] if self._problem else []
+            texts = [self._problem]
             if self._history is not None:
-                found += self._history.files.problems()
-                if self._history.catalogue.problem:
-                    found.append(self._history.catalogue.problem)
+                texts += [*self._history.files.problems(), self._history.catalogue.problem]
+            found = [Problem(text) for text in texts if text]
             if not self._problem and self._lacks_inotify():
                 found.append(_NO_INOTIFY)
             return tuple(found)

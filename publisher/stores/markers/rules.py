@@ -11,6 +11,7 @@ from typing import Any, Final
 from wormhole.model.errors import MarkerStoreError, ProtocolError
 from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker, flow_name
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerWrite, ReplayControl, ReplayState, StoredFlow
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
@@ -70,7 +71,7 @@ def in_place_of(damage: MarkerStoreError, marker: Datamarker, epoch: int, start:
 
     ``epoch``: no lower than the record's.
     """
-    return StoredFlow(marker, epoch, start, control=FlowControl(missing=str(damage)))
+    return StoredFlow(marker, epoch, start, control=FlowControl(missing=damage.problem))
 
 
 def control_to_text(control: FlowControl) -> str:
@@ -79,7 +80,9 @@ def control_to_text(control: FlowControl) -> str:
         return ""
     asked: dict[str, Any] = {"paused": control.paused, "skip": list(control.skip)}
     if control.missing:
-        asked["missing"] = control.missing
+        asked["missing"] = control.missing.text
+    if control.missing.hint:
+        asked["missing_hint"] = control.missing.hint
     if control.replay is not None:
         asked["replay"] = _replay_to_json(control.replay)
     return json.dumps(asked, sort_keys=True)
@@ -94,10 +97,12 @@ def control_from_text(text: str) -> FlowControl:
     if not (isinstance(paused, str) and isinstance(skip, list) and all(isinstance(item, str) for item in skip)):
         raise ValueError("what was asked of the flow is not readable")
     replay = given.get("replay")  # a record of an earlier release has none
-    missing = given.get("missing", "")  # left out where it is empty, as by earlier releases
-    if not isinstance(missing, str):
+    # Left out where they are empty. An earlier release wrote the hint into the text.
+    missing, hint = given.get("missing", ""), given.get("missing_hint", "")
+    if not (isinstance(missing, str) and isinstance(hint, str)):
         raise ValueError("what was asked of the flow is not readable")
-    return FlowControl(paused, tuple(skip), None if replay is None else _replay_from_json(replay), missing)
+    asked = None if replay is None else _replay_from_json(replay)
+    return FlowControl(paused, tuple(skip), asked, Problem(missing, hint))
 
 
 def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from wormhole.coordination.port import (
     PublisherInfo,
     SubscriberInfo,
 )
+from wormhole.model import problem
 from wormhole.model.errors import ConfigError, MarkerStoreError
 from wormhole.model.position import LogPosition
 from wormhole.ports.marker_store import FlowControl, ReplayControl, StoredFlow
@@ -144,7 +145,8 @@ def _datamarker(rng: random.Random) -> bytes:
         replay = ReplayControl(
             **texts, started_s=1.5, lease_s=60.0, begin=marker, until=marker, progress=rng.randbytes(5)
         )
-    control = FlowControl(_text(rng), tuple(f"s:{n}:0" for n in range(rng.randrange(3))), replay, _text(rng))
+    skip = tuple(f"s:{n}:0" for n in range(rng.randrange(3)))
+    control = FlowControl(_text(rng), skip, replay, problem.Problem(_text(rng), _text(rng)))
     stored = StoredFlow(
         marker_at(rng.randrange(9)), rng.randrange(1 << 40), "latest", "ab12", control, rng.random() < 0.5
     )

@@ -24,6 +24,7 @@ def monitor(phase: str = "running") -> MonitorInfo:
     return MonitorInfo("alpha", 7, "http://127.0.0.1:7480/", 0.0, {"shop/main/db1": phase})
 
 
+IN_USE = admin_pb2.Problem(text="an id is in use", hint="server_ids")
 GOOD = Seen(
     "shop.toml",
     "0.1.0",
@@ -99,6 +100,7 @@ def test_where_all_is_well_every_check_says_so() -> None:
         (with_publisher(coordination="lost"), "publishers", "problem", "no contact with the coordinator"),
         (with_publisher(stuck_s=90.0), "publishers", "problem", "reads nothing for 1m 30s"),
         (with_flow(state="held"), "flows", "problem", "held: cache/db1"),
+        (with_publisher(warnings=[IN_USE], problems=["as text"]), "publishers", "warn", "db1: an id is in use"),
         (with_publisher(problems=["an id is in use. Next: server_ids"]), "publishers", "warn", "db1: an id is in use"),
         (with_flow(state="needs_replay"), "flows", "problem", "in need of a replay: cache/db1"),
         (with_flow(headroom_s=600.0), "flows", "problem", "little headroom: cache/db1"),
@@ -178,10 +180,19 @@ def test_a_record_that_cannot_be_read_is_a_problem_with_a_command() -> None:
 
 
 def test_a_held_flow_comes_with_its_cause_and_the_causes_next_step() -> None:
-    seen = with_flow(state="held", cause="another publisher, db1@h:7, has it. Next: stop one")
+    seen = with_flow(
+        state="held", problem=admin_pb2.Problem(text="another publisher, db1@h:7, has it", hint="stop one")
+    )
     found = next(finding for finding in judge(seen).findings if finding.check == "flows")
     assert found.because.endswith("cache/db1: another publisher, db1@h:7, has it")
     assert found.next_step.startswith("stop one; `wormholectl why-lag cache/db1`")
+
+
+def test_the_cause_that_an_earlier_release_reports_is_shown_whole() -> None:
+    seen = with_flow(state="held", cause="another publisher has it. Next: stop one")
+    found = next(finding for finding in judge(seen).findings if finding.check == "flows")
+    assert found.because.endswith("cache/db1: another publisher has it. Next: stop one")
+    assert found.next_step == "wormholectl why-lag cache/db1"
 
 
 def test_the_line_that_subscribers_need_with_tls() -> None:

@@ -246,7 +246,8 @@ def test_whatever_is_told_there_is_one_answer_with_a_next_step(
 
 
 def test_a_held_flows_next_step_is_that_of_its_cause() -> None:
-    found = diagnose(publisher(), flow(state="held", cause="another publisher has it. Next: stop one of the two"))
+    told = admin_pb2.Problem(text="another publisher has it", hint="stop one of the two")
+    found = diagnose(publisher(), flow(state="held", problem=told))
     assert found.what == "it is held: another publisher has it"
     assert found.next_step.startswith("stop one of the two; if it is still held then: wormholectl flows resume")
     assert diagnose(publisher(), flow(state="held", cause="")).next_step.startswith("correct that, then wormholectl")

@@ -57,8 +57,16 @@ class DescribeRequest(_message.Message):
     after: str
     def __init__(self, flow: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
 
+class Problem(_message.Message):
+    __slots__ = ("text", "hint")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    hint: str
+    def __init__(self, text: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
+
 class PublisherStatus(_message.Message):
-    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more")
+    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more", "warnings")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +90,7 @@ class PublisherStatus(_message.Message):
     END_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     ADMIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     copy: str
     log: str
@@ -105,7 +114,8 @@ class PublisherStatus(_message.Message):
     end_unknown: str
     admin_address: str
     more: str
-    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ...) -> None: ...
+    warnings: _containers.RepeatedCompositeFieldContainer[Problem]
+    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ..., warnings: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
 
 class CaravanLimits(_message.Message):
     __slots__ = ("caravans", "read_rate", "total_read_rate", "buffer_bytes", "buffered_bytes")
@@ -148,7 +158,7 @@ class CaravanEvent(_message.Message):
     def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ..., kind: _Optional[_Union[CaravanEvent.Kind, str]] = ...) -> None: ...
 
 class FlowStatus(_message.Message):
-    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay")
+    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +186,7 @@ class FlowStatus(_message.Message):
     CREDIT_WAITED_S_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_S_FIELD_NUMBER: _ClassVar[int]
     REPLAY_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     flow: str
     state: str
     subscriber: str
@@ -203,7 +214,8 @@ class FlowStatus(_message.Message):
     credit_waited_s: float
     progress_s: float
     replay: ReplayStatus
-    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ...) -> None: ...
+    problem: Problem
+    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class CaravanStatus(_message.Message):
     __slots__ = ("number", "lead", "place", "bytes_per_s", "flows", "buffered_bytes", "cause", "target_bytes_per_s", "read_bytes", "events")
@@ -230,20 +242,22 @@ class CaravanStatus(_message.Message):
     def __init__(self, number: _Optional[int] = ..., lead: _Optional[bool] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., bytes_per_s: _Optional[float] = ..., flows: _Optional[_Iterable[str]] = ..., buffered_bytes: _Optional[int] = ..., cause: _Optional[str] = ..., target_bytes_per_s: _Optional[float] = ..., read_bytes: _Optional[int] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ...) -> None: ...
 
 class SubscriberStatus(_message.Message):
-    __slots__ = ("application", "subscriber", "address", "state", "flows", "cause")
+    __slots__ = ("application", "subscriber", "address", "state", "flows", "cause", "problem")
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     application: str
     subscriber: str
     address: str
     state: str
     flows: int
     cause: str
-    def __init__(self, application: _Optional[str] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., flows: _Optional[int] = ..., cause: _Optional[str] = ...) -> None: ...
+    problem: Problem
+    def __init__(self, application: _Optional[str] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., flows: _Optional[int] = ..., cause: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class ChangeRequest(_message.Message):
     __slots__ = ("who", "preview", "flow", "pause", "resume", "set_marker", "skip", "accept_loss", "retry_dead_letters", "discard_dead_letters", "forget")
@@ -534,7 +548,7 @@ class ReplayStatus(_message.Message):
     def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., opener: _Optional[str] = ...) -> None: ...
 
 class ReplayReply(_message.Message):
-    __slots__ = ("flow", "replay", "ticket", "opened", "cause", "purged", "reaches", "refused")
+    __slots__ = ("flow", "replay", "ticket", "opened", "cause", "purged", "reaches", "refused", "problem")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
@@ -543,6 +557,7 @@ class ReplayReply(_message.Message):
     PURGED_FIELD_NUMBER: _ClassVar[int]
     REACHES_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     flow: FlowStatus
     replay: ReplayStatus
     ticket: str
@@ -551,7 +566,8 @@ class ReplayReply(_message.Message):
     purged: PurgedLog
     reaches: bool
     refused: str
-    def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ..., refused: _Optional[str] = ...) -> None: ...
+    problem: Problem
+    def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ..., refused: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class OpenedReplay(_message.Message):
     __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked", "rewound")

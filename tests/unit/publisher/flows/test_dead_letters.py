@@ -224,7 +224,7 @@ async def test_a_letter_that_cannot_be_read_is_told_and_holds_the_flow_until_it_
     await desk.assign()
     running = desk.redeliver()
     await eventually(lambda: "test:1:0 cannot be read" in desk.flow.cause, "told")
-    assert "dead-letters discard cache/db1" in desk.flow.cause
+    assert "dead-letters discard cache/db1" in desk.flow.hint
     assert desk.sent == []
     await desk.office.discard(desk.flow, "")
     monkeypatch.undo()

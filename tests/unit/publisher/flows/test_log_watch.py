@@ -7,6 +7,7 @@ from dataclasses import replace
 from publisher.flows.log_watch import Lag, LogWatch
 from publisher.sources.memory.source import MemorySource
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
 from wormhole.ports.log_source import SourceStatus
@@ -54,10 +55,10 @@ def test_a_flow_at_the_end_has_no_lag() -> None:
 def test_the_end_is_unknown_while_the_source_cannot_say_it() -> None:
     watch = LogWatch()
     assert (watch.problems, watch.end_unknown) == ((), "")
-    watch.measured(replace(status((1, 9)), problems=("full", "away"), end_unknown="away"), 1.0)
-    assert (watch.problems, watch.end_unknown) == (("full", "away"), "away")
-    watch.failed("it cannot be asked")
-    assert (watch.problems, watch.end_unknown) == (("it cannot be asked",), "it cannot be asked")
+    watch.measured(replace(status((1, 9)), problems=(Problem("full"), Problem("away")), end_unknown="away"), 1.0)
+    assert (watch.problems, watch.end_unknown) == ((Problem("full"), Problem("away")), "away")
+    watch.failed(Problem("it cannot be asked"))
+    assert (watch.problems, watch.end_unknown) == ((Problem("it cannot be asked"),), "it cannot be asked")
     watch.measured(status((1, 9)), 2.0)
     assert (watch.problems, watch.end_unknown) == ((), "")
 

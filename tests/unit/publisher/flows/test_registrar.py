@@ -322,7 +322,7 @@ async def test_a_flow_that_was_served_and_has_no_record_is_held(books: Books, ca
     books.registrar = books.restarted()
     [begin] = await books.register()
     assert begin.record.epoch > 4
-    assert begin.record.control.missing.startswith("its datamarker is missing: app/log.t was served before")
+    assert begin.record.control.missing.text.startswith("its datamarker is missing: app/log.t was served before")
     assert "`wormholectl flows accept-loss app/log.t`" in caplog.text
     books.registrar = books.restarted()
     [again] = await books.register()

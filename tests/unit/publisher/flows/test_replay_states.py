@@ -10,6 +10,7 @@ import pytest
 from publisher.flows.refused import RefusedError
 from publisher.flows.replay_states import Run, cause, check_id, hashed, mine, opened, parked, permitted, stale, taken
 from tests.support.markers import marker
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import ReplayControl, ReplayState
 
 FIRST = ReplayControl("r1", "maria@ops", "log", 100.0, 30.0, hashed("t1"), begin=marker(3))
@@ -84,14 +85,14 @@ def test_the_ticket_itself_is_not_kept() -> None:
 
 
 def test_what_an_operator_reads() -> None:
-    run = Run("r1", 0.0, waits="no subscriber is there")
-    assert cause("app/s", FIRST, None) == "held for replay r1 by maria@ops"
-    assert cause("app/s", FIRST, run) == "held for replay r1 by maria@ops: no subscriber is there"
+    run = Run("r1", 0.0, waits=Problem("no subscriber is there"))
+    assert str(cause("app/s", FIRST, None)) == "held for replay r1 by maria@ops"
+    assert str(cause("app/s", FIRST, run)) == "held for replay r1 by maria@ops: no subscriber is there"
     working = opened(FIRST, "s1", "t1")
-    assert cause("app/s", working, replace(run, epoch=4)) == "replay r1 by maria@ops pushes to s1"
-    assert "is not known: no contact" in cause("app/s", working, replace(run, trouble="no contact"))
+    assert str(cause("app/s", working, replace(run, epoch=4))) == "replay r1 by maria@ops pushes to s1"
+    assert "is not known: no contact" in str(cause("app/s", working, replace(run, trouble="no contact")))
     needs = cause("app/s", replace(working, state=ReplayState.NEEDS_REPLAY), run)
-    assert "wormholectl replay --resume r1" in needs
-    assert "wormholectl flows accept-loss app/s" in needs
-    assert parked(2).startswith("2 updates are parked")
+    assert "wormholectl replay --resume r1" in str(needs)
+    assert "wormholectl flows accept-loss app/s" in str(needs)
+    assert str(parked(2)).startswith("2 updates are parked")
     assert stale("app/s", "why").code is grpc.StatusCode.ABORTED

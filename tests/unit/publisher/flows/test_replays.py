@@ -469,7 +469,7 @@ async def test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so(world: World,
         await s1.hears_later("hello")
         replay = await client(publisher)
         assert state(publisher) == "needs_replay"
-        assert "wormholectl replay --resume r1" in publisher.replays.cause(flow_of(publisher))
+        assert "wormholectl replay --resume r1" in str(publisher.replays.cause(flow_of(publisher)))
         assert (await replay.cancels(as_operator=True)).replay.state == "needs_replay"  # looked at again
         assert s1.heard_nothing("heartbeat")
         assert (await replay.begin()).replay.state == "held"
@@ -501,7 +501,7 @@ async def test_a_log_that_cannot_be_reached_is_asked_again_and_seen(world: World
             await replay.cancels()
         assert stored(world) is not None
         lease_runs_out(publisher)
-        await eventually(lambda: "is not known" in publisher.replays.cause(flow_of(publisher)), "seen")
+        await eventually(lambda: "is not known" in str(publisher.replays.cause(flow_of(publisher))), "seen")
         world.source.set_reachable(True)
         await eventually(lambda: stored(world) is None, "given back")
 
@@ -577,7 +577,10 @@ async def test_without_a_subscriber_there_is_only_a_cause(world: World) -> None:
         replay = await client(publisher)
         await replay.begin()
         assert (await replay.tries_to_open()).cause == "no subscriber is there"
-        assert publisher.replays.cause(flow_of(publisher)) == "held for replay r1 by maria@ops: no subscriber is there"
+        assert (
+            str(publisher.replays.cause(flow_of(publisher)))
+            == "held for replay r1 by maria@ops: no subscriber is there"
+        )
 
 
 # --- the end -----------------------------------------------------------------------------------------------------------  # noqa: E501

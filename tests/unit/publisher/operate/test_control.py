@@ -24,6 +24,7 @@ from tests.unit.publisher.conftest import World
 from tests.unit.publisher.test_publisher import KEY, keys, taken
 from wormhole.coordination.port import HistoryEntry
 from wormhole.model.errors import CoordinationLost, MarkerStoreError, PositionError, PositionPurged, UsageError
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, StoredFlow, start_key
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -605,7 +606,8 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
         await eventually(lambda: flow.durable != begin, "stored")
         marker, epoch = flow.marker, flow.epoch
         if damage == "registered as missing":
-            await publisher.control(flow, lambda control: replace(control, missing="its datamarker is missing"))
+            missing = Problem("its datamarker is missing", "say `flows accept-loss`")
+            await publisher.control(flow, lambda control: replace(control, missing=missing))
         else:
             await asyncio.to_thread(publisher.store.forget, KEY)
         publisher._again(flow, "given anew")
@@ -613,7 +615,9 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
         await eventually(lambda: "its datamarker is missing" in flow.cause, "held")
         listed = flow_status(publisher, flow, frozenset(), 0.0)
         assert (listed.state, listed.loss_pending) == ("held", True)
-        assert "its datamarker is missing" in listed.cause
+        assert listed.problem.text.startswith("its datamarker is missing")
+        assert "flows accept-loss" in listed.problem.hint
+        assert listed.cause == f"{listed.problem.text}. Next: {listed.problem.hint}"
         assert "`accept-loss`" in str((await refused(control, request("resume"))).hint)
         preview = await control.change(request("accept_loss", preview=True))
         assert str(marker) in preview.notes[0]

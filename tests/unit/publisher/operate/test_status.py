@@ -14,6 +14,7 @@ from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from wormhole.host.compiled import compiled_modules
 from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowControl
 from wormhole.wire.v1 import admin_pb2
 
@@ -55,6 +56,14 @@ async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
         s1.hang_up()
         await eventually(lambda: status(publisher).subscribers[0].state == "unreachable", "told")
         assert "closed the stream" in status(publisher).subscribers[0].cause
+
+
+async def test_problems_of_the_log_come_with_their_next_step_apart_and_as_text(world: World) -> None:
+    async with world.publisher() as publisher:
+        publisher.log_watch.failed(Problem("it cannot be read", "look at its disk"))
+        told = status(publisher)
+        assert [(one.text, one.hint) for one in told.warnings] == [("it cannot be read", "look at its disk")]
+        assert list(told.problems) == ["it cannot be read. Next: look at its disk"]
 
 
 async def test_who_it_is_and_where_its_token_and_pages_are(world: World) -> None:

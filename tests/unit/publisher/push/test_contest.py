@@ -49,11 +49,11 @@ def test_an_epoch_that_no_flow_can_have_is_not_believed(held: int) -> None:
 
 def test_operators_read_who_has_it_and_what_to_do() -> None:
     text = explained(Contest(9, "p-b", True, 0.0, 0.0), 4, MARKER, "s1")
-    assert "p-b" in text
-    assert "Next: stop the one" in text
+    assert "p-b" in str(text)
+    assert "Next: stop the one" in str(text)
     text = explained(Contest(9, "", False, 0.0, 0.0), 4, MARKER, "s1")
-    assert "s1 has seen epoch 9" in text
-    assert f"{MARKER}: what was delivered after that datamarker comes again" in text
+    assert "s1 has seen epoch 9" in str(text)
+    assert f"{MARKER}: what was delivered after that datamarker comes again" in str(text)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from wormhole.filters import Filter
 from wormhole.host.logs import FIELDS
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowControl, ReplayControl, ReplayState
 
 START = Datamarker(LogPosition(1, 1, 0), "0", LogPosition(1, 1, 0))
 ALL = Filter.parse(None)
 GAP = LogGap(LossKind.PURGED, "", "", "m")
-OTHERS = {"after", "encoder", "hello", "reply", "run", "segment", "told", "traffic"}
+OTHERS = {"after", "encoder", "error", "hello", "reply", "run", "segment", "told", "traffic"}
 
 
 def flow() -> PublisherFlow:
@@ -41,7 +42,7 @@ def test_states() -> None:
     one, _ = open_flow()
     assert one.state(frozenset()) is PublisherFlowState.CATCHING_UP
     assert one.state(frozenset({"app/log"})) is PublisherFlowState.LIVE
-    one.hold("a loss")
+    one.hold(Problem("a loss"))
     assert one.state(frozenset({"app/log"})) is PublisherFlowState.HELD
     one.recall("moves", 0.0)
     assert one.state(frozenset()) is PublisherFlowState.RELEASING

@@ -280,5 +280,5 @@ async def test_another_goodbye_is_dialled_again(subscriber: ScriptedSubscriber) 
 async def test_an_address_where_nobody_listens_is_told_with_what_to_check() -> None:
     async with owner(SubscriberInfo("app", "s1", "127.0.0.1:1")) as one:
         await eventually(lambda: one.lost, "told")
-        assert "127.0.0.1:1 cannot be reached" in one.stream.cause
-        assert "`advertise`" in one.stream.cause
+        assert "127.0.0.1:1 cannot be reached" in one.stream.problem.text
+        assert "`advertise`" in one.stream.problem.hint

@@ -29,6 +29,7 @@ from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.host.tls import TlsFiles
 from wormhole.host.trust import Trust
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ async def test_an_attempt_of_its_own_whose_answer_was_lost_is_not_another_s(stor
 async def test_a_paused_flow_is_waited_for_without_limit(store: ArchiveStore) -> None:
     async with scripted_subscriber("cache", "s1") as subscriber:
         with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address, script.paused, script.causes = subscriber.address, "maria", ["paused by maria"]
+            script.address, script.paused, script.causes = subscriber.address, "maria", [Problem("paused by maria")]
             running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach, patience_s=0.0)))
             await takes_all(subscriber)
             assert (await running).ended is Ended.DONE
@@ -142,11 +143,11 @@ async def test_a_paused_flow_is_waited_for_without_limit(store: ArchiveStore) ->
 
 async def test_what_a_flow_waits_for_in_vain_is_told_with_what_to_do(store: ArchiveStore) -> None:
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-        for cause, hint in (("3 are parked. Next: mend it", "mend it"), ("waiting for s1", "start a subscriber")):
+        for cause, hint in ((Problem("3 are parked", "mend it"), "mend it"), (Problem("no s1"), "start a subscriber")):
             script.causes = [cause]
             outcome = await asyncio.to_thread(push_log, task(store, script.reach, patience_s=0.0))
             assert outcome.ended is Ended.UNREACHABLE
-            assert outcome.message == f"nobody takes it for 0 s: {cause.partition('. ')[0]}"
+            assert outcome.message == f"nobody takes it for 0 s: {cause.text}"
             assert outcome.hint.startswith(hint)
 
 

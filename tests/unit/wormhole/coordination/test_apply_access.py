@@ -73,8 +73,8 @@ pytestmark = pytest.mark.allow_blocking("securing blocks, and is called here dir
 async def test_an_open_one_warns_and_a_closed_one_does_not(fleet: Fleet) -> None:
     async with fleet.client() as client:
         (warning,) = await client.warnings()
-        assert "everybody who reaches ZooKeeper" in warning
-        assert "wormholectl zookeeper credentials" in warning
+        assert "everybody who reaches ZooKeeper" in str(warning)
+        assert "wormholectl zookeeper credentials" in str(warning)
     make_identities(fleet.open, fleet.folder)
     close_to_others(fleet.named("operator"))
     async with fleet.client("publisher") as client:
@@ -82,7 +82,7 @@ async def test_an_open_one_warns_and_a_closed_one_does_not(fleet: Fleet) -> None
     (fleet.folder / "publisher").chmod(0o644)
     async with fleet.client("publisher") as client:
         (warning,) = await client.warnings()
-        assert f"chmod 600 {fleet.folder / 'publisher'}" in warning
+        assert f"chmod 600 {fleet.folder / 'publisher'}" in str(warning)
 
 
 async def test_each_identity_does_its_work(closed: Fleet) -> None:

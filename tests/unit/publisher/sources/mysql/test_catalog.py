@@ -74,7 +74,7 @@ def test_the_oldest_dropped_tables_are_forgotten_over_the_bound(tmp_path: Path) 
         catalog.note("shop", name, True)
     catalog.present([("shop", "a", True)], folds=False)
     assert catalog.of_database("shop") == ["a", "d", "e"]
-    assert "2 dropped tables were forgotten" in catalog.problem
+    assert "2 dropped tables were forgotten" in str(catalog.problem)
     assert [json.loads(line)[1] for line in path.read_text().splitlines()] == ["a", "d", "e"]
     assert not Catalog(path, most=2).problem
 

@@ -71,7 +71,7 @@ def take(of: IdClaims, connection: int, avoid: int = 0) -> int:
 
 
 def problem(of: IdClaims) -> str:
-    return of.problem(cast(Any, 1))
+    return str(of.problem(cast(Any, 1)))
 
 
 def test_the_connection_of_a_reader_holds_its_id(server: Server) -> None:

@@ -108,7 +108,7 @@ def test_the_status_is_polled_and_says_what_is_wrong(tmp_path: Path, server: Ser
         assert status.budget_bytes == 0
         server.down = True
         server.asked_again()
-        assert "nobody is there" in source.status().problems[0]
+        assert "nobody is there" in str(source.status().problems[0])
         assert "nobody is there" in source.status().end_unknown
         assert source.status().end == LogPosition(1, 8, 600)
         server.down = False

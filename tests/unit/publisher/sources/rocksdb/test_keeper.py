@@ -256,11 +256,11 @@ def test_a_database_that_goes_away_is_a_problem_that_passes(tmp_path: Path) -> N
     watched.start()
     (tmp_path / "store").rename(tmp_path / "away")
     watched.scan()
-    assert "is gone" in watched.problems()[0]
+    assert "is gone" in str(watched.problems()[0])
     (tmp_path / "away").rename(tmp_path / "store")
     watched.scan()
     # Whether inotify can be had is the machine's business.
-    assert not [problem for problem in watched.problems() if "inotify" not in problem]
+    assert not [problem for problem in map(str, watched.problems()) if "inotify" not in problem]
     assert watched.current.incarnation == 1
     watched.stop()
 
@@ -274,7 +274,7 @@ def test_a_system_without_a_free_inotify_instance_is_coped_with_and_reported_onc
         patched.setattr(watch_module, "_open_inotify", lambda: -1)
         watched.start()
         watched.scan()
-        assert any("no inotify instance" in problem and "Next: " in problem for problem in watched.problems())
+        assert any("no inotify instance" in problem and "Next: " in problem for problem in map(str, watched.problems()))
         (tmp_path / "store" / "000005.log").write_bytes(b"second")
         until(lambda: watched.current.files.path(5) is not None)
     told = [record.message for record in caplog.records if "inotify" in record.message]
@@ -282,7 +282,7 @@ def test_a_system_without_a_free_inotify_instance_is_coped_with_and_reported_onc
     spare = watch_module._open_inotify()
     if spare >= 0:  # there may be none in truth
         os.close(spare)
-        until(lambda: not any("inotify" in problem for problem in watched.problems()))
+        until(lambda: not any("inotify" in problem for problem in map(str, watched.problems())))
     watched.stop()
 
 

@@ -16,6 +16,7 @@ from publisher.stores.markers.rules import (
 )
 from tests.support.markers import CACHE, marker, write
 from wormhole.model.errors import MarkerStoreError
+from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowControl, MarkerWrite, ReplayControl, StoredFlow
 
 ASKED = FlowControl("maria since noon", ("db:7:0",))
@@ -79,11 +80,22 @@ def test_a_replay_that_cannot_be_read_is_an_error(damage: dict[str, object]) -> 
 
 
 def test_what_was_asked_reads_back_and_nothing_is_empty() -> None:
-    assert control_from_text(control_to_text(ASKED)) == ASKED
+    for asked in (ASKED, FlowControl(missing=Problem("it is gone", "say where")), FlowControl(missing=Problem("gone"))):
+        assert control_from_text(control_to_text(asked)) == asked
     assert control_to_text(FlowControl()) == ""
 
 
-@pytest.mark.parametrize("text", ["x", "[]", "{}", '{"paused": 1, "skip": []}', '{"paused": "", "skip": [1]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x",
+        "[]",
+        "{}",
+        '{"paused": 1, "skip": []}',
+        '{"paused": "", "skip": [1]}',
+        '{"paused": "", "skip": [], "missing_hint": 1}',
+    ],
+)
 def test_what_was_asked_and_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(ValueError):
         control_from_text(text)

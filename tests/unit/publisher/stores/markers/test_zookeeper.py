@@ -105,7 +105,7 @@ def test_a_damaged_node_is_named_with_its_flow_and_replaced(zookeeper: str, capl
         assert store.store([write(2), write(3, flow=other)]) == (CACHE,), "the others are stored"
         anew = store.register(CACHE, marker(5), "latest", epoch=7)
         assert (anew.marker, anew.epoch) == (marker(5), 7)
-        assert "holds no valid datamarker" in anew.control.missing
+        assert "holds no valid datamarker" in str(anew.control.missing)
         assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew
     finally:
         store.close()

@@ -1,0 +1,25 @@
+"""What is wrong, for people, with the next step apart from it: nobody has to split a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["NO_PROBLEM", "Problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``text``: what is wrong, or why something waits; empty: nothing. ``hint``: the next step; empty: none."""
+
+    text: str = ""
+    hint: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    def __str__(self) -> str:
+        return f"{self.text}. Next: {self.hint}" if self.hint else self.text
+
+
+NO_PROBLEM: Final = Problem()

@@ -1,0 +1,25 @@
+"""Problems in a publisher's answers: as a message, and as text for clients of an earlier release."""
+
+from __future__ import annotations
+
+from wormhole.model.problem import Problem
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["problem_of", "problem_to_message", "warnings_of"]
+
+
+def problem_to_message(problem: Problem) -> admin_pb2.Problem | None:
+    """The message; none when nothing is wrong."""
+    return admin_pb2.Problem(text=problem.text, hint=problem.hint) if problem else None
+
+
+def problem_of(told: admin_pb2.FlowStatus | admin_pb2.SubscriberStatus | admin_pb2.ReplayReply) -> Problem:
+    """Why it waits. A publisher of an earlier release sends one text, which may end with the next step."""
+    if told.HasField("problem"):
+        return Problem(told.problem.text, told.problem.hint)
+    return Problem(told.cause)
+
+
+def warnings_of(status: admin_pb2.PublisherStatus) -> list[Problem]:
+    """What is wrong with the publisher's log. Of an earlier release as :func:`problem_of`."""
+    return [Problem(one.text, one.hint) for one in status.warnings] or [Problem(text) for text in status.problems]
