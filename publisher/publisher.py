@@ -18,9 +18,9 @@ from caravan.flow import CaravanFlow
 from publisher.flows.applications import Applications, Served
 from publisher.flows.assigner import Assigner, Patience
 from publisher.flows.background import Chores
-from publisher.flows.books import Bookkeeper
 from publisher.flows.caps import LiveCaps, limits_of
 from publisher.flows.dead_letters import DeadLetterOffice
+from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.flows.housekeeping import Housekeeping
 from publisher.flows.known_flows import KnownFlows, missing_datamarker
 from publisher.flows.log_watch import LogWatch
@@ -111,7 +111,7 @@ class Publisher:
         # One update of the largest size, and what stands beside it: of all subscribers together.
         self.parking_room = Room(settings.max_update_bytes + _BESIDE_AN_UPDATE)
         behind: set[str] = set()
-        self.books = Bookkeeper(store)
+        self.delivery_counter = DeliveryCounter(store)
         self.ownership = Ownership(coordinator, fenced=settings.markers == "zookeeper")
         self.markers = MarkerWriter(store, self._stored, self._refused, behind.__contains__)
         self.assigner = Assigner(
@@ -141,7 +141,7 @@ class Publisher:
             self.assigner,
             self.dead_letters,
             self._chores,
-            self.books,
+            self.delivery_counter,
             self.markers.flush,
             self._stored,
             self.control,
@@ -257,7 +257,7 @@ class Publisher:
         self.applications.see(segment.runs)
 
     def _released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
-        self._close_books(flow, released=True)
+        self._close_counts(flow)
         self.assigner.released(stream, flow)
 
     def _held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
@@ -266,14 +266,14 @@ class Publisher:
     def _decided(self, flow: PublisherFlow, proceed: bool) -> None:
         self.losses.decided(flow, proceed)
 
-    def _close_books(self, flow: PublisherFlow, *, released: bool = False) -> None:
-        pages = self.books.closed(flow, released=released)
+    def _close_counts(self, flow: PublisherFlow) -> None:
+        pages = self.delivery_counter.closed(flow)
         if pages:
             self.markers.put(MarkerWrite(flow.key, flow.epoch, flow.marker, flow.filter.hash, pages))
 
     def _ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
         for flow in lost:
-            self._close_books(flow)
+            self._close_counts(flow)
         self.assigner.ended(stream, lost, cause)
 
     def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
@@ -292,7 +292,7 @@ class Publisher:
                 )
             else:
                 self._acked(flow, flow.epoch, have)
-        self.books.open(flow)
+        self.delivery_counter.open(flow)
         if any(letter.retrying for letter in flow.parked or ()):
             flow.redeliver()
             self._chores.spawn(self._redeliver(stream, flow))
@@ -329,10 +329,10 @@ class Publisher:
                 await self.restore_record(flow, to)
                 # The flow leaves the epoch that it was in: acks that are still on their way count no more.
                 epoch = await asyncio.to_thread(self.store.rewind, flow.key, to)
-                past = to.order > flow.durable.order
+                forwards = to.order > flow.durable.order
                 flow.moved(epoch, to)
-                pages = self.books.moved(flow, past=past)
-                if pages:
+                if forwards:
+                    pages = self.delivery_counter.moved_past(flow)
                     self.markers.put(MarkerWrite(flow.key, flow.epoch, to, flow.filter.hash, pages))
             finally:
                 flow.end_move()
@@ -391,7 +391,8 @@ class Publisher:
             if ages is None:
                 ages = self.ack_ages[flow.application] = Histogram(catalogue.ACK_AGE)
             ages.observe(max(0.0, time.time() - marker.committed_at_us / 1e6))
-        self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, self.books.acknowledged(flow, marker)))
+        pages = self.delivery_counter.acknowledged(flow, marker)
+        self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, pages))
 
     def _stored(self, write: MarkerWrite) -> None:
         flow = self.assigner.flows.get(write.flow)
@@ -434,7 +435,7 @@ class Publisher:
 
     async def _prepare(self, flow: PublisherFlow) -> None:
         await self.dead_letters.load(flow)
-        await self.books.load(flow)
+        await self.delivery_counter.load(flow)
 
     def _again(self, flow: PublisherFlow, cause: str) -> None:
         """Assign the flow anew, also one that is halted."""
@@ -459,7 +460,7 @@ class Publisher:
         self.assigner.revoke(stream, flow, cause)
 
     def _failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
-        self._close_books(flow, released=True)  # nothing of it runs any more, and all was told
+        self._close_counts(flow)
         if event.reason is FailedReason.RESEND:
             flow.release(f"sent again: {event.message}")
         elif event.reason is FailedReason.STALE_EPOCH and self._stale(stream, flow, event):

@@ -1,11 +1,9 @@
-"""How many callbacks of a shard returned, by windows of commit time: what the publisher books with each
-acknowledgement.
+"""How many callbacks of a shard returned, by windows of commit time. The publisher gets them with each acknowledgement.
 
-The counts only go up, repeats included, for as long as the same ``life`` stands beside them, over epochs and streams.
-So what is told and lost with its stream, or with a publisher that dies before it is stored, takes nothing away: the
-next one is told the same and more. Beside them stands how many of them came to nothing: a callback failed or the epoch
-ended, and the updates come again. What is left is the pass that leads to the next acknowledgement, in which each update
-has to be once. Pure.
+The counts only rise, repeats included, for as long as their ``life`` is the same, over epochs and streams. So a report
+that is lost with its stream, or with a publisher that dies before it stores it, loses nothing: the next report has the
+same and more. Beside them is how many were rolled back: a callback failed or the epoch ended, and the updates are
+delivered again. The rest is the pass that leads to the next acknowledgement; it contains each update once. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from wormhole.audit.book_page import Counted
-from wormhole.audit.books import KEPT_LIVES
+from wormhole.audit.delivery_counts import KEPT_LIVES
+from wormhole.audit.window_counts import ProcessedCount
 from wormhole.wire.body import ParsedBody
 from wormhole.wire.tally import window_of
 
@@ -32,20 +30,20 @@ class CountsReport:
     """``windows``: those that changed after ``since``; ``at``: the next report's ``since``."""
 
     life: int
-    windows: Mapping[int, Counted]
+    windows: Mapping[int, ProcessedCount]
     at: int = 0
 
 
 @dataclass(slots=True)
 class _Window:
-    """``in_vain``: of ``updates`` and ``aside`` together, what has to come again; ``before``: both as they were when
-    the present pass began.
+    """``rolled_back``: of ``updates`` and ``aside`` together, what is delivered again; ``before``: both as they were
+    when the present pass began; ``at``: when it changed last.
     """
 
     updates: int = 0
     aside: int = 0
     aside_hash: int = 0
-    in_vain: int = 0
+    rolled_back: int = 0
     before: int = 0
     at: int = 0
 
@@ -100,7 +98,7 @@ class Counts:
         """What was counted since the last acknowledged datamarker comes again."""
         for window in list(self._passing):
             counts = self._of(window)
-            counts.in_vain += counts.updates + counts.aside - counts.before
+            counts.rolled_back += counts.updates + counts.aside - counts.before
         self.acknowledged()
 
     def acknowledged(self) -> None:
@@ -111,12 +109,12 @@ class Counts:
 
     def report(self, since: int = 0) -> CountsReport:
         """What changed after ``since`` (0: everything). Afterwards only the latest windows are kept."""
-        found: dict[int, Counted] = {}
+        found: dict[int, ProcessedCount] = {}
         for window in reversed(self._windows):
             counts = self._windows[window]
             if counts.at <= since:
                 break
-            found[window] = Counted(max(0, counts.updates), counts.aside, counts.aside_hash, counts.in_vain)
+            found[window] = ProcessedCount(max(0, counts.updates), counts.aside, counts.aside_hash, counts.rolled_back)
         self.forget()
         return CountsReport(self.life, found, self._at)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from subscriber_sdk.counts import Counts, CountsReport
 from subscriber_sdk.flow import SubscriberFlow
-from wormhole.audit.book_page import Counted, counted_to_messages
+from wormhole.audit.window_counts import ProcessedCount, processed_to_messages
 from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
@@ -32,7 +32,7 @@ class _Pending:
     progressed: int | None = None
     marker: Datamarker | None = None
     life: int = 0
-    windows: dict[int, Counted] = field(default_factory=dict)
+    windows: dict[int, ProcessedCount] = field(default_factory=dict)
 
 
 class Outbox:
@@ -131,9 +131,9 @@ class Outbox:
                 )
             )
 
-    def _fitting(self, flow: SubscriberFlow, windows: Mapping[int, Counted]) -> list[push_pb2.Processed]:
+    def _fitting(self, flow: SubscriberFlow, windows: Mapping[int, ProcessedCount]) -> list[push_pb2.Processed]:
         """Counts for the flow's next frame; what one frame may not carry goes before it."""
-        processed = counted_to_messages(windows)
+        processed = processed_to_messages(windows)
         while len(processed) > _WINDOWS:
             self.add(progress=push_pb2.Progress(flow=flow.number, epoch=flow.epoch, processed=processed[:_WINDOWS]))
             del processed[:_WINDOWS]

@@ -36,7 +36,7 @@ from subscriber_sdk.events import (
 from subscriber_sdk.flow import FlowPhase, SubscriberFlow
 from subscriber_sdk.flow_port import Held, Peer
 from subscriber_sdk.outbox import Outbox
-from wormhole.audit.book_page import counted_to_messages
+from wormhole.audit.window_counts import processed_to_messages
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
@@ -424,7 +424,7 @@ class Session:
             epoch=flow.epoch,
             credit=credit,
             life=before.life,
-            processed=counted_to_messages(before.windows),
+            processed=processed_to_messages(before.windows),
             epochs=counts.epochs,
         )
         if have is not None:

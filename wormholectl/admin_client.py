@@ -197,7 +197,7 @@ def dead_letters(answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLetters
 
 
 def audit(answer: Answer, request: admin_pb2.AuditRequest) -> admin_pb2.AuditReply:
-    """The books of flows. Raises as :func:`change`."""
+    """The delivery counts of flows. Raises as :func:`change`."""
     return _permitted(answer, "Audit", request, admin_pb2.AuditReply)
 
 

@@ -78,7 +78,9 @@ def _audit(
     selecting = Selecting(setting.application.where or "", tuple(setting.application.tables), setting.formats, {})
     answers = admin_client.ask(where)
     if silent := [one.problem for one in answers if one.status is None]:
-        raise StreamBroken("; ".join(silent), hint="start that publisher: the books of its flows are meant too")
+        raise StreamBroken(
+            "; ".join(silent), hint="start that publisher: the delivery counts of its flows are needed too"
+        )
     admin_client.check_application(answers, application)
     statuses = [one.status for one in answers if one.status is not None]
     flows = [flow.flow for status in statuses for flow in status.flows if flow.flow.partition("/")[0] == application]
@@ -90,17 +92,17 @@ def _audit(
             hint="archive the copy that serves the application",
         )
     replies = [admin_client.audit(one, admin_pb2.AuditRequest()) for one in answers]
-    books = auditor.booked(application, selecting.filter().hash, replies)
-    if not books:
+    counts = auditor.flow_counts(application, selecting.filter().hash, replies)
+    if not counts:
         raise UsageError(
-            f"the publishers have no books of {application} yet",
-            hint="they begin with the first acknowledgement that a publisher of this release takes",
+            f"the publishers have no delivery counts of {application} yet",
+            hint="they begin with the first acknowledgement",
         )
     say_waiting("starting Spark")
     spark = spark_session(f"wormhole audit {application}", master or None)
     try:
         audited = auditor.audit(
-            spark, setting.store, flows, books, selecting, since_s=(begin.at_us or 0) / 1e6, now_s=now_s
+            spark, setting.store, flows, counts, selecting, since_s=(begin.at_us or 0) / 1e6, now_s=now_s
         )
     finally:
         spark.stop()
@@ -132,7 +134,6 @@ def _as_json(application: str, audited: Audit) -> dict[str, Any]:
                 "processed": one.processed,
                 "set_aside": one.set_aside,
                 "duplicates": one.duplicates,
-                "possible_duplicates": one.possible,
                 "lost": one.lost,
                 "unprocessed": one.unprocessed,
                 "unaudited": one.unaudited,
@@ -155,7 +156,7 @@ def _as_json(application: str, audited: Audit) -> dict[str, Any]:
             }
             for one in audited.findings
         ],
-        "unbooked": list(audited.unbooked),
+        "unbooked": list(audited.uncounted),
         "unarchived": list(audited.unarchived),
     }
 
@@ -179,13 +180,15 @@ def _show(application: str, audited: Audit) -> None:
     )
     print_table(columns, [_row(one) for one in audited.windows], f"{application}: no updates in this time")
     for one in audited.findings:
-        print_text(_told(one))
-    for flow in audited.unbooked:
-        print_text(f"{flow} has no books under the filter that {application} has now: unaudited")
+        print_text(_text(one))
+    for flow in audited.uncounted:
+        print_text(f"{flow} has no delivery counts under the filter that {application} has now: unaudited")
     for flow in audited.unarchived:
         print_text(f"{flow}: the archive has nothing of its shard: unaudited")
     if audited.whole:
-        beside = audited.unbooked or audited.unarchived or any(one.unaudited or one.replayed for one in audited.windows)
+        beside = (
+            audited.uncounted or audited.unarchived or any(one.unaudited or one.replayed for one in audited.windows)
+        )
         print_text("nothing is lost of what could be compared" if beside else "nothing is lost")
 
 
@@ -205,17 +208,11 @@ def _row(one: Window) -> tuple[str, ...]:
         str(one.delivered),
         "?" if one.processed is None else str(one.processed),
         str(one.set_aside or ""),
-        _duplicates(one),
+        "?" if one.duplicates is None else str(one.duplicates or ""),
         str(one.lost + one.unprocessed or ""),
         state,
         within,
     )
-
-
-def _duplicates(one: Window) -> str:
-    if one.duplicates is None:
-        return "?"
-    return f"{one.duplicates} to {one.duplicates + one.possible}" if one.possible else str(one.duplicates or "")
 
 
 def _when(window: int) -> str:
@@ -238,6 +235,6 @@ _KINDS = {
 }
 
 
-def _told(one: Finding) -> str:
+def _text(one: Finding) -> str:
     what = f"update {one.update}" if one.update else f"{one.updates} updates"
     return f"{one.flow}, {_when(one.window)}: {what}: {_KINDS[one.kind]}{f' ({one.where})' if one.where else ''}"

@@ -52,7 +52,7 @@ class MarkerWriter:
         return len(self._pending)
 
     def put(self, write: MarkerWrite) -> None:
-        """Store it with the next group; replaces what waits for the same flow, but for pages of its books that did not
+        """Store it with the next group; replaces what waits for the same flow, but for pages of its counts that did not
         change since.
         """
         waiting = self._pending.get(write.flow)

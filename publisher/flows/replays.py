@@ -27,13 +27,13 @@ import grpc
 
 from publisher.flows.assigner import Assigner
 from publisher.flows.background import Chores
-from publisher.flows.books import Bookkeeper
 from publisher.flows.dead_letters import DeadLetterOffice
+from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.flows.refused import RefusedError
 from publisher.flows.replay_states import Run, cause, hashed, mine, opened, parked, permitted, stale, taken
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
-from wormhole.audit.ledger import Settled
+from wormhole.audit.sent_counts import Settled
 from wormhole.model.errors import Diverged, PositionPurged, ProtocolError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.problem import NO_PROBLEM, Problem
@@ -57,8 +57,8 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a
-    handler gives up on is parked; ``parked``: what is. ``counted_to``: up to where the flow's books have what was
-    delivered. ``rewound``: the datamarker was set back and nothing was acknowledged since.
+    handler gives up on is parked; ``parked``: what is. ``counted_to``: up to where deliveries are
+    counted. ``rewound``: the datamarker was set back and nothing was acknowledged since.
     """
 
     stream: SubscriberStream
@@ -97,7 +97,7 @@ class Replays:
         assigner: Assigner,
         dead_letters: DeadLetterOffice,
         chores: Chores,
-        books: Bookkeeper,
+        delivery_counter: DeliveryCounter,
         settle: Callable[[], Awaitable[None]],
         stored: Callable[[MarkerWrite], None],
         control: Callable[[PublisherFlow, Callable[[FlowControl], FlowControl]], Awaitable[None]],
@@ -111,7 +111,7 @@ class Replays:
         self._assigner = assigner
         self._dead_letters = dead_letters
         self._chores = chores
-        self._books = books
+        self._counter = delivery_counter
         self._settle = settle
         self._stored = stored
         self._control = control
@@ -199,7 +199,7 @@ class Replays:
                 else:
                     flow.raised(await asyncio.to_thread(self._store.raise_epoch, key, above))
             run.epoch, epoch = 0, flow.epoch
-            counted_to = await self._books.open_replay(flow)
+            counted_to = await self._counter.open_replay(flow)
             await self._dead_letters.load(flow)  # after the epoch was raised: a former one parks nothing any more
             if why := self._overtakes(stream, flow, parks):
                 run.waits = why
@@ -320,7 +320,6 @@ class Replays:
                     hint="finish where the subscriber has everything",
                 )
             await self._store_marker(flow, run, marker)
-            self._books.replay_ended(flow)
             gap = await self._gap(flow.marker)
             if gap is not None and not accept_gap:
                 return gap
@@ -427,7 +426,7 @@ class Replays:
     async def _store_marker(
         self, flow: PublisherFlow, run: Run, marker: Datamarker, settled: Settled | None = None
     ) -> None:
-        pages = {} if settled is None else self._books.book(flow, settled, marker.order)
+        pages = {} if settled is None else self._counter.count(flow, settled, marker.order)
         if marker.order < flow.marker.order:  # the application asked for what is before its datamarker
             if not pages:
                 return
@@ -439,7 +438,7 @@ class Replays:
             done = True
         finally:
             if not done:
-                self._books.forget(flow)
+                self._counter.forget(flow)
         if flow.epoch == write.epoch:
             flow.acked(marker)
             self._stored(write)

@@ -147,7 +147,7 @@ class _Service:
         async def answer() -> admin_pb2.AuditReply:
             self._permit(context)
             wanted = _parsed(admin_pb2.AuditRequest, request)
-            return self._publisher.books.report(wanted, tuple(self._publisher.assigner.flows.values()))
+            return self._publisher.delivery_counter.report(wanted, tuple(self._publisher.assigner.flows.values()))
 
         return await _told(answer, context)
 

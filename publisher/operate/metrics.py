@@ -65,7 +65,7 @@ async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
         for metric, value in _flow(publisher, flow, state):
             add(metric, value, flow.application, flow.shard)
     for application in {application for application, _ in states}:
-        add(c.AUDIT_MISMATCHES, publisher.books.mismatches.get(application, 0), application)
+        add(c.AUDIT_MISMATCHES, publisher.delivery_counter.mismatches.get(application, 0), application)
     for (application, state), number in states.items():
         add(c.FLOWS, number, application, state.value)
     return samples

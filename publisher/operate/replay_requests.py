@@ -19,7 +19,7 @@ from publisher.operate.operators import check_serving, flow_key, no_flow, person
 from publisher.operate.status import flow_status, replay_status
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
-from wormhole.audit.ledger import Settled
+from wormhole.audit.sent_counts import Settled
 from wormhole.model.errors import PositionPurged, ProtocolError
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.ports.dead_letters import rows_to_messages

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from caravan.flow import CaravanFlow
 from publisher.push.contest import Contest
 from publisher.push.redial import Spacing
 from publisher.push.stages import Event, PublisherFlowState, Stage, after, shown
+from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts
 from wormhole.filters import Filter
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
@@ -22,9 +22,6 @@ from wormhole.ports.dead_letters import DeadLetter, ParkedRows, parked_rows
 from wormhole.ports.marker_store import FlowControl, FlowKey, StoredFlow
 from wormhole.wire.body import Body
 from wormhole.wire.v1 import push_pb2
-
-if TYPE_CHECKING:
-    from wormhole.audit.ledger import Ledger
 
 __all__ = ["PublisherFlow"]
 
@@ -56,8 +53,8 @@ class PublisherFlow:
 
     ``parks``: an update whose handler failed is parked; ``parked``: those that are, in the order of the log (``None``:
     not read yet); ``letter``: done when a parked update that was sent again was acknowledged (true), or its epoch
-    ended. ``ledger``: what this epoch sent. ``replayed``: updates that mass replays delivered. ``handler``: what the
-    subscriber reported last of its callbacks. ``waiting_credit_since`` and ``progressed_at``: seconds of the monotonic
+    ended. ``sent_counts``: what this epoch sent. ``replayed``: updates that mass replays delivered. ``handler``: the
+    last report of the subscriber's callbacks. ``waiting_credit_since`` and ``progressed_at``: seconds of the monotonic
     clock, 0 when it has credit, and when nothing was processed yet.
     """
 
@@ -98,7 +95,7 @@ class PublisherFlow:
         self.parks = False
         self.parked: tuple[DeadLetter, ...] | None = None
         self.letter: asyncio.Future[bool] | None = None
-        self.ledger: Ledger | None = None
+        self.sent_counts: SentCounts = NOT_COUNTED
         self.waiting_credit_since = 0.0
         self.progressed_at = 0.0
         self.spacing = Spacing()
@@ -348,14 +345,14 @@ class PublisherFlow:
         if letter is not None and not letter.done():
             letter.set_result(acked)
 
-    def open_ledger(self, ledger: Ledger) -> None:
-        """What its epoch sends is counted in ``ledger``."""
-        self.ledger = ledger
+    def count_sent(self, counts: SentCounts) -> None:
+        """What its epoch sends is counted in ``counts``."""
+        self.sent_counts = counts
 
-    def close_ledger(self) -> Ledger | None:
-        """Its epoch is over: what it sent, if that was counted."""
-        ledger, self.ledger = self.ledger, None
-        return ledger
+    def close_sent_counts(self) -> SentCounts:
+        """Its epoch is over. Returns the counts of what it sent."""
+        counts, self.sent_counts = self.sent_counts, NOT_COUNTED
+        return counts
 
     def lacks_credit(self, now: float) -> None:
         """There is something to send, and no credit for it."""
@@ -381,8 +378,7 @@ class PublisherFlow:
         self.updates += body.updates
         self.bytes += len(body.data)
         self.bad_values += len(body.bad)
-        if self.ledger is not None:
-            self.ledger.sent(body)
+        self.sent_counts.sent(body)
 
     def count_replayed(self, updates: int) -> None:
         """A mass replay delivered so many more."""

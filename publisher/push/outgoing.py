@@ -80,8 +80,8 @@ class Outgoing:
         if caravan_flow.inside:
             return None
         frame = self._session.datamarker(push, caravan_flow.marker, now)
-        if frame is not None and flow.ledger is not None:
-            flow.ledger.offered(caravan_flow.marker)
+        if frame is not None:
+            flow.sent_counts.offered(caravan_flow.marker)
         return frame
 
     def _in_turn(self) -> list[tuple[PushFlow, PublisherFlow]]:

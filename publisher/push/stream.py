@@ -243,9 +243,8 @@ class SubscriberStream:
         schema = Schema.from_canonical(parcel.schema)
         for frame in self._session.letter(push, schema, parcel.body, flow.marker, self._clock()):
             self._outgoing.add(frame)
-        if flow.ledger is not None:
-            flow.ledger.letter(parcel.body)
-            flow.ledger.offered(flow.marker)
+        flow.sent_counts.letter(parcel.body)
+        flow.sent_counts.offered(flow.marker)
         return flow.expect_letter()
 
     def tell_loss(self, flow: PublisherFlow, gap: LogGap, resume: Datamarker) -> None:
@@ -356,13 +355,11 @@ class SubscriberStream:
             case Opened(push, have, life, processed, epochs):
                 flow = flows[push.number][1]
                 self._events.opened(self, flow, have)
-                if flow.ledger is not None:
-                    flow.ledger.opened(life, processed, epochs)
+                flow.sent_counts.opened(life, processed, epochs)
             case Progressed(push, processed):
                 flow = flows[push.number][1]
                 flow.progressed(heard_at)
-                if flow.ledger is not None:
-                    flow.ledger.heard(processed)
+                flow.sent_counts.reported(processed)
                 self.wake()
             case ParkWanted(push):
                 self._events.parking(self, flows[push.number][1], push.epoch, event)
@@ -372,13 +369,11 @@ class SubscriberStream:
                 self.traffic.acks += 1
                 flow = flows[push.number][1]
                 flow.progressed(heard_at)
-                if flow.ledger is not None:
-                    flow.ledger.heard(processed)
+                flow.sent_counts.reported(processed)
                 self._events.acked(flow, push.epoch, marker)
             case Released(push, processed):
                 flow = self._closed(push)
-                if flow.ledger is not None:
-                    flow.ledger.heard(processed)
+                flow.sent_counts.reported(processed)
                 self._events.released(self, flow)
             case FlowFailed(push):
                 self._events.failed(self, self._closed(push), event)

@@ -1,7 +1,6 @@
-"""Counts what an archive holds, as the publishers' books do: by shard and window, of the updates that a filter selects.
-By Spark.
+"""Counts what an archive holds as publishers count deliveries: by shard and window, the updates that a filter selects.
 
-Nothing is shuffled: each task tallies the rows that it reads, sums are sums, and there are few of them.
+Nothing is shuffled: each task counts the rows that it reads, and its few sums are added.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ import pyarrow as pa
 from spark_replay.archive.columns import place_bytes
 from spark_replay.frames import ShardFiles, read, reading, schemas_of
 from spark_replay.replay.pieces import Formats
+from wormhole.audit.delivery_counts import Range, RangeKind
 from wormhole.filters import Filter, RunView
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
@@ -27,7 +27,7 @@ from wormhole.wire.rows import entry
 from wormhole.wire.tally import Tally, added, tally_rows, update_hash, window_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from spark_replay.archive.store import ArchiveStore
 
@@ -39,30 +39,23 @@ _IDS: Final = "shard string, window bigint, hash bigint, id string"
 
 
 class Part(IntEnum):
-    """Where an update lies, seen from the books."""
+    """Where an update lies, as the delivery counts have it."""
 
-    BOOKED = 0
-    """Between places that the books cover."""
+    COUNTED = 0
+    """Between places that the counts cover."""
     UNAUDITED = 1
-    """Before the books began, or in a range that they do not cover."""
-    AHEAD = 2
-    """Behind all that was acknowledged: not delivered yet."""
-    AGAIN = 4
-    """Booked, and delivered a second time by a replay of every change: whatever had been missing came then."""
-    UNHEARD = 5
-    """Beside where it lies: where somebody may have processed it who was cut off together with the publisher, once for
-    each that may have.
-    """
-    PARTLY = 3
-    """Where a replay delivered the last change of each key only, or what a filter of its own left: counts say nothing.
-    """
+    """Before the counts began, or in a range that they do not cover."""
+    PENDING = 2
+    """After everything that was acknowledged: not delivered yet."""
+    PARTIAL = 3
+    """See :class:`~wormhole.audit.delivery_counts.RangeKind`."""
+    REDELIVERED = 4
+    """As above."""
 
 
 @dataclass(slots=True)
 class Archived:
-    """Of one window. ``parts``: what lies where; ``first`` and ``last``: places of the first and the last booked
-    update.
-    """
+    """Of one window. ``first`` and ``last``: places of the first and the last counted update."""
 
     parts: dict[Part, Tally] = field(default_factory=dict)
     first: bytes = b""
@@ -75,46 +68,28 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The ranges that a flow's books know, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and
-    disjoint; ``parts[i]``: what lies there. ``unheard``: bounds of ranges that nobody told of, which may overlap.
+    """The ranges of a flow's delivery counts, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and
+    disjoint; ``parts[i]``: what lies there.
     """
 
     begins: tuple[bytes, ...] = ()
     ends: tuple[bytes, ...] = ()
     parts: tuple[Part, ...] = ()
-    unheard: tuple[tuple[bytes, bytes], ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        ranges: Iterable[_Range],
-        partly: Iterable[_Range] = (),
-        again: Iterable[_Range] = (),
-        unheard: Iterable[_Range] = (),
-    ) -> Places:
-        """Of ranges after the first place, up to and with the second.
-
-        What was counted and replayed in part was counted.
-        """
-        counted, replayed, repeated = (
-            [(_bound(begin), _bound(end)) for begin, end in some] for some in (ranges, partly, again)
-        )
-        edges = sorted({edge for both in (*counted, *replayed, *repeated) for edge in both})
+    def of(cls, ranges: Mapping[RangeKind, Iterable[Range]]) -> Places:
+        """A range that was counted and partially replayed counts as counted."""
+        bounds = {kind: [(_bound(begin), _bound(end)) for begin, end in ranges.get(kind, ())] for kind in RangeKind}
+        edges = sorted({edge for some in bounds.values() for both in some for edge in both})
         found = []
         for begin, end in pairwise(edges):
-            lies, twice, partial = (
-                any(first <= begin and end <= last for first, last in some) for some in (counted, repeated, replayed)
-            )
-            if lies:
-                found.append((begin, end, Part.AGAIN if twice else Part.BOOKED))
-            elif partial:
-                found.append((begin, end, Part.PARTLY))
-        silent = tuple((_bound(begin), _bound(end)) for begin, end in unheard)
+            kinds = {kind for kind, some in bounds.items() if any(b <= begin and end <= e for b, e in some)}
+            if RangeKind.COUNTED in kinds:
+                found.append((begin, end, Part.REDELIVERED if RangeKind.REDELIVERED in kinds else Part.COUNTED))
+            elif RangeKind.PARTIAL in kinds:
+                found.append((begin, end, Part.PARTIAL))
         begins, ends, parts = (tuple(column) for column in zip(*found, strict=True)) if found else ((), (), ())
-        return cls(begins, ends, parts, silent)
-
-
-_Range = tuple[LogPosition, LogPosition]
+        return cls(begins, ends, parts)
 
 
 def _bound(place: LogPosition) -> bytes:
@@ -127,7 +102,7 @@ def part_of(place: bytes, places: Places) -> Part:
     if number < len(places.ends) and places.ends[number] == place:
         number += 1
     if number == len(places.ends):
-        return Part.AHEAD if places.ends else Part.UNAUDITED
+        return Part.PENDING if places.ends else Part.UNAUDITED
     return places.parts[number] if places.begins[number] <= place else Part.UNAUDITED
 
 
@@ -153,16 +128,13 @@ def tally(
     places: Mapping[str, Places],
 ) -> dict[str, dict[int, Archived]]:
     """By shard and window. Raises :class:`~wormhole.model.errors.ArchiveError` for a missing or damaged file."""
-    schemas = {id_: schema.canonical for id_, schema in schemas_of(store, chosen).items()}
-    job = _Tallying(Selecting(selecting.where, selecting.tables, selecting.formats, schemas), dict(places))
+    job = _Tallying(_with_schemas(selecting, store, chosen), dict(places))
     found: dict[str, dict[int, Archived]] = {}
-    with reading():
-        rows = _needed(spark, store, chosen).mapInArrow(job, _TALLIES).collect()
-    for row in rows:
+    for row in _collected(spark, store, chosen, job, _TALLIES):
         one = found.setdefault(row.shard, {}).setdefault(row.window, Archived())
         part = Part(row.part)
         one.parts[part] = one.of(part).plus(Tally(row.updates, row.hash % (1 << 64)))
-        if part is Part.BOOKED:
+        if part is Part.COUNTED:
             first, last = bytes(row.first), bytes(row.last)
             one.first, one.last = min(one.first or first, first), max(one.last, last)
     return found
@@ -178,18 +150,22 @@ def which(
     """The ids of updates by the hashes that are looked for, by shard and window."""
     if not hashes:
         return {}
-    schemas = {id_: schema.canonical for id_, schema in schemas_of(store, chosen).items()}
-    job = _Looking(Selecting(selecting.where, selecting.tables, selecting.formats, schemas), dict(hashes))
+    job = _Finding(_with_schemas(selecting, store, chosen), dict(hashes))
     found: dict[tuple[str, int], dict[int, str]] = {}
-    with reading():
-        rows = _needed(spark, store, chosen).mapInArrow(job, _IDS).collect()
-    for row in rows:
+    for row in _collected(spark, store, chosen, job, _IDS):
         found.setdefault((row.shard, row.window), {})[row.hash % (1 << 64)] = row.id
     return found
 
 
-def _needed(spark: SparkSession, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> DataFrame:
-    return read(spark, store, chosen, _NEEDED[1:]).select(*_NEEDED)
+def _with_schemas(selecting: Selecting, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> Selecting:
+    return replace(selecting, schemas={id_: one.canonical for id_, one in schemas_of(store, chosen).items()})
+
+
+def _collected(
+    spark: SparkSession, store: ArchiveStore, chosen: Sequence[ShardFiles], job: _Tallying | _Finding, result: str
+) -> list[Any]:
+    with reading():
+        return read(spark, store, chosen, _NEEDED[1:]).select(*_NEEDED).mapInArrow(job, result).collect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +234,11 @@ class _Tallying:
         for batch in batches:
             rows: dict[tuple[str, Part], list[_Row]] = {}
             for row in selected.rows(batch):
-                places = self.places.get(row.shard, Places())
-                unheard = sum(begin <= row.place < end for begin, end in places.unheard)
-                for part in (part_of(row.place, places), *(Part.UNHEARD,) * unheard):
-                    rows.setdefault((row.shard, part), []).append(row)
-                    key = (row.shard, window_of(row.committed_at_us), part)
-                    first, last = ends.get(key, (row.place, row.place))
-                    ends[key] = (min(first, row.place), max(last, row.place))
+                part = part_of(row.place, self.places.get(row.shard, Places()))
+                rows.setdefault((row.shard, part), []).append(row)
+                key = (row.shard, window_of(row.committed_at_us), part)
+                first, last = ends.get(key, (row.place, row.place))
+                ends[key] = (min(first, row.place), max(last, row.place))
             for of, some in rows.items():
                 more = tally_rows(
                     (row.source for row in some),
@@ -273,21 +247,13 @@ class _Tallying:
                     (row.committed_at_us for row in some),
                 )
                 added(tallies.setdefault(of, {}), more)
-        told: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         for (shard, part), by_window in tallies.items():
             for window, one in by_window.items():
                 first, last = ends[shard, window, part]
-                told.append(
-                    {
-                        "shard": shard,
-                        "window": window,
-                        "part": int(part),
-                        "updates": one.updates,
-                        "hash": _signed(one.hash),
-                    }
-                    | {"first": first, "last": last}
-                )
-        yield pa.RecordBatch.from_pylist(told, schema=_TALLIES_SCHEMA)
+                row_ = (shard, window, int(part), one.updates, _signed(one.hash), first, last)
+                found.append(dict(zip(_TALLIES_SCHEMA.names, row_, strict=True)))
+        yield pa.RecordBatch.from_pylist(found, schema=_TALLIES_SCHEMA)
 
 
 _TALLIES_SCHEMA: Final = pa.schema(
@@ -307,8 +273,8 @@ _IDS_SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True)
-class _Looking:
-    """Finds the updates with hashes that are looked for."""
+class _Finding:
+    """Finds the ids of updates by their hashes."""
 
     selecting: Selecting
     hashes: Mapping[tuple[str, int], frozenset[int]]
@@ -316,15 +282,15 @@ class _Looking:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         selected = _Selected(self.selecting)
         for batch in batches:
-            told: list[dict[str, Any]] = []
+            found: list[dict[str, Any]] = []
             for row in selected.rows(batch):
                 window = window_of(row.committed_at_us)
                 wanted = self.hashes.get((row.shard, window))
                 hash_ = update_hash(row.source, row.number, row.index) if wanted else 0
                 if wanted and hash_ in wanted:
                     id_ = f"{row.source}:{row.number % (1 << 64)}:{row.index}"
-                    told.append({"shard": row.shard, "window": window, "hash": _signed(hash_), "id": id_})
-            yield pa.RecordBatch.from_pylist(told, schema=_IDS_SCHEMA)
+                    found.append({"shard": row.shard, "window": window, "hash": _signed(hash_), "id": id_})
+            yield pa.RecordBatch.from_pylist(found, schema=_IDS_SCHEMA)
 
 
 def _signed(hash_: int) -> int:

@@ -1,9 +1,9 @@
-"""One audit: the books of every publisher against the archive, from manifests to findings."""
+"""One audit: the delivery counts of every publisher against the archive, from manifests to findings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from spark_replay.archive.manifest import Manifest
 from spark_replay.audit.archived import Places, Selecting, tally, which
-from spark_replay.audit.compare import Finding, Window, compare, found, looked_for
+from spark_replay.audit.compare import Finding, Window, compare, findings, single_hashes
 from spark_replay.frames import ShardFiles, within_times
+from wormhole.audit.delivery_counts import Range, RangeKind
 from wormhole.model.errors import UsageError
-from wormhole.model.position import LogPosition
 from wormhole.wire.markers import position_from_message
 from wormhole.wire.tally import WINDOW_S, window_of
 from wormhole.wire.v1 import admin_pb2
@@ -24,23 +24,17 @@ if TYPE_CHECKING:
 
     from spark_replay.archive.store import ArchiveStore
 
-__all__ = ["Audit", "Booked", "audit", "booked", "write_parquet"]
+__all__ = ["Audit", "FlowCounts", "audit", "flow_counts", "write_parquet"]
 
 
-@dataclass(frozen=True, slots=True)
-class Booked:
-    """What one flow's books say under the filter that its application has now. ``partly``: ranges in which a replay
-    delivered less than the log has, because it was asked to; ``again``: in which every change was delivered a second
-    time; ``unheard``: of which nobody told, see :class:`~spark_replay.audit.archived.Places`.
-    """
+@dataclass(slots=True)
+class FlowCounts:
+    """The delivery counts of one flow under the filter that its application has now. ``limits``: of their delays."""
 
     flow: str
-    windows: Mapping[int, admin_pb2.AuditWindow]
-    ranges: tuple[tuple[LogPosition, LogPosition], ...]
-    limits: tuple[float, ...]
-    partly: tuple[tuple[LogPosition, LogPosition], ...] = ()
-    again: tuple[tuple[LogPosition, LogPosition], ...] = ()
-    unheard: tuple[tuple[LogPosition, LogPosition], ...] = ()
+    limits: tuple[float, ...] = ()
+    windows: dict[int, admin_pb2.AuditWindow] = field(default_factory=dict)
+    ranges: dict[RangeKind, list[Range]] = field(default_factory=lambda: {kind: [] for kind in RangeKind})
 
     @property
     def shard(self) -> str:
@@ -50,13 +44,13 @@ class Booked:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """``unbooked``: flows without books under the present filter; ``unarchived``: flows whose shard the archive does
-    not have.
+    """``uncounted``: flows without delivery counts under the present filter; ``unarchived``: flows whose shard the
+    archive does not have.
     """
 
     windows: tuple[Window, ...]
     findings: tuple[Finding, ...]
-    unbooked: tuple[str, ...]
+    uncounted: tuple[str, ...]
     unarchived: tuple[str, ...]
 
     @property
@@ -65,46 +59,31 @@ class Audit:
         return not any(one.is_loss for one in self.findings)
 
 
-def booked(application: str, filter_hash: str, replies: Iterable[admin_pb2.AuditReply]) -> list[Booked]:
-    """The books of the application's flows, by flow."""
-    windows: dict[str, dict[int, admin_pb2.AuditWindow]] = {}
-    ranges: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
-    partly: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
-    again: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
-    unheard: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
-    limits: tuple[float, ...] = ()
+def flow_counts(application: str, filter_hash: str, replies: Iterable[admin_pb2.AuditReply]) -> list[FlowCounts]:
+    """The delivery counts of the application's flows, by flow."""
+    found: dict[str, FlowCounts] = {}
+
+    def selected(one: admin_pb2.AuditRange | admin_pb2.AuditWindow) -> bool:
+        return one.filter_hash == filter_hash and one.flow.partition("/")[0] == application
+
     for reply in replies:
-        limits = tuple(reply.delay_limits_s) or limits
-        for range_ in reply.ranges:
-            if range_.filter_hash == filter_hash and range_.flow.partition("/")[0] == application:
-                into = ranges
-                for flag, one in ((range_.partly, partly), (range_.again, again), (range_.unheard, unheard)):
-                    into = one if flag else into
-                into.setdefault(range_.flow, []).append(
-                    (position_from_message(range_.begin), position_from_message(range_.end))
-                )
-        for window in reply.windows:
-            if window.filter_hash == filter_hash and window.flow.partition("/")[0] == application:
-                windows.setdefault(window.flow, {})[window.window] = window
-    return [
-        Booked(
-            flow,
-            windows.get(flow, {}),
-            tuple(ranges.get(flow, ())),
-            limits,
-            tuple(partly.get(flow, ())),
-            tuple(again.get(flow, ())),
-            tuple(unheard.get(flow, ())),
-        )
-        for flow in sorted({*ranges, *partly})
-    ]
+        for range_ in filter(selected, reply.ranges):
+            kind = RangeKind.REDELIVERED if range_.again else RangeKind.PARTIAL if range_.partly else RangeKind.COUNTED
+            if not range_.unheard:  # of a publisher of an earlier release
+                ranges = found.setdefault(range_.flow, FlowCounts(range_.flow, tuple(reply.delay_limits_s))).ranges
+                ranges[kind].append((position_from_message(range_.begin), position_from_message(range_.end)))
+        for window in filter(selected, reply.windows):
+            if window.flow in found:
+                found[window.flow].windows[window.window] = window
+    counted = [one for one in found.values() if one.ranges[RangeKind.COUNTED] or one.ranges[RangeKind.PARTIAL]]
+    return sorted(counted, key=lambda one: one.flow)
 
 
 def audit(
     spark: SparkSession,
     store: ArchiveStore,
     flows: Sequence[str],
-    books: Sequence[Booked],
+    counts: Sequence[FlowCounts],
     selecting: Selecting,
     *,
     since_s: float,
@@ -115,48 +94,38 @@ def audit(
     Raises :class:`~wormhole.model.errors.UsageError` where there is nothing to compare,
     :class:`~wormhole.model.errors.ArchiveError` for a damaged file.
     """
-    manifests = {one.shard: store.read(one.shard) for one in books}
+    manifests = {one.shard: store.read(one.shard) for one in counts}
     known = {shard: manifest for shard, manifest in manifests.items() if manifest is not None}
-    mine = [one for one in books if one.shard in known]
+    mine = [one for one in counts if one.shard in known]
     if not mine:
         raise UsageError(
-            "there is nothing to compare: no flow has both books and an archive",
-            hint=(
-                "books begin when a publisher of this release delivers; `wormholectl archive show` tells what is "
-                "archived"
-            ),
+            "there is nothing to compare: no flow has both delivery counts and an archive",
+            hint="publishers count what they deliver; `wormholectl archive show` lists what is archived",
         )
     first = window_of(round(since_s * 1e6))
     begin_us = first * WINDOW_S * 1_000_000  # whole windows, or their beginning would seem not to be archived
     chosen = [ShardFiles(one.shard, within_times(known[one.shard].files, begin_us)) for one in mine]
-    partly = {one.shard for one in chosen if len(one.files) < len(known[one.shard].files)}
-    places = {one.shard: Places.of(one.ranges, one.partly, one.again, one.unheard) for one in mine}
+    cut = {one.shard for one in chosen if len(one.files) < len(known[one.shard].files)}
+    places = {one.shard: Places.of(one.ranges) for one in mine}
     archived = tally(spark, store, chosen, selecting, places)
     windows: list[Window] = []
     for one in mine:
-        lacks = _lacking(known[one.shard], one.ranges, timeless=one.shard not in partly)
-        windows += (
-            window
-            for window in compare(
-                one.flow, archived.get(one.shard, {}), one.windows, one.limits, lacks=lacks, now_s=now_s
-            )
-            if window.window >= first or window.window == 0
-        )
-    ids = which(spark, store, chosen, selecting, looked_for(windows))
-    booked_flows = {one.flow for one in books}
+        lacks = _lacking(known[one.shard], one.ranges[RangeKind.COUNTED], timeless=one.shard not in cut)
+        all_windows = compare(one.flow, archived.get(one.shard, {}), one.windows, one.limits, lacks=lacks, now_s=now_s)
+        windows += [window for window in all_windows if window.window >= first or window.window == 0]
+    ids = which(spark, store, chosen, selecting, single_hashes(windows))
+    counted = {one.flow for one in counts}
     return Audit(
         tuple(windows),
-        tuple(found(windows, ids)),
-        tuple(sorted(flow for flow in flows if flow not in booked_flows)),
-        tuple(sorted(one.flow for one in books if one.shard not in known)),
+        tuple(findings(windows, ids)),
+        tuple(sorted(flow for flow in flows if flow not in counted)),
+        tuple(sorted(one.flow for one in counts if one.shard not in known)),
     )
 
 
-def _lacking(
-    manifest: Manifest, ranges: Sequence[tuple[LogPosition, LogPosition]], *, timeless: bool
-) -> Callable[[int], bool]:
-    """Of which windows the archive may not have everything that the books have: it is behind, or let the oldest files
-    go.
+def _lacking(manifest: Manifest, ranges: Sequence[Range], *, timeless: bool) -> Callable[[int], bool]:
+    """Of which windows the archive may not have everything that was delivered: it is behind, or its oldest files were
+    deleted.
 
     ``timeless``: whether all was read that has updates without a time.
     """
@@ -176,9 +145,9 @@ def _lacking(
 
 def write_parquet(audited: Audit, file: str) -> None:
     """One row per flow and window, with what was found there. Raises ``OSError``."""
-    findings: dict[tuple[str, int], list[str]] = {}
+    texts: dict[tuple[str, int], list[str]] = {}
     for one in audited.findings:
-        findings.setdefault((one.flow, one.window), []).append(
+        texts.setdefault((one.flow, one.window), []).append(
             f"{one.updates} {one.kind}: {one.update or one.where}".rstrip(": ")
         )
     rows = [
@@ -190,14 +159,13 @@ def write_parquet(audited: Audit, file: str) -> None:
             "processed": one.processed,
             "set_aside": one.set_aside,
             "duplicates": one.duplicates,
-            "possible_duplicates": one.possible,
             "lost": one.lost + one.unprocessed,
             "unaudited": one.unaudited,
             "replayed": one.replayed,
             "pending": one.pending,
             "state": one.state,
             "complete_s": one.complete_s,
-            "findings": findings.get((one.flow, one.window), []),
+            "findings": texts.get((one.flow, one.window), []),
         }
         for one in audited.windows
     ]
@@ -212,7 +180,6 @@ _SCHEMA = pa.schema(
         ("unaudited", pa.int64()),
         ("replayed", pa.int64()),
         ("pending", pa.int64()),
-        ("possible_duplicates", pa.int64()),
         ("state", pa.string()),
         ("complete_s", pa.float64()),
         ("findings", pa.list_(pa.string())),

@@ -1,27 +1,25 @@
 """What was archived against what was delivered and processed, window by window. Pure.
 
-Delivered and archived are compared exactly, with their checksums, between the places that the flow's books cover and
-the archive holds. What lies before is unaudited; what lies behind is open: it was not acknowledged yet, and is not
-lost. Where a replay delivered less than the log has, because it was asked to, nothing can be compared: that is neither
+Delivered and archived are compared exactly, with their checksums, between the places that the flow's delivery counts
+cover and the archive holds. What lies before is unaudited. What lies behind is open: it was not acknowledged yet, and
+is not lost. Where a replay delivered only a part of the log, as requested, nothing can be compared: that is neither
 lost nor complete.
 
-Duplicates are told as far as they are proven, and how many more there may be beside: what a subscriber that was cut off
-may have done, and what is about to come again. They are times that an update was dealt with again: its callback
-returned, or it was set aside.
+Duplicates are the times that an update was certainly processed again: its callback returned, or it was set aside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_replay.archive.columns import position_of
 from spark_replay.audit.archived import Archived, Part
-from wormhole.audit.books import is_past
+from wormhole.audit.delivery_counts import is_past
 from wormhole.wire.tally import WINDOW_S, Tally
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["COMPLETE", "Finding", "Window", "compare", "completed_s", "found", "looked_for"]
+__all__ = ["COMPLETE", "Finding", "Window", "compare", "completed_s", "findings", "single_hashes"]
 
 COMPLETE = 0.999
 """A window counts as complete when this share of it was acknowledged."""
@@ -32,7 +30,7 @@ class Finding:
     """``kind``: ``lost`` (archived, and never delivered), ``unprocessed`` (delivered, and no callback returned),
     ``repaired`` (as that, and delivered again since), ``set_aside`` (skipped or parked), ``unarchived`` (delivered, and
     not in the archive), ``differs`` (as many, but other ones). ``update``: its id, where it is known; else ``where``
-    tells the narrowest range.
+    is the narrowest known range.
     """
 
     kind: str
@@ -50,11 +48,10 @@ class Finding:
 
 @dataclass(slots=True)
 class Window:
-    """One window of one flow. ``archived``: between the places that the books cover; ``processed``, ``duplicates``:
-    ``None`` where no subscriber told; ``possible``: so many duplicates more there may be; ``replayed``: archived, where
-    a replay delivered the last changes only or what its own filter left, and ``replayed_processed``: callbacks of these
-    that returned; ``state``: ``complete``, ``open``, ``unaudited``, ``replayed`` or ``not archived``; ``complete_s``:
-    when it was complete, in seconds after its end (an upper limit).
+    """One window of one flow. ``archived``: between the places that the delivery counts cover; ``processed``,
+    ``duplicates``: ``None`` where no subscriber reported; ``replayed``: archived, and partially replayed, and
+    ``replayed_processed``: callbacks of these that returned; ``state``: ``complete``, ``open``, ``unaudited``,
+    ``replayed`` or ``not archived``; ``complete_s``: when it was complete, in seconds after its end (an upper limit).
     """
 
     flow: str
@@ -72,7 +69,6 @@ class Window:
     complete_s: float | None
     replayed: int = 0
     replayed_processed: int = 0
-    possible: int = 0
     repaired: int = 0
     missing: Tally = field(default_factory=Tally)
     set_aside_hash: int = 0
@@ -84,7 +80,7 @@ class Window:
 def compare(
     flow: str,
     archived: Mapping[int, Archived],
-    books: Mapping[int, admin_pb2.AuditWindow],
+    counted: Mapping[int, admin_pb2.AuditWindow],
     limits: Sequence[float],
     *,
     lacks: Callable[[int], bool],
@@ -92,73 +88,66 @@ def compare(
 ) -> list[Window]:
     """All windows of one flow, in order.
 
-    ``lacks``: whether the archive may not have all of a window that the books have.
+    ``lacks``: whether the archive may not have all of a window that was delivered.
     """
-    return [
-        _window(
-            flow, window, archived.get(window, Archived()), books.get(window), limits,
-            behind=lacks(window), now_s=now_s,
-        )
-        for window in sorted({*archived, *books})
-    ]  # fmt: skip
+    found = []
+    for window in sorted({*archived, *counted}):
+        held, counts = archived.get(window, Archived()), counted.get(window, admin_pb2.AuditWindow())
+        found.append(_window(flow, window, held, counts, limits, behind=lacks(window), now_s=now_s))
+    return found
 
 
 def _window(
     flow: str,
     number: int,
     archived: Archived,
-    booked: admin_pb2.AuditWindow | None,
+    counts: admin_pb2.AuditWindow,
     limits: Sequence[float],
     *,
     behind: bool,
     now_s: float,
 ) -> Window:
-    page = booked if booked is not None else admin_pb2.AuditWindow()
-    once, again, replayed = (archived.of(part) for part in (Part.BOOKED, Part.AGAIN, Part.PARTLY))
-    held, unaudited, ahead = once.plus(again), archived.of(Part.UNAUDITED), archived.of(Part.AHEAD)
+    once, redelivered, replayed = (archived.of(part) for part in (Part.COUNTED, Part.REDELIVERED, Part.PARTIAL))
+    held, unaudited, pending = once.plus(redelivered), archived.of(Part.UNAUDITED), archived.of(Part.PENDING)
     past = is_past(number, now_s)
-    if past:  # the books had its page, and let it go
-        page, held, unaudited = admin_pb2.AuditWindow(), Tally(), unaudited.plus(held)
-    missing = Tally() if behind else held.minus(Tally(page.delivered, page.hash))
-    if again.updates and not once.updates and missing.updates >= 0:
+    if past:  # the publisher had its counts, and deleted them
+        counts, held, unaudited = admin_pb2.AuditWindow(), Tally(), unaudited.plus(held)
+    missing = Tally() if behind else held.minus(Tally(counts.delivered, counts.hash))
+    if redelivered.updates and not once.updates and missing.updates >= 0:
         missing = Tally()
-    again_done = page.processed + page.set_aside - page.delivered
-    least = max(0, again_done + page.missing_first - page.ahead)
-    most = again_done + page.missing + page.unheard + archived.of(Part.UNHEARD).updates
+    duplicates = max(0, counts.processed + counts.set_aside - counts.delivered + counts.missing_first - counts.ahead)
     if behind:
         state = "not archived"
-    elif ahead.updates or (number and now_s < (number + 1) * WINDOW_S):
+    elif pending.updates or (number and now_s < (number + 1) * WINDOW_S):
         state = "open"
-    elif replayed.updates and not held.updates and not page.delivered:
+    elif replayed.updates and not held.updates and not counts.delivered:
         state = "replayed"
-    elif past or (unaudited.updates and not held.updates and not page.delivered):
+    elif past or (unaudited.updates and not held.updates and not counts.delivered):
         state = "unaudited"
     else:
         state = "complete"
-    between = f"{position_of(archived.first)} to {position_of(archived.last)}" if archived.first else ""
     return Window(
         flow=flow,
         window=number,
         archived=held.updates,
-        delivered=page.delivered,
-        processed=page.processed if page.told else None,
-        set_aside=page.set_aside,
-        duplicates=least if page.told else None,
-        possible=max(0, most - least) if page.told else 0,
-        lost=max(0, min(missing.updates, once.updates)) if again.updates else max(0, missing.updates),
-        unprocessed=page.missing,
-        repaired=page.repaired,
+        delivered=counts.delivered,
+        processed=counts.processed if counts.told else None,
+        set_aside=counts.set_aside,
+        duplicates=duplicates if counts.told else None,
+        lost=max(0, min(missing.updates, once.updates) if redelivered.updates else missing.updates),
+        unprocessed=counts.missing,
+        repaired=counts.repaired,
         unaudited=unaudited.updates,
-        pending=ahead.updates,
+        pending=pending.updates,
         state=state,
-        complete_s=completed_s(page.delays, limits, held.updates) if state == "complete" else None,
+        complete_s=completed_s(counts.delays, limits, held.updates) if state == "complete" else None,
         replayed=replayed.updates,
-        replayed_processed=page.processed_partly,
+        replayed_processed=counts.processed_partly,
         missing=missing,
-        set_aside_hash=page.set_aside_hash,
-        problems=tuple(page.problems),
-        repairs=tuple(page.repairs),
-        between=between,
+        set_aside_hash=counts.set_aside_hash,
+        problems=tuple(counts.problems),
+        repairs=tuple(counts.repairs),
+        between=f"{position_of(archived.first)} to {position_of(archived.last)}" if archived.first else "",
     )
 
 
@@ -174,45 +163,42 @@ def completed_s(delays: Sequence[int], limits: Sequence[float], updates: int) ->
     return None
 
 
-def looked_for(windows: Sequence[Window]) -> dict[tuple[str, int], frozenset[int]]:
-    """Hashes of single updates that are lost or were set aside, by shard and window."""
-    wanted: dict[tuple[str, int], set[int]] = {}
+def single_hashes(windows: Sequence[Window]) -> dict[tuple[str, int], frozenset[int]]:
+    """Hashes of updates that are lost or were set aside alone in their window, by shard and window: their ids can be
+    found.
+    """
+    single: dict[tuple[str, int], frozenset[int]] = {}
     for one in windows:
-        key = (one.flow.partition("/")[2], one.window)
-        if one.lost == 1:
-            wanted.setdefault(key, set()).add(one.missing.hash)
-        if one.set_aside == 1:
-            wanted.setdefault(key, set()).add(one.set_aside_hash)
-    return {key: frozenset(hashes) for key, hashes in wanted.items()}
+        hashes = {one.missing.hash} if one.lost == 1 else set()
+        hashes |= {one.set_aside_hash} if one.set_aside == 1 else set()
+        if hashes:
+            single[_shard(one), one.window] = frozenset(hashes)
+    return single
 
 
-def found(windows: Sequence[Window], ids: Mapping[tuple[str, int], Mapping[int, str]]) -> list[Finding]:
-    """What there is to tell. ``ids``: of the hashes that were looked for."""
-    told: list[Finding] = []
-    for one in windows:
-        known = ids.get((one.flow.partition("/")[2], one.window), {})
+def findings(windows: Sequence[Window], ids: Mapping[tuple[str, int], Mapping[int, str]]) -> list[Finding]:
+    """What the comparison found. ``ids``: of :func:`single_hashes`."""
+    return [finding for one in windows for finding in _findings(one, ids.get((_shard(one), one.window), {}))]
 
-        def tell(
-            kind: str,
-            updates: int,
-            hash_: int = 0,
-            where: str = "",
-            one: Window = one,
-            known: Mapping[int, str] = known,
-        ) -> None:
-            update = known.get(hash_, "") if updates == 1 else ""
-            told.append(Finding(kind, one.flow, one.window, updates, update, "" if update else where))
 
-        if one.lost:
-            tell("lost", one.lost, one.missing.hash, one.between)
-        elif one.missing.updates < 0:
-            tell("unarchived", -one.missing.updates, where=one.between)
-        elif one.missing.hash:
-            tell("differs", one.archived, where=one.between)
-        if one.unprocessed:
-            tell("unprocessed", one.unprocessed, where="; ".join(one.problems))
-        if one.repaired:
-            tell("repaired", one.repaired, where="; ".join(one.repairs))
-        if one.set_aside:
-            tell("set_aside", one.set_aside, one.set_aside_hash, one.between)
-    return told
+def _findings(one: Window, ids: Mapping[int, str]) -> Iterator[Finding]:
+    def finding(kind: str, updates: int, where: str, hash_: int = 0) -> Finding:
+        update = ids.get(hash_, "") if updates == 1 else ""
+        return Finding(kind, one.flow, one.window, updates, update, "" if update else where)
+
+    if one.lost:
+        yield finding("lost", one.lost, one.between, one.missing.hash)
+    elif one.missing.updates < 0:
+        yield finding("unarchived", -one.missing.updates, one.between)
+    elif one.missing.hash:
+        yield finding("differs", one.archived, one.between)
+    if one.unprocessed:
+        yield finding("unprocessed", one.unprocessed, "; ".join(one.problems))
+    if one.repaired:
+        yield finding("repaired", one.repaired, "; ".join(one.repairs))
+    if one.set_aside:
+        yield finding("set_aside", one.set_aside, one.between, one.set_aside_hash)
+
+
+def _shard(one: Window) -> str:
+    return one.flow.partition("/")[2]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_replay.replay.rate import Bucket
-from wormhole.audit.ledger import Ledger, Settled
+from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts, Settled
 from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
@@ -138,7 +138,7 @@ class Delivery:
     """One connection to one subscriber, from dialling to its end. ``pieces``: what lies behind a datamarker, in order;
     called in a thread.
 
-    ``until``: the end of the range, offered last. ``partly``: what is pushed is not all that the application's filter
+    ``until``: the end of the range, offered last. ``partial``: what is pushed is not all that the application's filter
     selects of it.
     """
 
@@ -150,7 +150,7 @@ class Delivery:
     store: Store
     park: Park
     bucket: Bucket
-    partly: bool = False
+    partial: bool = False
     clock: Callable[[], float] = time.monotonic
     done: Stored = field(default_factory=Stored)
     reached: bool = False
@@ -158,7 +158,7 @@ class Delivery:
     _session: PushSession = field(init=False)
     _connection: Connection = field(init=False)
     _opened: Opened | None = field(init=False, default=None)
-    _ledger: Ledger | None = field(init=False, default=None)
+    _sent_counts: SentCounts = field(init=False, default=NOT_COUNTED)
     _settled: Settled | None = field(init=False, default=None)
     _decided: bool | None = field(init=False, default=None)
     _sent: deque[_Sent] = field(init=False, default_factory=deque)
@@ -215,9 +215,9 @@ class Delivery:
         await self._until(lambda: self._opened is not None)
         assert self._opened is not None
         start = self._start(self._opened.have)
-        counted_to = None if self.partly else self.route.counted_to
-        self._ledger = ledger = Ledger(start.order, counted_to, partly=self.partly)
-        ledger.opened(self._opened.life, self._opened.processed, self._opened.epochs)
+        counted_to = None if self.partial else self.route.counted_to
+        self._sent_counts = SentCounts(start.order, counted_to, partial=self.partial)
+        self._sent_counts.opened(self._opened.life, self._opened.processed, self._opened.epochs)
         await self._connection.write(session.notice(push, begins=True))
         pieces = self.pieces(start)
         coming = self._fetch(pieces)
@@ -275,8 +275,7 @@ class Delivery:
                 await self._connection.write(frame)
             for frames in session.batch(push, body.data, piece.begins, unfinished=body.unfinished):
                 await self._connection.write(b"".join(frames))
-            if self._ledger is not None:
-                self._ledger.sent(body)
+            self._sent_counts.sent(body)
             self._since.updates += body.updates
             self._since.bytes += len(body.data)
         if piece.offer is not None and (piece.offer.due or session.marker_due(push, self.clock())):
@@ -287,8 +286,7 @@ class Delivery:
         if frame is not None:
             self._sent.append(_Sent(offer, self._since.updates, self._since.bytes))
             self._since = _Count()
-            if self._ledger is not None:
-                self._ledger.offered(offer.marker)
+            self._sent_counts.offered(offer.marker)
             await self._connection.write(frame)
 
     async def _tell_gap(self, push: PushFlow, gap: LogGap, resume: Datamarker) -> None:
@@ -327,11 +325,10 @@ class Delivery:
             case Opened():
                 self._opened = event
             case Acked(_, marker, processed):
-                if self._ledger is not None:
-                    self._ledger.heard(processed)
+                self._sent_counts.reported(processed)
                 self._ack(marker)
-            case Progressed(_, processed) if self._ledger is not None:
-                self._ledger.heard(processed)
+            case Progressed(_, processed):
+                self._sent_counts.reported(processed)
             case Released(push):
                 if push.phase is not FlowPhase.REVOKED:
                     raise StreamBroken(f"{self.route.hello.subscriber} gave the flow back: it leaves")
@@ -359,7 +356,7 @@ class Delivery:
             self._acked.append(sent)
             if sent.offer.marker is marker:
                 break
-        settled = None if self._ledger is None else self._ledger.acknowledged(marker)
+        settled = self._sent_counts.acknowledged(marker)
         if settled is not None:  # now: what is told next is of what lies behind the datamarker
             self._settled = settled if self._settled is None else self._settled.then(settled)
         self._to_store.set()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import grpc
 
-from wormhole.audit.ledger import Settled
+from wormhole.audit.sent_counts import Settled
 from wormhole.config import TlsFiles
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.host.tls import target_options

@@ -27,7 +27,7 @@ from spark_replay.replay.mode import unfit
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from spark_replay.replay.rate import Bucket
-from wormhole.audit.ledger import Settled
+from wormhole.audit.sent_counts import Settled
 from wormhole.config import TlsFiles
 from wormhole.host.tls import open_trust
 from wormhole.model.errors import EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
@@ -122,7 +122,7 @@ def push_log(task: Task) -> Outcome:
         def pieces(start: Datamarker) -> Generator[Piece, None, None]:
             return log_pieces(task.store, task.shard, start, task.until, selector)
 
-        return _Source(pieces, lambda offer: None, partly=bool(task.where))
+        return _Source(pieces, lambda offer: None, partial=bool(task.where))
 
     return _run(task, source)
 
@@ -156,7 +156,7 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
             has = upto(start) if start.order > marker.order else b""
             return held[0].pieces(max(opened.progress, has), selector)
 
-        return _Source(pieces, lambda offer: held[0].stored(offer.progress), partly=True)
+        return _Source(pieces, lambda offer: held[0].stored(offer.progress), partial=True)
 
     return _run(task, source)
 
@@ -165,12 +165,12 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
 class _Source:
     """What is pushed on one connection, and what is told of what is stored.
 
-    ``partly``: see :class:`~spark_replay.replay.delivery.Delivery`.
+    ``partial``: see :class:`~spark_replay.replay.delivery.Delivery`.
     """
 
     pieces: Callable[[Datamarker], Generator[Piece, None, None]]
     stored: Callable[[Offer], None]
-    partly: bool
+    partial: bool
 
 
 _Sources = Callable[[admin_pb2.OpenedReplay, Selector], _Source]
@@ -326,7 +326,7 @@ class _Attempts:
             store,
             park,
             self._bucket,
-            partly=source.partly,
+            partial=source.partial,
         )
         try:
             await delivery.run()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from publisher.stores.markers import LocalMarkerStore, ZooKeeperMarkerStore
-from wormhole.audit.book_page import Counted, Page, Problem
-from wormhole.audit.books import Books
+from wormhole.audit.delivery_counts import DeliveryCounts, RangeKind
+from wormhole.audit.window_counts import Mismatch, ProcessedCount, WindowCounts
 from wormhole.config import CoordinatorConfig
 from wormhole.model import problem
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -117,28 +117,28 @@ def test_dead_letters_are_read_marked_and_deleted(store: MarkerStore) -> None:
 
 def test_delivery_counts_are_read_with_every_page(store: MarkerStore) -> None:
     name = "0123456789abcdef"
-    places = [LogPosition(1, 7, offset) for offset in (0, 10, 20, 30, 40)]
-    kept = Books(store.books(CACHE))
+    places = [LogPosition(1, 7, offset) for offset in (0, 10, 20, 30)]
+    kept = DeliveryCounts(store.books(CACHE))
     assert kept.unreadable == []
-    assert kept.pages == {
-        (name, 0): Page(delivered=Tally(1, 5)),
-        (name, WINDOW): Page(
+    assert kept.windows == {
+        (name, 0): WindowCounts(delivered=Tally(1, 5)),
+        (name, WINDOW): WindowCounts(
             delivered=Tally(7, 11),
             processed=6,
             set_aside=1,
             aside_hash=9,
             delays=[7, *[0] * 10],
-            problems=[Problem(places[0], places[1], 5, 4, 1, places[1])],
-            lives={77: Counted(6, 1, 9, 2), 78: Counted(2, 0, 0, 0)},
-            partly=2,
-            ahead=2,
-            unheard={77: 3},
-            stray=1,
+            mismatches=[Mismatch(places[0], places[1], 5, 4, 1, places[1])],
+            lives={77: ProcessedCount(6, 1, 9, 2), 78: ProcessedCount(2, 0, 0, 0)},
+            partial=2,
+            unacknowledged=2,
+            moved_past=1,
         ),
     }
-    assert kept.ranges == {name: [(places[0], places[2])]}
-    assert kept.partly == {name: [(places[2], places[3])]}
-    assert kept.again == {name: [(places[0], places[1])]}
-    assert kept.silent == {2: (name, (places[3], places[4]))}
-    assert (kept.heard_to, kept.moved_in) == (3, 0)
+    assert kept.ranges == {
+        RangeKind.COUNTED: {name: [(places[0], places[2])]},
+        RangeKind.PARTIAL: {name: [(places[2], places[3])]},
+        RangeKind.REDELIVERED: {name: [(places[0], places[1])]},
+    }
+    assert kept.moved_in == 0
     assert store.books(SEARCH) == {}

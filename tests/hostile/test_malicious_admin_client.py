@@ -20,7 +20,7 @@ from tests.unit.publisher.conftest import World, world
 from tests.unit.publisher.operate.test_admin import PAUSE, ask, bearer, refusal, served
 from tests.unit.publisher.operate.test_control import request
 from tests.unit.publisher.test_publisher import KEY
-from wormhole.audit.ledger import Settled
+from wormhole.audit.sent_counts import Settled
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl import admin_client
 

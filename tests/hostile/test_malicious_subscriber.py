@@ -26,7 +26,7 @@ from tests.support.eventually import eventually
 from tests.support.letters import letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World, world
-from wormhole.audit.ledger import Ledger
+from wormhole.audit.sent_counts import SentCounts
 from wormhole.model.errors import ProtocolError
 from wormhole.model.schema import Schema, _remembered
 from wormhole.model.values import Op
@@ -62,7 +62,7 @@ class Peer:
         self.room = Room(8 << 20)
         self.evicted: list[str] = []
         self.session = PushSession(HELLO, self.room.share(lambda error: self.evicted.append(error.message)))
-        self.ledger = Ledger(marker().order, None)
+        self.sent_counts = SentCounts(marker().order, None)
         self.kept: list[Any] = []
         self.calls = [0]
         self.longest = 0  # calls between two turns that the publisher's loop may have
@@ -83,7 +83,7 @@ class Peer:
         before = self.calls[0]
         for event in self.session.receive(data):
             if isinstance(event, Progressed):
-                self.ledger.heard(event.processed)
+                self.sent_counts.reported(event.processed)
             if isinstance(event, Reported):
                 self.kept.append(event.report)
             self.longest, before = max(self.longest, self.calls[0] - before), self.calls[0]
@@ -222,7 +222,7 @@ def test_a_hostile_message_costs_little_and_leaves_little(kind: str, number: int
     assert len(told) < 2 * MOST_TEXT
     assert peer.longest < 6 * MOST_WINDOWS
     assert sum(len(kept.SerializeToString()) for kept in peer.kept) < 3000
-    assert len(peer.ledger._told) <= 1
+    assert len(peer.sent_counts._reported) <= 1
     assert peer.room.used <= peer.room.most
 
 
@@ -242,10 +242,10 @@ def test_no_credit_is_so_large_that_what_is_in_flight_has_no_bound() -> None:
 def test_windows_of_which_a_subscriber_was_never_sent_anything_leave_nothing() -> None:
     peer = Peer()
     peer.open()
-    peer.ledger.opened(1)
+    peer.sent_counts.opened(1)
     told = [push_pb2.Processed(window=2**40 + i, updates=1) for i in range(MOST_WINDOWS)]
     peer.says(Frame(progress=push_pb2.Progress(flow=1, epoch=EPOCH, processed=told)))
-    assert peer.ledger._told == {}
+    assert peer.sent_counts._reported == {}
 
 
 # --- what is parked ---------------------------------------------------------------------------------------------------

@@ -97,12 +97,12 @@ BOUNDS_FAULTS: list[Fault] = [
         promise="a subscriber that asks again and again costs no epoch each time",
     ),
     Fault(
-        name="windows-that-were-never-sent-are-booked",
-        file="wormhole/audit/ledger.py",
-        old="        return window in self._windows or window in self._told\n",
-        new="        return True\n",
+        name="windows-that-were-never-sent-are-counted",
+        file="wormhole/audit/sent_counts.py",
+        old=" if one.window in self._windows or one.window in self._reported)\n",
+        new=")\n",
         tests=(_HOSTILE, "-knever_sent"),
-        promise="a subscriber fills no books with windows of which it was sent nothing",
+        promise="a subscriber fills no counts with windows of which it was sent nothing",
     ),
     Fault(
         name="describe-without-pages",

@@ -166,8 +166,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="handed-over-before-the-marker-is-stored",
         file="publisher/flows/replays.py",
-        old="            await self._store_marker(flow, run, marker)\n            self._books.replay_ended(flow)\n",
-        new="            self._books.replay_ended(flow)\n",
+        old="            await self._store_marker(flow, run, marker)\n            gap = await",
+        new="            gap = await",
         tests=(f"{_REPLAYS}::test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended",),
         promise="the live flow begins where the replay ended",
     ),

@@ -1,7 +1,8 @@
-"""Any sequence of deliveries, failures and deaths: what the books prove happened, and what happened they call possible.
+"""Any sequence of deliveries, failures and deaths: the duplicates that a publisher counts happened, and it counts all
+of them unless a process died before it reported.
 
-A publisher's books, ledger and session, and the SDK as an application has it, joined by messages that are lost when
-somebody dies. The truth is what callbacks noted as they returned.
+A publisher's counts and session, and the SDK as an application has it, joined by messages that are lost when a process
+dies. The truth is what callbacks noted as they returned.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caravan.flow import CaravanFlow
-from publisher.flows.books import Bookkeeper
+from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.push.flow import PublisherFlow
 from publisher.stores.markers.memory import MemoryMarkerStore
 from subscriber_sdk import AckLater, Datamarker, RetryPolicy, Subscriber, Update
@@ -25,7 +26,7 @@ from subscriber_sdk.options import Options
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from tests.support.markers import CACHE, marker
-from tests.unit.publisher.flows.test_books import WINDOW, body
+from tests.unit.publisher.flows.test_delivery_counter import WINDOW, body
 from wormhole.filters import Filter
 from wormhole.ports.marker_store import MarkerWrite
 from wormhole.push.session import Acked, FlowFailed, FlowPhase, Opened, Progressed, PushFlow, PushSession, Released
@@ -109,7 +110,7 @@ class World:
         self.store = MemoryMarkerStore()
         self.store.open()
         self.store.register(CACHE, marker(0), "latest")
-        self.keeper = Bookkeeper(self.store)
+        self.counter = DeliveryCounter(self.store)
         self.flow = self.new_flow()
         self.waiting: MarkerWrite | None = None
         self.processes = {name: self.process(name) for name in NAMES}
@@ -118,8 +119,7 @@ class World:
         self.push: PushFlow | None = None
         self.who = ""
         self.unsure = False
-        """Whether there may be something that nobody can tell."""
-        self.rewound = False
+        """Whether a process died before it reported."""
         self.moved_past = False
 
     def process(self, name: str) -> Process:
@@ -149,7 +149,7 @@ class World:
         self.stored()
         self.flow.raised(self.store.raise_epoch(CACHE))
         self.flow.assign(name, 0.0)
-        await self.keeper.load(self.flow)
+        await self.counter.load(self.flow)
         process.connect()
         hello = push_pb2.Hello(
             min_version=1, max_version=2, publisher="p", application="cache", subscriber=name, heartbeat_ms=1000, max_frame_bytes=1 << 20  # noqa: E501
@@ -170,14 +170,13 @@ class World:
         if self.push is None or self.push.phase is not FlowPhase.OPEN:
             return
         assert self.session is not None
-        assert self.flow.ledger is not None
         for _ in range(min(transactions, len(LOG) - self.at)):
             one: Body = LOG[self.at]
             for frame in self.session.schemas(one.schemas):
                 self.say(frame)
             for frames in self.session.batch(self.push, one.data, marker(self.at).order):
                 self.say(b"".join(frames))
-            self.flow.ledger.sent(one)
+            self.flow.sent_counts.sent(one)
             self.at += 1
             if offers:
                 self.offer()
@@ -188,11 +187,10 @@ class World:
     def offer(self) -> None:
         assert self.session is not None
         assert self.push is not None
-        assert self.flow.ledger is not None
         frame = self.session.datamarker(self.push, marker(self.at), 0.0)
         if frame is not None:
             self.say(frame)
-            self.flow.ledger.offered(marker(self.at))
+            self.flow.sent_counts.offered(marker(self.at))
 
     async def hear(self) -> None:
         """Everything that was said so far."""
@@ -210,29 +208,26 @@ class World:
         flow = self.flow
         match event:
             case Opened(_, _, life, processed, epochs):
-                self.keeper.open(flow)
-                assert flow.ledger is not None
-                flow.ledger.opened(life, processed, epochs)
+                self.counter.open(flow)
+                flow.sent_counts.opened(life, processed, epochs)
                 self.at = flow.marker.order.offset
                 flow.begin(CaravanFlow(*CACHE, flow.filter, flow.marker, flow.epoch, lambda: None))
-            case Progressed(_, processed) if flow.ledger is not None:
-                flow.ledger.heard(processed)
+            case Progressed(_, processed):
+                flow.sent_counts.reported(processed)
             case Acked(_, acked, processed):
-                assert flow.ledger is not None
-                flow.ledger.heard(processed)
+                flow.sent_counts.reported(processed)
                 if self.push is not None and self.push.epoch == flow.epoch:  # else a rewind ended it
                     flow.acked(acked)
-                    self.put(self.keeper.acknowledged(flow, acked))
+                    self.put(self.counter.acknowledged(flow, acked))
             case Released(_, processed):
-                if flow.ledger is not None:
-                    flow.ledger.heard(processed)
-                self.closed(released=True)
+                flow.sent_counts.reported(processed)
+                self.closed()
             case FlowFailed():
-                self.closed(released=True)
+                self.closed()
 
-    def closed(self, *, released: bool) -> None:
+    def closed(self) -> None:
         if self.session is not None:
-            self.put(self.keeper.closed(self.flow, released=released))
+            self.put(self.counter.closed(self.flow))
             self.flow.release("over")
             self.session = self.push = None
 
@@ -250,7 +245,7 @@ class World:
         """The stream breaks; what was on its way is lost."""
         if self.session is not None:
             self.processes[self.who].hang_up()
-            self.closed(released=False)
+            self.closed()
 
     async def kill_subscriber(self, name: str) -> None:
         await self.settle()
@@ -264,10 +259,8 @@ class World:
         await self.settle()
         if self.session is not None:
             self.processes[self.who].hang_up()
-        # The next one cannot know that nothing was sent in an epoch that only moved the flow.
-        self.unsure |= self.rewound
         self.session = self.push = self.waiting = None
-        self.keeper = Bookkeeper(self.store)
+        self.counter = DeliveryCounter(self.store)
         self.flow = self.new_flow()
 
     async def rewind(self, by: int) -> None:
@@ -276,11 +269,9 @@ class World:
         self.waiting = None
         past = to.order > self.flow.durable.order
         self.flow.moved(self.store.rewind(CACHE, to), to)
-        pages = self.keeper.moved(self.flow, past=past)
-        if pages:
-            self.put(pages)
+        if past:
+            self.put(self.counter.moved_past(self.flow))
             self.stored()
-        self.rewound = True
         await self.revoke()
         await self.cut()
 
@@ -329,24 +320,13 @@ class World:
             case "rewind":
                 await self.rewind(number)
 
-    # -- what is told of it
+    # -- what is counted
 
-    def bounds(self) -> dict[int, tuple[int, int]]:
-        """By window, at least and at most so many repeats."""
-        reply = self.keeper.report(admin_pb2.AuditRequest(), [self.flow])
-        found = {}
-        for one in reply.windows:
-            assert not one.missing
-            again = one.processed + one.set_aside - one.delivered
-            silent = sum(
-                2
-                for number in range(len(LOG))
-                for range_ in reply.ranges
-                if range_.unheard and WINDOW - number % 2 == one.window
-                if range_.begin.offset < number + 1 <= range_.end.offset
-            )
-            found[one.window] = max(0, again - one.ahead), again + one.unheard + silent
-        return found
+    def duplicates(self) -> dict[int, int]:
+        """By window, as they are counted."""
+        reply = self.counter.report(admin_pb2.AuditRequest(), [self.flow])
+        assert not any(one.missing for one in reply.windows)
+        return {one.window: max(0, one.processed + one.set_aside - one.delivered - one.ahead) for one in reply.windows}
 
     def repeats(self, window: int) -> int:
         return sum(times - 1 for (of, _), times in self.truth.items() if of == window)
@@ -382,16 +362,15 @@ async def play(concurrency: int, steps: list[tuple[str, str, int]]) -> None:
     try:
         for step in steps:
             await world.step(*step)
-            for window, (least, _) in world.bounds().items():
-                assert least <= world.repeats(window), f"after {step}: duplicates that did not happen"
+            for window, counted in world.duplicates().items():
+                assert counted <= world.repeats(window), f"after {step}: duplicates that did not happen"
         await world.drain()
-        bounds = world.bounds()
+        duplicates = world.duplicates()
         for window in (WINDOW - 1, WINDOW):
-            least, most = bounds[window]
             true = world.repeats(window)
-            assert least <= true <= most
-            assert world.unsure or world.moved_past or least == true == most, "all was told"
-        delivered = sum(one.delivered for one in world.keeper.report(admin_pb2.AuditRequest(), [world.flow]).windows)
+            assert duplicates[window] <= true
+            assert world.unsure or world.moved_past or duplicates[window] == true, "everything was reported"
+        delivered = sum(one.delivered for one in world.counter.report(admin_pb2.AuditRequest(), [world.flow]).windows)
         assert world.moved_past or delivered == sum(total(one.tallies).updates for one in LOG)
     finally:
         for process in world.processes.values():
@@ -399,8 +378,8 @@ async def play(concurrency: int, steps: list[tuple[str, str, int]]) -> None:
 
 
 @given(st.sampled_from([1, 1, 3]), st.lists(STEPS, max_size=40))
-def test_what_is_proven_happened_and_what_happened_is_possible(
+def test_counted_duplicates_happened_and_all_are_counted_unless_a_process_died(
     concurrency: int, steps: list[tuple[str, str, int]]
 ) -> None:
-    assert abs(time.time() - WINDOW * WINDOW_S) < 7 * 86_400  # or the books would forget
+    assert abs(time.time() - WINDOW * WINDOW_S) < 7 * 86_400  # or the counts would be deleted
     asyncio.run(play(concurrency, steps))

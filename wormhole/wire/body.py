@@ -44,8 +44,8 @@ class Body:
     """A built body: its bytes, how many updates it holds, and the schemas that a stream needs before it.
 
     ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why. ``tallies``: of its
-    updates by window of commit time, for the books of every flow that sends it. ``unfinished``: the last transaction
-    goes on in the next segment.
+    updates by window of commit time, for the delivery counts of every flow that sends it. ``unfinished``: the last
+    transaction goes on in the next segment.
     """
 
     data: bytes

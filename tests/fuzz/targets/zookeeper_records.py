@@ -18,7 +18,7 @@ from tests.fuzz.mutate_text import mutate_json
 from tests.fuzz.target import Target
 from tests.support.archives import marker_at
 from tests.support.letters import letter
-from wormhole.audit.book_page import Counted, Page, Problem
+from wormhole.audit.window_counts import Mismatch, ProcessedCount, WindowCounts
 from wormhole.config import application_from_json, dataset_from_json, to_json
 from wormhole.coordination import records
 from wormhole.coordination.port import (
@@ -160,16 +160,15 @@ def _parked(rng: random.Random) -> bytes:
 
 def _page(rng: random.Random) -> bytes:
     places = [LogPosition(1, rng.randrange(9), rng.randrange(1 << 60)) for _ in range(3)]
-    page = Page(Tally(rng.randrange(1 << 40), rng.randrange(1 << 64)), 5, 1, 77)
-    page.problems = [Problem(places[0], places[1], 3, 2, 1, places[2])] * rng.randrange(3)
-    page.lives = {rng.randrange(1 << 64): Counted(3, 1, 9, 0) for _ in range(rng.randrange(3))}
-    page.unheard = {rng.randrange(1 << 64): 2}
+    page = WindowCounts(Tally(rng.randrange(1 << 40), rng.randrange(1 << 64)), 5, 1, 77)
+    page.mismatches = [Mismatch(places[0], places[1], 3, 2, 1, places[2])] * rng.randrange(3)
+    page.lives = {rng.randrange(1 << 64): ProcessedCount(3, 1, 9, 0) for _ in range(rng.randrange(3))}
     return page.to_bytes()
 
 
 def _read_page(module: ModuleType, data: bytes) -> object:
-    page = module.Page.from_bytes(data)
-    if module.Page.from_bytes(page.to_bytes()) != page:
+    page = module.WindowCounts.from_bytes(data)
+    if module.WindowCounts.from_bytes(page.to_bytes()) != page:
         raise AssertionError("the page reads as another one")
     return None
 
@@ -177,8 +176,8 @@ def _read_page(module: ModuleType, data: bytes) -> object:
 _PAGES = ("ranges", "partly", "again", "moved", "silent", "ab12.2800000")
 
 
-def _books(rng: random.Random) -> bytes:
-    """A name and its page: each of those that the books have of themselves."""
+def _counts(rng: random.Random) -> bytes:
+    """A name and its page: each of those that delivery counts have."""
     name = rng.choice(_PAGES)
     place = [1, 2, rng.randrange(1 << 40)]
     given = {
@@ -189,16 +188,16 @@ def _books(rng: random.Random) -> bytes:
     return json.dumps({name: given}).encode()
 
 
-def _read_books(module: ModuleType, data: bytes) -> object:
+def _read_counts(module: ModuleType, data: bytes) -> object:
     """As a publisher reads them at its start: a page that makes no sense is named as unreadable."""
     try:
         given = json.loads(data)
         stored = {str(name): json.dumps(page).encode() for name, page in given.items()}
     except (ValueError, AttributeError, RecursionError):
         stored = {_PAGES[len(data) % len(_PAGES)]: data}
-    books = module.Books(stored)
-    if books.unreadable:
-        raise ConfigError(f"{books.unreadable}")
+    counts = module.DeliveryCounts(stored)
+    if counts.unreadable:
+        raise ConfigError(f"{counts.unreadable}")
     return None
 
 
@@ -255,17 +254,17 @@ TARGETS = [
     ),
     Target(
         name="zookeeper-page",
-        module="wormhole.audit.book_page",
+        module="wormhole.audit.window_counts",
         decode=_read_page,
         make=_page,
         allowed=(ValueError,),
         mutate=mutate_json,
     ),
     Target(
-        name="zookeeper-books",
-        module="wormhole.audit.books",
-        decode=_read_books,
-        make=_books,
+        name="zookeeper-delivery-counts",
+        module="wormhole.audit.delivery_counts",
+        decode=_read_counts,
+        make=_counts,
         allowed=(ConfigError,),
         mutate=mutate_json,
     ),

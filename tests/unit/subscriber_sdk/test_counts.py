@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from subscriber_sdk.counts import MOST_WINDOWS, Counts, windows_in
 from tests.unit.wormhole.wire.test_tally import ROW, SCHEMA, US
-from wormhole.audit.book_page import Counted
-from wormhole.audit.books import KEPT_LIVES
+from wormhole.audit.delivery_counts import KEPT_LIVES
+from wormhole.audit.window_counts import ProcessedCount
 from wormhole.model.position import LogPosition
 from wormhole.wire.body import ParsedBody, build_body, parse_body
 from wormhole.wire.runs import RunsBuilder
@@ -36,13 +36,13 @@ def test_counts_go_up_and_only_what_changed_is_told() -> None:
     counts = Counts()
     counts.processed({3: 5, 4: 1})
     first = counts.report()
-    assert (first.life, first.windows) == (counts.life, {3: Counted(5), 4: Counted(1)})
+    assert (first.life, first.windows) == (counts.life, {3: ProcessedCount(5), 4: ProcessedCount(1)})
     assert counts.report(first.at).windows == {}
     counts.processed({4: 2})
     counts.set_aside(4, 2**64 - 1)
     counts.set_aside(4, 3)
-    assert counts.report(first.at).windows == {4: Counted(1, 2, 2)}
-    assert counts.report().windows == {3: Counted(5), 4: Counted(1, 2, 2)}
+    assert counts.report(first.at).windows == {4: ProcessedCount(1, 2, 2)}
+    assert counts.report().windows == {3: ProcessedCount(5), 4: ProcessedCount(1, 2, 2)}
 
 
 def test_what_is_rolled_back_is_in_vain_and_what_is_acknowledged_is_not() -> None:
@@ -54,11 +54,11 @@ def test_what_is_rolled_back_is_in_vain_and_what_is_acknowledged_is_not() -> Non
     counts.set_aside(4, 7)
     counts.rolled_back()
     counts.rolled_back()
-    assert counts.report().windows == {3: Counted(7, 0, 0, 2), 4: Counted(0, 1, 7, 1)}
+    assert counts.report().windows == {3: ProcessedCount(7, 0, 0, 2), 4: ProcessedCount(0, 1, 7, 1)}
     counts.processed({3: 2})
     counts.acknowledged()
     counts.rolled_back()
-    assert counts.report().windows[3] == Counted(9, 0, 0, 2)
+    assert counts.report().windows[3] == ProcessedCount(9, 0, 0, 2)
 
 
 def test_another_epoch_goes_on_in_the_same_life_and_what_the_one_before_left_is_in_vain() -> None:
@@ -70,7 +70,7 @@ def test_another_epoch_goes_on_in_the_same_life_and_what_the_one_before_left_is_
         counts.processed({3: 5})
     counts.assigned(4)
     counts.begin(4)
-    assert (counts.life, counts.epochs, counts.report().windows) == (life, (1, 3, 4), {3: Counted(10, 0, 0, 10)})
+    assert (counts.life, counts.epochs, counts.report().windows) == (life, (1, 3, 4), {3: ProcessedCount(10, 0, 0, 10)})
 
 
 def test_after_more_epochs_than_publishers_remember_another_life_begins() -> None:

@@ -109,9 +109,9 @@ def figures(told: CountsReport) -> tuple[int, int]:
     return sum(one.updates for one in told.windows.values()), sum(one.aside for one in told.windows.values())
 
 
-def in_vain(told: CountsReport) -> int:
+def rolled_back(told: CountsReport) -> int:
     """Processed or set aside, and to come again."""
-    return sum(one.in_vain for one in told.windows.values())
+    return sum(one.rolled_back for one in told.windows.values())
 
 
 @pytest.mark.parametrize(("kind", "concurrency"), [(Heard, 1), (Heard, 3), (Together, 1), (Threaded, 1)])
@@ -122,14 +122,14 @@ async def test_what_was_called_is_told_and_the_life_goes_on(kind: type[Subscribe
     assert [figures(told) for told in port.told] == [(6, 0)]
     assert port.lives == [life] == [port.told[0].life]
     assert port.released == port.told[0]
-    assert (counts.life, in_vain(port.told[0])) == (life, 0)
+    assert (counts.life, rolled_back(port.told[0])) == (life, 0)
 
 
 async def test_callbacks_that_run_again_after_a_failure_are_counted_again() -> None:
     heard = Heard(at=4)
     port = await told_by(heard, Counts())
     assert figures(port.told[0]) == (heard.calls, 0) == (10, 0)
-    assert in_vain(port.told[0]) == 4
+    assert rolled_back(port.told[0]) == 4
     assert [figures(told) for told in port.progressed] == [(4, 0), (10, 0)], "the failure is told before the second try"
 
 
@@ -137,7 +137,7 @@ async def test_side_by_side_too() -> None:
     heard = Heard(at=5)
     port = await told_by(heard, Counts(), concurrency=2)
     assert figures(port.told[0]) == (heard.calls, 0)
-    assert in_vain(port.told[0]) == heard.calls - 6
+    assert rolled_back(port.told[0]) == heard.calls - 6
 
 
 async def test_what_is_passed_over_is_told_apart_with_its_hash() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from publisher.flows.books import Bookkeeper
+from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.flows.refused import RefusedError
 from publisher.operate.control import Control
 from publisher.operate.replay_requests import ReplayRequests
@@ -24,7 +24,7 @@ from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subsc
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.test_control import FLOW, request
 from tests.unit.publisher.test_publisher import KEY, keys, taken
-from wormhole.audit.books import Books
+from wormhole.audit.delivery_counts import DeliveryCounts, RangeKind
 from wormhole.filters import Filter
 from wormhole.model.errors import MarkerStoreError, SourceUnavailable
 from wormhole.model.position import Datamarker
@@ -276,11 +276,11 @@ def settled(begin: Datamarker, updates: int, life_total: int, **more: Any) -> ad
 
 def page(world: World) -> tuple[int, int, int]:
     """Delivered, processed, and processed in part, as stored."""
-    found = Books(world.markers.books.get(KEY)).pages.get((Filter.parse(None).hash, 0))
-    return (0, 0, 0) if found is None else (found.delivered.updates, found.processed, found.partly)
+    found = DeliveryCounts(world.markers.books.get(KEY)).windows.get((Filter.parse(None).hash, 0))
+    return (0, 0, 0) if found is None else (found.delivered.updates, found.processed, found.partial)
 
 
-async def test_what_a_replay_delivered_is_booked_in_the_write_of_its_datamarker(
+async def test_what_a_replay_delivered_is_counted_in_the_write_of_its_datamarker(
     world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.application()
@@ -310,11 +310,11 @@ async def test_what_a_replay_delivered_is_booked_in_the_write_of_its_datamarker(
         monkeypatch.setattr(MemoryMarkerStore, "store", store)
         await replay.cancels()
         await s1.hears("assign")
-        (window,) = publisher.books.report(admin_pb2.AuditRequest(), [flow_of(publisher)]).windows
+        (window,) = publisher.delivery_counter.report(admin_pb2.AuditRequest(), [flow_of(publisher)]).windows
         assert (window.delivered, window.processed) == (2, 3), "nor as the live log goes on"
 
 
-async def test_of_the_last_changes_the_books_say_where_they_were(world: World, s1: ScriptedSubscriber) -> None:
+async def test_a_replay_of_the_last_changes_stores_its_range(world: World, s1: ScriptedSubscriber) -> None:
     world.application()
     world.commit("a")
     last = world.commit("b")
@@ -322,9 +322,11 @@ async def test_of_the_last_changes_the_books_say_where_they_were(world: World, s
         replay = await opened(world, publisher, s1, mode=admin_pb2.LATEST)
         begin = world.markers.records[KEY].marker
         await replay.advances(progress=b"x", settled=settled(begin, 0, 1, partly=True))
-        assert (page(world), Books(world.markers.books[KEY]).partly) == ((0, 0, 1), {})
+        assert (page(world), DeliveryCounts(world.markers.books[KEY]).ranges[RangeKind.PARTIAL]) == ((0, 0, 1), {})
         await replay.advances(last, settled=settled(begin, 0, 1, partly=True))
-        assert Books(world.markers.books[KEY]).partly == {Filter.parse(None).hash: [(begin.order, last.order)]}
+        assert DeliveryCounts(world.markers.books[KEY]).ranges[RangeKind.PARTIAL] == {
+            Filter.parse(None).hash: [(begin.order, last.order)]
+        }
         assert (await replay.opens()).HasField("counted_to") is False
 
 
@@ -807,7 +809,7 @@ async def test_a_datamarker_that_is_missing_is_told_and_nothing_else_is_taken_fo
             with monkeypatch.context() as patched:
                 patched.setattr(MemoryMarkerStore, broken, fails)
                 assert "the datamarker of app/log.t is missing" in (await refused(replay.opens())).message
-        monkeypatch.setattr(Bookkeeper, "open_replay", fails)
+        monkeypatch.setattr(DeliveryCounter, "open_replay", fails)
         with pytest.raises(KeyError):
             await replay.opens()
 

@@ -9,13 +9,15 @@ import pytest
 
 from spark_replay.archive.columns import place_bytes
 from spark_replay.archive.reader import DataFile
-from spark_replay.audit.archived import Archived, Part, Places, Selecting, _Looking, _Tallying, part_of
+from spark_replay.audit.archived import Archived, Part, Places, Selecting, _Finding, _Tallying, part_of
 from spark_replay.replay.pieces import Formats
 from tests.support.archives import FIRST_US, KEYS, gone, put, tx, write_archive
+from wormhole.audit.delivery_counts import RangeKind
 from wormhole.model.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, update_hash, window_of
 
 WINDOW = window_of(FIRST_US)
+COUNTED, PARTIAL, REDELIVERED = RangeKind
 
 
 def at(offset: int) -> LogPosition:
@@ -30,48 +32,55 @@ def place(offset: int, *, inside: bool = False, index: int = 0) -> bytes:
     ("where", "expected"),
     [
         (place(100), Part.UNAUDITED),
-        (place(100, inside=True), Part.BOOKED),
-        (place(101), Part.BOOKED),
-        (place(200, index=9), Part.BOOKED),
+        (place(100, inside=True), Part.COUNTED),
+        (place(101), Part.COUNTED),
+        (place(200, index=9), Part.COUNTED),
         (place(200, inside=True), Part.UNAUDITED),
         (place(250), Part.UNAUDITED),
-        (place(400), Part.BOOKED),
-        (place(401), Part.AHEAD),
+        (place(400), Part.COUNTED),
+        (place(401), Part.PENDING),
     ],
 )
-def test_books_cover_what_lies_behind_their_begin_up_to_their_end(where: bytes, expected: Part) -> None:
-    assert part_of(where, Places.of([(at(300), at(400)), (at(100), at(200))])) is expected
+def test_counts_cover_what_lies_behind_their_begin_up_to_their_end(where: bytes, expected: Part) -> None:
+    assert part_of(where, Places.of({COUNTED: [(at(300), at(400)), (at(100), at(200))]})) is expected
 
 
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
         (place(50), Part.UNAUDITED),
-        (place(150), Part.BOOKED),
-        (place(200), Part.BOOKED),
-        (place(200, inside=True), Part.PARTLY),
-        (place(300), Part.PARTLY),
-        (place(300, inside=True), Part.BOOKED),
-        (place(450), Part.PARTLY),
-        (place(501), Part.AHEAD),
+        (place(150), Part.COUNTED),
+        (place(200), Part.COUNTED),
+        (place(200, inside=True), Part.PARTIAL),
+        (place(300), Part.PARTIAL),
+        (place(300, inside=True), Part.COUNTED),
+        (place(450), Part.PARTIAL),
+        (place(501), Part.PENDING),
     ],
 )
 def test_where_a_replay_delivered_in_part_counts_say_nothing_unless_it_was_counted_too(
     where: bytes, expected: Part
 ) -> None:
-    places = Places.of([(at(300), at(400)), (at(100), at(200))], [(at(150), at(450)), (at(420), at(500))])
+    places = Places.of(
+        {COUNTED: [(at(300), at(400)), (at(100), at(200))], PARTIAL: [(at(150), at(450)), (at(420), at(500))]}
+    )
     assert part_of(where, places) is expected
 
 
 @pytest.mark.parametrize(
     ("where", "expected"),
-    [(place(150), Part.BOOKED), (place(250), Part.AGAIN), (place(350), Part.UNAUDITED)],
+    [(place(150), Part.COUNTED), (place(250), Part.REDELIVERED), (place(350), Part.UNAUDITED)],
 )
-def test_what_a_replay_delivered_a_second_time_is_told_apart(where: bytes, expected: Part) -> None:
-    assert part_of(where, Places.of([(at(100), at(300)), (at(400), at(500))], [], [(at(200), at(400))])) is expected
+def test_what_a_replay_delivered_a_second_time_is_separate(where: bytes, expected: Part) -> None:
+    assert (
+        part_of(
+            where, Places.of({COUNTED: [(at(100), at(300)), (at(400), at(500))], REDELIVERED: [(at(200), at(400))]})
+        )
+        is expected
+    )
 
 
-def test_without_books_all_is_unaudited() -> None:
+def test_without_counts_all_is_unaudited() -> None:
     assert part_of(place(1), Places()) is Part.UNAUDITED
 
 
@@ -115,34 +124,23 @@ def hashes(folder: Path) -> list[int]:
 
 def test_rows_are_tallied_by_window_and_where_they_lie(tmp_path: Path) -> None:
     of = hashes(tmp_path)
-    found = tallied(tmp_path, "", Places.of([(at(100), at(200))]))
+    found = tallied(tmp_path, "", Places.of({COUNTED: [(at(100), at(200))]}))
     assert found == {
         (WINDOW, Part.UNAUDITED): (2, (of[0] + of[1]) % 2**64),
-        (WINDOW, Part.BOOKED): (1, of[2]),
-        (WINDOW + 1, Part.AHEAD): (1, of[3]),
-    }
-
-
-def test_what_nobody_told_of_counts_beside_once_for_each_who_may_have_had_it(tmp_path: Path) -> None:
-    unheard = [(at(0), at(200)), (at(100), at(300))]
-    found = tallied(tmp_path, "", Places.of([(at(0), at(900))], unheard=unheard))
-    assert {key: updates for key, (updates, _) in found.items()} == {
-        (WINDOW, Part.BOOKED): 3,
-        (WINDOW, Part.UNHEARD): 2 + 1 + 1,
-        (WINDOW + 1, Part.BOOKED): 1,
-        (WINDOW + 1, Part.UNHEARD): 1,
+        (WINDOW, Part.COUNTED): (1, of[2]),
+        (WINDOW + 1, Part.PENDING): (1, of[3]),
     }
 
 
 def test_only_what_the_filter_selects_counts(tmp_path: Path) -> None:
     of = hashes(tmp_path)
-    found = tallied(tmp_path, 'key startswith "b"', Places.of([(at(0), at(900))]))
-    assert found == {(WINDOW, Part.BOOKED): (1, of[1])}
+    found = tallied(tmp_path, 'key startswith "b"', Places.of({COUNTED: [(at(0), at(900))]}))
+    assert found == {(WINDOW, Part.COUNTED): (1, of[1])}
 
 
 def test_an_update_is_found_by_its_hash(tmp_path: Path) -> None:
     of = hashes(tmp_path)
-    looking = _Looking(selecting(), {("db1", WINDOW): frozenset({of[1]}), ("db1", WINDOW + 1): frozenset({5})})
+    looking = _Finding(selecting(), {("db1", WINDOW): frozenset({of[1]}), ("db1", WINDOW + 1): frozenset({5})})
     found = [row for batch in looking(iter(rows(tmp_path))) for row in batch.to_pylist()]
     assert [(row["window"], row["hash"] % 2**64, row["id"].split(":")[1:]) for row in found] == [
         (WINDOW, of[1], ["1", "1"])
@@ -150,4 +148,4 @@ def test_an_update_is_found_by_its_hash(tmp_path: Path) -> None:
 
 
 def test_nothing_archived_is_nothing() -> None:
-    assert Archived().of(Part.BOOKED) == (0, 0)
+    assert Archived().of(Part.COUNTED) == (0, 0)

@@ -1,4 +1,4 @@
-"""From books and manifests to what is compared. Spark's part stands in the system test."""
+"""From delivery counts and manifests to what is compared. Spark's part stands in the system test."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.archive.manifest import Manifest
-from spark_replay.audit.auditor import Audit, _lacking, booked, write_parquet
+from spark_replay.audit.auditor import Audit, _lacking, flow_counts, write_parquet
 from spark_replay.audit.compare import Finding, Window
 from tests.support.archives import marker_at
+from wormhole.audit.delivery_counts import Range, RangeKind
 from wormhole.model.position import LogPosition
 from wormhole.wire.tally import window_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 US = 600_000_000
 WINDOW = window_of(marker_at(1).committed_at_us)
+COUNTED, PARTIAL, REDELIVERED = RangeKind
+
+
+def between(begin: int, end: int) -> Range:
+    return LogPosition(1, 1, begin), LogPosition(1, 1, end)
 
 
 def range_(flow: str, filter_hash: str, begin: int, end: int) -> admin_pb2.AuditRange:
@@ -24,7 +30,7 @@ def range_(flow: str, filter_hash: str, begin: int, end: int) -> admin_pb2.Audit
     return admin_pb2.AuditRange(flow=flow, filter_hash=filter_hash, begin=next(places), end=next(places))
 
 
-def test_books_under_the_present_filter_of_the_application_count() -> None:
+def test_counts_under_the_present_filter_of_the_application_count() -> None:
     windows = [
         admin_pb2.AuditWindow(flow=flow, filter_hash=filter_hash, window=7)
         for flow, filter_hash in (("cache/db1", "f"), ("cache/db1", "old"), ("search/db1", "f"))
@@ -34,26 +40,27 @@ def test_books_under_the_present_filter_of_the_application_count() -> None:
         delay_limits_s=[1.0],
         ranges=[range_("cache/db1", "f", 1, 5), range_("cache/db2", "old", 1, 5), range_("search/db1", "f", 1, 5)],
     )
-    (one,) = booked("cache", "f", [reply, admin_pb2.AuditReply()])
+    (one,) = flow_counts("cache", "f", [reply, admin_pb2.AuditReply()])
     assert (one.flow, one.shard, dict(one.windows), one.limits) == ("cache/db1", "db1", {7: windows[0]}, (1.0,))
-    assert one.ranges == ((LogPosition(1, 1, 1), LogPosition(1, 1, 5)),)
-    assert one.partly == ()
+    assert one.ranges == {COUNTED: [between(1, 5)], PARTIAL: [], REDELIVERED: []}
 
 
-def test_a_flow_that_was_only_replayed_in_part_has_books() -> None:
+def test_a_flow_that_was_only_partially_replayed_has_counts() -> None:
     replayed = range_("cache/db1", "f", 1, 5)
     replayed.partly = True
-    (one,) = booked("cache", "f", [admin_pb2.AuditReply(ranges=[replayed])])
-    assert (one.ranges, one.partly) == ((), ((LogPosition(1, 1, 1), LogPosition(1, 1, 5)),))
+    (one,) = flow_counts("cache", "f", [admin_pb2.AuditReply(ranges=[replayed])])
+    assert one.ranges == {COUNTED: [], PARTIAL: [between(1, 5)], REDELIVERED: []}
 
 
-@pytest.mark.parametrize("kind", ["again", "unheard"])
-def test_ranges_that_say_something_else_are_told_apart(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "redelivered"), [("again", [(2, 4)]), ("unheard", [])])
+def test_other_ranges_are_separate_and_those_of_earlier_releases_are_ignored(
+    kind: str, redelivered: list[tuple[int, int]]
+) -> None:
     other = range_("cache/db1", "f", 2, 4)
     setattr(other, kind, True)
-    (one,) = booked("cache", "f", [admin_pb2.AuditReply(ranges=[range_("cache/db1", "f", 1, 5), other])])
-    assert one.ranges == ((LogPosition(1, 1, 1), LogPosition(1, 1, 5)),)
-    assert getattr(one, kind) == ((LogPosition(1, 1, 2), LogPosition(1, 1, 4)),)
+    (one,) = flow_counts("cache", "f", [admin_pb2.AuditReply(ranges=[range_("cache/db1", "f", 1, 5), other])])
+    expected = [between(*offsets) for offsets in redelivered]
+    assert one.ranges == {COUNTED: [between(1, 5)], PARTIAL: [], REDELIVERED: expected}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.letters import letter
 from tests.support.scripted_replay import takes_all
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
-from wormhole.audit.ledger import Settled
+from wormhole.audit.sent_counts import Settled
 from wormhole.formats import ValueFormats
 from wormhole.model.errors import EpochRefused, HandlerFailed, ReplayError, StreamBroken
 from wormhole.model.loss import LogGap, LossKind
@@ -93,7 +93,7 @@ async def test_everything_is_pushed_acknowledged_and_stored(archived: object) ->
     assert (done.updates, sum(updates for _, updates in stored.offers), done.marker) == (4, 4, END)
     assert stored.settled[0].begin == marker_at(0).order
     assert sum(total(one.counted).updates for one in stored.settled) == 4, (
-        "what is acknowledged is handed over for the books"
+        "what is acknowledged is handed over to be counted"
     )
 
 
