@@ -380,7 +380,7 @@ class SubscriberStream:
             case LossDecided(push, proceed):
                 self._events.decided(flows[push.number][1], proceed)
             case Parted(reason):
-                self.left = reason == "leaving"
+                self.left = reason == push_pb2.Goodbye.LEAVING
 
     def _closed(self, push: PushFlow) -> PublisherFlow:
         _, flow = self._outgoing.flows.pop(push.number)

@@ -339,7 +339,7 @@ class Delivery:
                 self._decided = proceed
             case ParkWanted():
                 self._parking.put_nowait(event)  # no more than the credit holds
-            case Parted("not_allowed", message):
+            case Parted(push_pb2.Goodbye.NOT_ALLOWED, message):
                 raise ReplayError(
                     f"{self.route.hello.subscriber} does not let this task push: {message}",
                     hint=(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ class Driver:
         self, wish: Wish, setting: Setting, plans: Sequence[FlowPlan], look: Look, jobs: Jobs, told: Told
     ) -> None:
         self._wish = wish
+        self._clock = setting.clock
         self._jobs = jobs
         self._told = told
         self._pace = Pace()
@@ -87,7 +87,7 @@ class Driver:
         """How far all flows are together."""
         runs = self.runs
         return self._pace.look(
-            time.monotonic(),
+            self._clock(),
             sum(run.done_rows() for run in runs),
             sum(run.rows for run in runs),
             sum(run.pushed[0] for run in runs),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -200,13 +199,13 @@ class ReplayFlow:
 
     def _grown(self, marker: Datamarker) -> Datamarker | None:
         """The archive's end once it lies behind ``marker``; ``None`` when it does not grow any more."""
-        ends = time.monotonic() + self._setting.grow_s
+        ends = self._setting.clock() + self._setting.grow_s
         while True:
             manifest = self._again(lambda: self._setting.store.read(self.plan.shard))
             if manifest is not None and manifest.end.order > marker.order:
                 self._counts(files_between(manifest, self.plan.range.begin, manifest.end))
                 return manifest.end
-            if time.monotonic() > ends:
+            if self._setting.clock() > ends:
                 return None
             if self.stopped.wait(_AGAIN_S):
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
@@ -266,12 +265,12 @@ class ReplayFlow:
 
     def _again(self, ask: Callable[[], R]) -> R:
         """Ask the publisher, or the archive, until it answers, for as long as the patience lasts."""
-        ends = time.monotonic() + self._wish.patience_s
+        ends = self._setting.clock() + self._wish.patience_s
         while True:
             try:
                 return ask()
             except Retryable:
-                if time.monotonic() > ends or self.stopped.wait(_AGAIN_S):
+                if self._setting.clock() > ends or self.stopped.wait(_AGAIN_S):
                     raise
                 self._find()
 

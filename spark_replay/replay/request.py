@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -48,7 +50,8 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is configured. ``grow_s``: how long the archive may take for its next file while the archiver works;
-    ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them.
+    ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them; ``clock``:
+    seconds, monotonic.
     """
 
     dataset: DatasetConfig
@@ -58,6 +61,7 @@ class Setting:
     heartbeat_s: float
     max_frame: int
     grow_s: float
+    clock: Callable[[], float] = time.monotonic
 
     @property
     def formats(self) -> Formats:

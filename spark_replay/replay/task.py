@@ -52,6 +52,9 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
 _FRUITLESS: Final = 100
 _MASK: Final = (1 << 64) - 1
 
+Clock = Callable[[], float]
+"""Seconds, monotonic."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -115,7 +118,7 @@ class Outcome:
     hint: str = ""
 
 
-def push_log(task: Task) -> Outcome:
+def push_log(task: Task, clock: Clock = time.monotonic) -> Outcome:
     """Push every change of the range. Blocks."""
 
     def source(opened: admin_pb2.OpenedReplay, selector: Selector) -> _Source:
@@ -124,10 +127,10 @@ def push_log(task: Task) -> Outcome:
 
         return _Source(pieces, lambda offer: None, partial=bool(task.where))
 
-    return _run(task, source)
+    return _run(task, source, clock)
 
 
-def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
+def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = time.monotonic) -> Outcome:
     """Push rows that are the last change of their key, ascending by place. Blocks."""
     held: list[Pass] = []
 
@@ -158,7 +161,7 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
 
         return _Source(pieces, lambda offer: held[0].stored(offer.progress), partial=True)
 
-    return _run(task, source)
+    return _run(task, source, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +189,8 @@ def _loop(process: int) -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _run(task: Task, source: _Sources) -> Outcome:
-    attempts = _Attempts(task, source)
+def _run(task: Task, source: _Sources, clock: Clock) -> Outcome:
+    attempts = _Attempts(task, source, clock)
     try:
         return asyncio.run_coroutine_threadsafe(attempts.run(), _loop(os.getpid())).result()
     except WormholeError as error:
@@ -212,14 +215,15 @@ def _ended_by(error: WormholeError) -> Ended:
 class _Attempts:
     """Connection after connection."""
 
-    def __init__(self, task: Task, source: _Sources) -> None:
+    def __init__(self, task: Task, source: _Sources, clock: Clock) -> None:
         self._task = task
+        self._clock = clock
         self._source = source
         self._client = ReplayClient(task.publisher, task.flow, task.replay, ticket=task.ticket)
         self._selector: Selector | None = None
         self._filter = ""
         self._trust: Trust | None = None
-        self._bucket = Bucket(task.rate, time.monotonic())
+        self._bucket = Bucket(task.rate, self._clock())
         self._waits_until = 0.0
         self._opener = secrets.token_urlsafe(12)
         self._epoch = 0
@@ -251,7 +255,7 @@ class _Attempts:
                     if self._come_to != before:
                         wait, fruitless = _FIRST_WAIT_S, 0
                     fruitless += 1
-                    if time.monotonic() > self._waits_until or fruitless > _FRUITLESS:
+                    if self._clock() > self._waits_until or fruitless > _FRUITLESS:
                         if isinstance(error, Retryable):
                             raise
                         raise StreamBroken(error.message, flow=error.flow, hint=error.hint) from error
@@ -266,7 +270,7 @@ class _Attempts:
         return self._updates, self._marker, self._progress
 
     def _moved(self) -> None:
-        self._waits_until = time.monotonic() + self._task.patience_s
+        self._waits_until = self._clock() + self._task.patience_s
 
     def _is_newest(self) -> bool:
         """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next
@@ -283,7 +287,7 @@ class _Attempts:
                 return reply.opened
             if reply.flow.paused:
                 self._moved()  # for as long as whoever paused it wants
-            elif time.monotonic() > self._waits_until:
+            elif self._clock() > self._waits_until:
                 cause = problem_of(reply)
                 raise StreamBroken(
                     f"nobody takes it for {self._task.patience_s:g} s: {cause.text}",
@@ -327,6 +331,7 @@ class _Attempts:
             park,
             self._bucket,
             partial=source.partial,
+            clock=self._clock,
         )
         try:
             await delivery.run()

@@ -204,7 +204,8 @@ class Connection:
                     if event is not None:
                         self._owner.received(event)
                     if isinstance(event, Parted):
-                        raise StreamBroken(f"subscriber {self._subscriber} parted ({event.reason}): {event.message}")
+                        parted = f"subscriber {self._subscriber} parted ({event.reason_name}): {event.message}"
+                        raise StreamBroken(parted, hint=event.hint or None)
                     if session.work - done >= _SLICE:
                         await self._rest(session.work - done)
                         done = session.work

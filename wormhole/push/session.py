@@ -209,10 +209,17 @@ class LossDecided:
 
 @dataclass(slots=True, frozen=True)
 class Parted:
-    """The subscriber gives up the stream."""
+    """The subscriber ends the stream. ``reason``: a ``Goodbye.Reason``, or a number that a later version knows."""
 
-    reason: str
+    reason: int
     message: str
+    hint: str = ""
+
+    @property
+    def reason_name(self) -> str:
+        """The reason for people."""
+        known = push_pb2.Goodbye.Reason.DESCRIPTOR.values_by_number.get(self.reason)
+        return known.name.lower() if known is not None else f"reason {self.reason}"
 
 
 Event = Welcomed | Opened | Progressed | Acked | Released | FlowFailed | LossDecided | ParkWanted | Reported | Parted
@@ -423,11 +430,8 @@ class PushSession:
     def _frame(self, frame: push_pb2.SubscriberFrame) -> Event | None:
         kind = frame.WhichOneof("kind")
         if kind == "goodbye":
-            names = push_pb2.Goodbye.Reason.DESCRIPTOR.values_by_number
-            known = names.get(frame.goodbye.reason)  # a later version may know more reasons
-            reason = known.name.lower() if known is not None else f"reason {frame.goodbye.reason}"
-            message = " ".join(filter(None, (shortened(frame.goodbye.message), shortened(frame.goodbye.hint))))
-            return Parted(reason, message)
+            goodbye = frame.goodbye
+            return Parted(goodbye.reason, shortened(goodbye.message), shortened(goodbye.hint))
         if kind == "welcome":
             return self._welcome(frame.welcome)
         if not self.welcomed:

@@ -274,7 +274,7 @@ async def test_another_goodbye_is_dialled_again(subscriber: ScriptedSubscriber) 
         goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.WRONG_ADDRESS, message="no", hint="fix it")
         await subscriber.says(goodbye=goodbye)
         await eventually(lambda: subscriber.connections == 2, "dialled again")
-        assert one.lost[0][1] == "subscriber s1 parted (wrong_address): no fix it"
+        assert one.lost[0][1] == "subscriber s1 parted (wrong_address): no. Next: fix it"
 
 
 async def test_an_address_where_nobody_listens_is_told_with_what_to_check() -> None:

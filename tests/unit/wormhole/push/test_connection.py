@@ -150,14 +150,15 @@ async def test_a_connection_that_was_never_dialled_is_not_refused() -> None:
     assert (owner.ends, owner.traffic.refused) == ([], {})
 
 
-async def test_a_goodbye_is_received_and_ends_it(subscriber: ScriptedSubscriber) -> None:
+@pytest.mark.parametrize(("reason", "name"), [(push_pb2.Goodbye.WRONG_ADDRESS, "wrong_address"), (77, "reason 77")])
+async def test_a_goodbye_is_received_and_ends_it(subscriber: ScriptedSubscriber, reason: int, name: str) -> None:
     owner = Owner()
     run = await welcomed(owner, subscriber)
-    goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.WRONG_ADDRESS, message="no", hint="fix it")
+    goodbye = push_pb2.Goodbye(reason=reason, message="no", hint="fix it")  # type: ignore[arg-type]
     await subscriber.says(goodbye=goodbye)
-    with pytest.raises(StreamBroken, match=r"^subscriber s1 parted \(wrong_address\): no fix it$"):
+    with pytest.raises(StreamBroken, match=rf"^subscriber s1 parted \({name}\): no\. Next: fix it$"):
         await run
-    assert isinstance(owner.events[-1], Parted)
+    assert owner.events[-1] == Parted(reason, "no", "fix it")
 
 
 async def _hangs_up(owner: Owner, subscriber: ScriptedSubscriber) -> None:

@@ -335,13 +335,13 @@ def test_nothing_but_goodbye_comes_before_welcome(kind: str) -> None:
 
 def test_goodbye_may_come_instead_of_welcome() -> None:
     goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.VERSION, message="only 2", hint="upgrade")
-    assert Peer(welcomed=False).says(Frame(goodbye=goodbye)) == [Parted("version", "only 2 upgrade")]
+    assert Peer(welcomed=False).says(Frame(goodbye=goodbye)) == [Parted(push_pb2.Goodbye.VERSION, "only 2", "upgrade")]
 
 
 def test_a_goodbye_for_a_reason_of_a_later_version_is_a_goodbye() -> None:
     goodbye = push_pb2.Goodbye(message="new times")
     goodbye.reason = 77  # type: ignore[assignment]
-    assert Peer().says(Frame(goodbye=goodbye)) == [Parted("reason 77", "new times")]
+    assert Peer().says(Frame(goodbye=goodbye)) == [Parted(77, "new times")]
 
 
 def test_an_unknown_frame_is_refused_by_name() -> None:
