@@ -1,13 +1,13 @@
 """``wormholectl``: the command line. It imports every other part, and only when a command needs it.
 
 One module per noun or command (``flows``, ``markers``, ``archive``, ``hosts``, ``config``, ``tail``, ...) declares it
-and carries it out; what several need is a module of its own: ``options``, ``confirm``, ``flow_change``,
-``archive_choice``, ``config_file``, ``host_status``. A module of a noun is imported for ``--help`` too, so it imports
-what takes long in its functions.
+and carries it out; ``app`` joins them. Such a module is imported for ``--help`` too, so its functions import what takes
+long, and it does without ``from __future__ import annotations``: Typer would compile each annotation.
 
-Who is asked: ``discovery`` finds publishers and coordinators, ``admin_client`` asks publishers. ``why_lag``,
-``lag_verdict``, ``installation`` and ``redact`` decide without asking. ``show`` is how things are printed. ``guard``
-turns errors into messages and exit codes.
+Shared by several commands: ``options``, ``confirm``, ``flow_change``, ``archive_choice``, ``config_file``,
+``host_status``, ``sources``, ``errors`` (exceptions become messages and exit codes). ``discovery`` finds publishers and
+coordinators, ``admin_client`` asks publishers. ``why_lag``, ``lag_verdict``, ``installation`` and ``redact`` decide
+without asking. ``show`` prints.
 """
 
 from __future__ import annotations

@@ -20,12 +20,11 @@ from wormhole.model.errors import Fatal, StreamBroken, UsageError
 from wormhole.push.refusal import refusal_of, why_unreachable
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import discovery
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 __all__ = [
     "Answer",
     "Proven",
-    "Where",
     "ask",
     "ask_again",
     "ask_each",

@@ -24,12 +24,12 @@ from wormholectl import (
     publishers,
     replay,
     run,
+    snapshots,
     support_dump,
-    tables,
     tail,
     zookeeper,
 )
-from wormholectl.guard import GuardedGroup
+from wormholectl.errors import GuardedGroup
 from wormholectl.show.printer import print_text
 
 __all__ = ["app"]
@@ -80,7 +80,7 @@ for _commands, _noun in (  # in the order of `--help`
     (archive.app, "archive"),
     (replay.app, None),
     (audit.app, None),
-    (tables.app, None),
+    (snapshots.app, None),
     (zookeeper.app, "zookeeper"),
 ):
     _flow_help(_commands)

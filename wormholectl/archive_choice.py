@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from wormhole.config import Config, DatasetConfig
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import UsageError
-from wormholectl.discovery import Where, configured, with_coordinator
+from wormholectl.discovery import configured, with_coordinator
+from wormholectl.options import Where
 
 __all__ = ["Archived", "archived", "archived_dataset", "check_archive", "check_formats"]
 

@@ -1,11 +1,9 @@
 """The commands about configuration: files, what is stored, and who changed that."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,9 +12,9 @@ import typer
 
 from wormhole.model.errors import ConfigError, UsageError
 from wormholectl.confirm import confirm
-from wormholectl.guard import BROKEN, WRONG
-from wormholectl.options import AsJson, ConfigFile, Yes
-from wormholectl.show.printer import SCHEMA, print_json, print_line, print_text
+from wormholectl.errors import BROKEN, WRONG
+from wormholectl.options import AsJson, ConfigFile, Yes, coordinator_at
+from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
 
 if TYPE_CHECKING:
     from wormhole.coordination import Coordinator, Difference, Differences, StoredConfig
@@ -26,32 +24,14 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Check configuration files, apply them, and see who changed what.")
 
-StoredAt = Annotated[
-    str,
-    typer.Option(
-        "--coordinator",
-        "-c",
-        envvar="WORMHOLE_COORDINATOR",
-        metavar="ZK:PORT/ROOT|FILE.toml",
-        help="Where the configuration is stored.",
-    ),
-]
-AppliedTo = Annotated[
-    str,
-    typer.Option(
-        "--coordinator",
-        "-c",
-        envvar="WORMHOLE_COORDINATOR",
-        metavar="ZK:PORT/ROOT|FILE.toml",
-        help="Where the configuration is stored, if not where FILE says.",
-    ),
-]
+StoredAt = Annotated[str, coordinator_at("Where the configuration is stored.")]
+AppliedTo = Annotated[str, coordinator_at("Where the configuration is stored, if not where FILE says.")]
 Prune = Annotated[bool, typer.Option("--prune", help="Remove what is stored and FILE lacks; else it stays.")]
 
 
 @app.command("check", epilog="Example:\n\n  wormholectl config check shop.toml")
 def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
-    """Read a configuration file and say everything that is wrong with it, and what its certificates are.
+    """Check a configuration file: print every problem of it, and its certificates.
 
     Exit code 2 when something is wrong.
     """
@@ -63,24 +43,20 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
     except ConfigError as error:
         if not as_json:
             raise
-        print_json({"schema": SCHEMA, "ok": False, "problems": error.message.splitlines()})
+        print_json({"ok": False, "problems": error.message.splitlines()})
         raise typer.Exit(WRONG) from None
     logs, applications = logs_of(config), sorted(config.applications)
     tls = report_on(config.tls) or TlsReport()
     if as_json:
         certificates = {"facts": list(tls.facts), "faults": list(tls.faults)}
-        print_json(
-            {"schema": SCHEMA, "ok": True, "logs": logs, "applications": applications, "certificates": certificates}
-        )
+        print_json({"ok": True, "logs": logs, "applications": applications, "certificates": certificates})
     else:
         print_text(
             f"{file}: right. Logs: {', '.join(logs) or 'none'}. Applications: {', '.join(applications) or 'none'}."
         )
-        for fact in tls.facts:
-            print_text(fact)
-        for fault in tls.faults:
-            # A file may be checked on another host than its own, where these are not.
-            print_text(f"WARNING on this host: {fault}")
+        # A file may be checked on another host than its own, where these files are missing.
+        for line in (*tls.facts, *(f"WARNING on this host: {fault}" for fault in tls.faults)):
+            print_text(line)
 
 
 @app.command(
@@ -151,7 +127,7 @@ def config_show(
             "datasets": {name: plain(settings) for name, settings in stored.datasets.items()},
             "applications": {name: plain(settings) for name, settings in stored.applications.items()},
         }
-        print_json({"schema": SCHEMA, "version": stored.version, **tables})
+        print_json({"version": stored.version, **tables})
     else:
         print_text(f"# version {stored.version} at {coordinator}")
         print_text(*to_toml(stored.datasets, stored.applications).splitlines())
@@ -169,20 +145,13 @@ def config_history(
     last: Annotated[int, typer.Option("--last", "-n", min=1, help="So many, the newest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Say who changed what and when: the configuration, flows, hosts. The last 1,000 changes are kept."""
+    """List who changed what and when: the configuration, flows, hosts. The last 1,000 changes are kept."""
     from wormhole.coordination import HISTORY_KEPT
     from wormholectl.discovery import ask_coordinator
 
     entries = ask_coordinator(_named(coordinator), lambda client: client.history(min(last, HISTORY_KEPT)))
     if as_json:
-        plain_entries = [
-            {
-                "at": entry.at, "who": entry.who, "what": entry.what,
-                "target": entry.target, "before": entry.before, "after": entry.after,
-            }
-            for entry in entries
-        ]  # fmt: skip
-        print_json({"schema": SCHEMA, "entries": plain_entries})
+        print_json({"entries": [asdict(entry) for entry in entries]})
         return
     for entry in entries:
         when = datetime.fromtimestamp(entry.at).astimezone().isoformat(" ", "seconds")
@@ -191,7 +160,7 @@ def config_history(
             for line in text.splitlines():
                 print_line([(f"  {sign} {line}", style)])
     if not entries:
-        print_text("nobody changed anything yet")
+        print_text("no change yet")
 
 
 _STYLES: Final = {"added": "green", "removed": "red", "changed": "yellow"}
@@ -199,10 +168,10 @@ _STYLES: Final = {"added": "green", "removed": "red", "changed": "yellow"}
 
 @dataclass(slots=True, frozen=True)
 class _Plan:
-    """What the file would change, and what is to be known before."""
+    """What applying the file would change, and warnings about it."""
 
     file: Path
-    found: Differences
+    found: "Differences"
     warnings: tuple[str, ...]
 
 
@@ -229,7 +198,7 @@ def _plan(file: Path, target: str, prune: bool) -> _Plan:
 
     config = check_config(file)
 
-    async def look(coordinator: Coordinator) -> _Plan:
+    async def look(coordinator: "Coordinator") -> _Plan:
         if isinstance(coordinator, StaticCoordinator):
             raise nowhere_to_publish()
         stored = await coordinator.configuration()
@@ -241,7 +210,7 @@ def _plan(file: Path, target: str, prune: bool) -> _Plan:
     return ask_coordinator(target or file, look)
 
 
-async def _fleet(coordinator: Coordinator, stored: StoredConfig) -> Fleet:
+async def _fleet(coordinator: "Coordinator", stored: "StoredConfig") -> "Fleet":
     from wormhole.coordination.config_review import Fleet
 
     served = {application for application, _ in await coordinator.flows()} & set(stored.applications)
@@ -259,11 +228,10 @@ def _show(plan: _Plan, as_json: bool) -> None:
         print_line([(f"  {name} stays: {plan.file} lacks it, --prune would remove it", "dim")])
     if plan.found.empty:
         print_text(f"{plan.file}: nothing differs from version {plan.found.change.seen}")
-    for warning in plan.warnings:
-        print_text(f"warning: {warning}", error=True)
+    print_warnings(plan.warnings)
 
 
-def _line(one: Difference) -> str:
+def _line(one: "Difference") -> str:
     match one.kind:
         case "added":
             return f"+ {one.path} = {one.after}"
@@ -279,7 +247,6 @@ def _as_json(plan: _Plan, version: int, *, changed: bool = False) -> dict[str, A
         for one in plan.found.settings
     ]
     return {
-        "schema": SCHEMA,
         "file": os.fspath(plan.file),
         "version": version,
         "differs": not plan.found.empty,

@@ -1,23 +1,16 @@
 """``flows dead-letters``: updates that were parked because their handler failed."""
 
-from __future__ import annotations
-
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from wormhole.model.errors import UsageError
+from wormholectl.errors import UNREACHABLE
 from wormholectl.flow_change import change_flow
-from wormholectl.guard import UNREACHABLE
-from wormholectl.options import AsJson, FlowName, Yes, with_where
-from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
+from wormholectl.options import AsJson, FlowName, Where, Yes, with_where
+from wormholectl.show.printer import print_json, print_warnings
 
-if TYPE_CHECKING:
-    from wormhole.wire.v1 import admin_pb2
-    from wormholectl.discovery import Where
-
-__all__ = ["app", "letter_object", "show"]
+__all__ = ["app"]
 
 _EXAMPLES: Final = """Examples:
 
@@ -43,14 +36,14 @@ def dead_letters(
 ) -> None:
     """List parked updates: flow, update, key, since when and why."""
     if ctx.invoked_subcommand is None:
-        raise typer.Exit(show(where, flow, limit, as_json))
+        _show(where, flow, limit, as_json)
 
 
 @app.command("list", epilog="Example:\n\n  wormholectl flows dead-letters list cache/db1 -c shop.toml")
 @with_where
 def of_flow(flow: FlowName, where: Where, limit: Limit = 100, as_json: AsJson = False) -> None:
     """List the parked updates of one flow."""
-    raise typer.Exit(show(where, flow, limit, as_json))
+    _show(where, flow, limit, as_json)
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows dead-letters retry cache/db1 --key '\"user:7\"' -c shop.toml")
@@ -78,61 +71,24 @@ def discard(
     change_flow(where, flow, question, yes, as_json, discard_dead_letters={"key": key})
 
 
-def show(where: Where, flow: str, limit: int, as_json: bool) -> int:
-    """Print at most ``limit`` parked updates of each publisher, of one flow or (empty) of all. Returns the exit code.
-
-    Raises :class:`~wormhole.model.errors.WormholeError`.
-    """
+def _show(where: Where, flow: str, limit: int, as_json: bool) -> None:
+    """Print at most ``limit`` parked updates of each publisher, of one flow or (empty) of all."""
     from wormholectl import admin_client
+    from wormholectl.show.dead_letters import letter_object, show_letters
     from wormholectl.show.lists import publisher_name
 
     answers = admin_client.ask(where)
     if flow:
         answers = [admin_client.owner_of(answers, flow)[0]]
-    objects: list[dict[str, Any]] = []
-    total = 0
-    for answer in answers:
-        if answer.status is None:
-            continue
-        reply = admin_client.dead_letters(answer, flow, limit)
-        total += reply.total
-        objects += [{"publisher": publisher_name(answer.status), **letter_object(one)} for one in reply.letters]
+    answering = [(answer, answer.status) for answer in answers if answer.status is not None]
+    replies = [(publisher_name(status), admin_client.dead_letters(one, flow, limit)) for one, status in answering]
+    total = sum(reply.total for _, reply in replies)
     silent = [answer for answer in answers if answer.status is None]
     if as_json:
+        objects = [{"publisher": name, **letter_object(one)} for name, reply in replies for one in reply.letters]
         unreachable = [{"address": answer.address, "problem": answer.problem} for answer in silent]
-        print_json({"schema": SCHEMA, "total": total, "dead_letters": objects, "unreachable": unreachable})
+        print_json({"total": total, "dead_letters": objects, "unreachable": unreachable})
     else:
-        columns = ("FLOW", "UPDATE", "TABLE", "KEY", "OP", "PARKED", "ERROR")
-        rows = [
-            (
-                one["flow"],
-                one["update"],
-                one["table"] or "-",
-                one["key"],
-                one["op"],
-                f"{datetime.fromisoformat(one['parked_at']).astimezone():%Y-%m-%d %H:%M:%S}",
-                f"{'(delivered again now) ' if one['retrying'] else ''}{one['error']}",
-            )
-            for one in objects
-        ]
-        print_table(columns, rows, "no dead letters")
-        if total > len(objects):
-            print_text(f"{len(objects):,} of {total:,}; --limit shows more")
-    for answer in silent:
-        print_text(f"warning: {answer.problem}", error=True)
-    return UNREACHABLE if silent else 0
-
-
-def letter_object(letter: admin_pb2.DeadLetter) -> dict[str, Any]:
-    """One parked update for programs (docs/cli-schema.json: ``dead-letter``)."""
-    return {
-        "flow": letter.flow,
-        "update": letter.update_id,
-        "table": letter.table or None,
-        "key": letter.key,
-        "op": letter.op,
-        "parked_at": datetime.fromtimestamp(letter.parked_at_s, UTC).isoformat().replace("+00:00", "Z"),
-        "error": letter.error,
-        "bytes": letter.bytes,
-        "retrying": letter.retrying,
-    }
+        show_letters([one for _, reply in replies for one in reply.letters], total)
+    print_warnings(answer.problem for answer in silent)
+    raise typer.Exit(UNREACHABLE if silent else 0)

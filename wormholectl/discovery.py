@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from wormhole.config import Config, CoordinatorForm, PublisherConfig, TlsFiles
+from wormhole.config import Config, CoordinatorForm, PublisherConfig
 from wormhole.config import load as load_config
 from wormhole.coordination import Coordinator, PublisherInfo, connect
 from wormhole.coordination.up_data_folder import up_folder
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
 from wormhole.model.errors import Retryable, UsageError
+from wormholectl.options import Where
 
 __all__ = [
     "STATE_DIR",
-    "Where",
     "addresses",
     "ask_coordinator",
     "configured",
@@ -30,22 +29,6 @@ T = TypeVar("T")
 
 STATE_DIR: Final = PublisherConfig().state_dir
 """Where publishers keep their state when nothing says otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """How to reach publishers: one ``publisher`` by address, or all that a ``coordinator`` (ZooKeeper, or a .toml file)
-    knows.
-
-    ``tls``: certificates to dial with; ``tls_name``: the name expected in the publisher's certificate instead of its
-    host. ``folder``: where this host's publishers keep their state, if not where the file says.
-    """
-
-    publisher: str = ""
-    coordinator: str = ""
-    tls: TlsFiles | None = None
-    tls_name: str = ""
-    folder: Path | None = None
 
 
 def state_dir(where: Where, config: Config | None) -> Path:

@@ -1,4 +1,4 @@
-"""``wormholectl filters explain``: how a filter was read, and what it does to the last updates of a log."""
+"""The effect of a filter on the last updates of a log."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wormhole.config import find_application, load
 from wormhole.config.datastores import datastore
-from wormhole.filters import Filter, RunView, explain
-from wormhole.filters.capabilities import needs_of
-from wormhole.filters.tree import Expr, Leaf, leaves, write
+from wormhole.filters import Filter, RunView
 from wormhole.formats import FormatSpec, ValueFormats, open_formats
 from wormhole.model.errors import UsageError
 from wormhole.model.position import LogPosition
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogSource
-from wormholectl.log_tail import open_log
 from wormholectl.segment_stream import SILENCE_S, whole_log
-from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text, size
+from wormholectl.show.printer import print_text
 from wormholectl.sources import datastore_at
 
-__all__ = ["Chosen", "Effect", "TableEffect", "effect", "formats_of", "from_config", "from_options", "show"]
+__all__ = ["Chosen", "Effect", "TableEffect", "effect", "formats_of", "from_config", "from_options"]
 
 _MOST_BYTES: Final = 64 << 20
 """Encoded updates kept while the log is read; with larger ones, fewer than asked for are looked at."""
@@ -113,18 +110,6 @@ def from_config(path: Path, application: str, log: str | None) -> Chosen:
     return Chosen(wanted, chosen.source, chosen.password_file)
 
 
-def show(chosen: Chosen, last: int, as_json: bool) -> None:
-    """Print it. Raises :class:`~wormhole.model.errors.WormholeError` when the log cannot be read."""
-    found = None
-    if chosen.source:
-        with open_log(chosen.source, chosen.password_file) as source:
-            found = effect(chosen.filter, source, last)
-    if as_json:
-        print_json(_as_json(chosen.filter, found))
-    else:
-        _tell(chosen.filter, found)
-
-
 def _waiting(place: LogPosition, end: LogPosition | None) -> None:
     until = "" if end is None else f", and the log goes on to {end}"
     print_text(f"waiting for the log: nothing came for {SILENCE_S:g} s at {place}{until}", error=True)
@@ -173,82 +158,3 @@ def _add(wanted: Filter, segment: Segment, skip: int, tables: dict[str, TableEff
                 table.sent_bytes += len(found.key_only[i]) if i in found.key_only else length
                 table.key_only += i in found.key_only
                 table.bad_values += i in bad
-
-
-# --- how it looks
-# ------------------------------------------------------------------------------------------------------
-
-
-def _tests(normal: Expr) -> list[tuple[str, str]]:
-    """Each test of a filter once, and what it needs."""
-    tests: dict[Leaf, str] = {leaf: needs_of(leaf) for leaf in leaves(normal)}
-    return [(write(leaf), needs) for leaf, needs in tests.items()]
-
-
-def _as_json(wanted: Filter, found: Effect | None) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "filter": wanted.text,
-        "normal": explain(wanted),
-        "hash": wanted.hash,
-        "tests": [{"test": test, "needs": needs} for test, needs in _tests(wanted.normal)],
-        "log": None
-        if found is None
-        else {
-            "updates": found.updates,
-            "from": None if found.begin is None else str(found.begin),
-            "to": None if found.end is None else str(found.end),
-            "tables": [
-                {
-                    "table": one.table,
-                    "updates": one.updates,
-                    "kept": one.kept,
-                    "key_only": one.key_only,
-                    "dropped": one.updates - one.kept,
-                    "bytes": one.bytes,
-                    "sent_bytes": one.sent_bytes,
-                    "bad_values": one.bad_values,
-                }
-                for one in found.tables
-            ],
-        },
-    }
-
-
-def _tell(wanted: Filter, found: Effect | None) -> None:
-    print_text(f"read as  {explain(wanted)}")
-    print_text(f"hash     {wanted.hash}")
-    tests = _tests(wanted.normal)
-    width = max((len(test) for test, _ in tests), default=0)
-    for test, needs in tests:
-        print_text(f"  {test.ljust(width)}  needs {needs}")
-    if wanted.formats and any(needs == "the value" for _, needs in tests):
-        print_text(
-            "the log has no row before a change: an update that does not pass now comes with its key only, marked left"
-        )
-    if found is None:
-        return
-    if not found.updates:
-        print_text("the log holds no updates")
-        return
-    print_text(f"the last {found.updates:,} updates, {found.begin} to {found.end}:")
-    everything = TableEffect("all")
-    for one in found.tables:
-        for name in ("updates", "kept", "key_only", "bytes", "sent_bytes", "bad_values"):
-            setattr(everything, name, getattr(everything, name) + getattr(one, name))
-    rows = [_row(one) for one in (*found.tables, *((everything,) if len(found.tables) > 1 else ()))]
-    print_table(("TABLE", "UPDATES", "KEPT", "KEY ONLY", "DROPPED", "BYTES", "SENT", "SAVED", "BAD VALUES"), rows, "")
-
-
-def _row(one: TableEffect) -> tuple[str, ...]:
-    saved = one.bytes - one.sent_bytes
-    counts = (one.updates, one.kept, one.key_only, one.updates - one.kept)
-    share = f"{100 * saved / one.bytes:.0f}%" if one.bytes else "-"
-    return (
-        one.table,
-        *(f"{count:,}" for count in counts),
-        size(one.bytes),
-        size(one.sent_bytes),
-        f"{size(saved)} ({share})",
-        f"{one.bad_values:,}",
-    )

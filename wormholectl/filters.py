@@ -1,7 +1,5 @@
 """The commands that explain filters, their options and their help."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,6 +7,7 @@ import typer
 
 from wormhole.model.errors import UsageError
 from wormholectl.options import AsJson, Formats, PasswordFile
+from wormholectl.show.printer import print_json
 
 __all__ = ["app"]
 
@@ -50,6 +49,8 @@ def filters_explain(
 ) -> None:
     """Show how a filter was read, and what it does to the last updates of a log."""
     from wormholectl import filter_effect
+    from wormholectl.log_tail import open_log
+    from wormholectl.show.filters import effect_object, show_effect
 
     if config is None:
         chosen = filter_effect.from_options(what, tables or (), source, formats or (), password_file)
@@ -57,4 +58,11 @@ def filters_explain(
         raise UsageError("with --config the file says what --table, --source, --value-format and --password-file would")
     else:
         chosen = filter_effect.from_config(config, what, log)
-    filter_effect.show(chosen, last, as_json)
+    found = None
+    if chosen.source:
+        with open_log(chosen.source, chosen.password_file) as opened:
+            found = filter_effect.effect(chosen.filter, opened, last)
+    if as_json:
+        print_json(effect_object(chosen.filter, found))
+    else:
+        show_effect(chosen.filter, found)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wormhole.model.errors import UsageError
 from wormholectl.confirm import confirm
-from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
+from wormholectl.options import Where
+from wormholectl.show.printer import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from wormhole.wire.v1 import admin_pb2
     from wormholectl.admin_client import Answer
-    from wormholectl.discovery import Where
 
 __all__ = ["change_flow", "differences"]
 
-_TOLD: Final = (
+_CHANGEABLE: Final = (
     "state",
     "subscriber",
     "marker",
@@ -32,12 +32,12 @@ _TOLD: Final = (
 
 
 def change_flow(where: Where, flow: str, question: str, yes: bool, as_json: bool, **what: Mapping[str, object]) -> None:
-    """Ask the publisher that has ``flow`` what a change would do, show that, ask, have it done, show the result.
+    """Preview a change at the publisher that has ``flow``, show it, ask, make the change, show the result.
 
     ``what``: the change's name in a ``ChangeRequest``, and its settings: ``skip={"update_id": "db1:42:0"}``.
 
-    With ``yes`` it is done at once. For programs the first object says what would be (``changed`` false), the last one
-    what was done. Raises :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is
+    With ``yes`` the change is made at once. For programs the first object is the preview (``changed`` false), the last
+    one the result. Raises :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is
     changed.
     """
     from wormhole.coordination.current_user import current_user
@@ -59,16 +59,17 @@ def change_flow(where: Where, flow: str, question: str, yes: bool, as_json: bool
 
 
 def _owner(where: Where, request: admin_pb2.ChangeRequest) -> Answer:
-    """The publisher that lists the flow, which is asked about that flow alone: a change needs no other one to be told.
-    A record that is to be forgotten may be of an application that is configured no longer, and then no publisher lists
-    it: it is where its shard's log is.
+    """The publisher that lists the flow; it is asked for that flow alone.
+
+    A record to be forgotten may be of an application that is no longer configured. Then no publisher lists it, and the
+    publisher of its shard's log has it.
     """
     from wormholectl import admin_client
 
     try:
         return admin_client.owner_of(admin_client.ask(where, request.flow), request.flow)[0]
     except UsageError:
-        answers = admin_client.ask(where)  # all names, for what was meant
+        answers = admin_client.ask(where)  # all names, to suggest the nearest one
         log = request.flow.partition("/")[2].partition(".")[0]
         here = [answer for answer in answers if answer.status is not None and answer.status.log == log]
         if request.WhichOneof("what") != "forget" or len(here) != 1:
@@ -83,7 +84,6 @@ def _show(reply: admin_pb2.ChangeReply, publisher: str, as_json: bool, *, done: 
     if as_json:
         print_json(
             {
-                "schema": SCHEMA,
                 "publisher": publisher,
                 "flow": flow,
                 "changed": done,
@@ -94,7 +94,7 @@ def _show(reply: admin_pb2.ChangeReply, publisher: str, as_json: bool, *, done: 
         )
         return
     print_text(f"{flow} of {publisher} {'was changed' if done else 'would change'}:")
-    print_table(("", "BEFORE", "AFTER"), list(differences(reply.before, reply.after)), "  nothing that is told of it")
+    print_table(("", "BEFORE", "AFTER"), list(differences(reply.before, reply.after)), "  nothing that is reported")
     for note in reply.notes:
         print_text(f"note: {note}")
 
@@ -104,7 +104,7 @@ def differences(before: admin_pb2.FlowStatus, after: admin_pb2.FlowStatus) -> It
     from wormholectl.show.flows import flow_object
 
     old, new = flow_object(before), flow_object(after)
-    for field in _TOLD:
+    for field in _CHANGEABLE:
         if old[field] != new[field]:
             yield field.replace("_", " "), _text(old[field]), _text(new[field])
 

@@ -1,17 +1,12 @@
 """The noun ``flows``: bare it lists, its verbs change one flow."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from wormholectl import dead_letters
 from wormholectl.flow_change import change_flow
-from wormholectl.options import AsJson, FlowName, Yes, with_where
-
-if TYPE_CHECKING:
-    from wormholectl.discovery import Where
+from wormholectl.options import AsJson, FlowName, Where, Yes, with_where
 
 __all__ = ["app"]
 

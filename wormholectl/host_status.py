@@ -11,7 +11,8 @@ from typing import Final
 
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import Coordinator, HostRequest, MonitorInfo, StoredConfig
-from wormholectl.discovery import Where, configured, serving, with_coordinator
+from wormholectl.discovery import configured, serving, with_coordinator
+from wormholectl.options import Where
 
 __all__ = ["Host", "hosts_of", "known_hosts", "lock_holder"]
 

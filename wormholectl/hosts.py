@@ -1,25 +1,17 @@
 """The noun ``hosts``: bare it lists, ``adopt`` writes what a host allows; and the verb ``drain``."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from wormhole.model.errors import UsageError, WormholeError
 from wormholectl.confirm import confirm
-from wormholectl.guard import BROKEN
-from wormholectl.options import AsJson, Yes, with_where
-from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
-
-if TYPE_CHECKING:
-    from wormhole.coordination import Coordinator, HostRequest
-    from wormholectl.discovery import Where
-    from wormholectl.host_status import Host
+from wormholectl.errors import BROKEN
+from wormholectl.options import AsJson, Where, Yes, with_where
+from wormholectl.show.printer import print_json, print_text
 
 __all__ = ["app", "hosts_app"]
 
@@ -37,7 +29,16 @@ def hosts(ctx: typer.Context, where: Where, as_json: AsJson = False) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    raise typer.Exit(_show(where, as_json))
+    from wormholectl.host_status import hosts_of
+    from wormholectl.show.hosts import host_object, show_hosts
+
+    found = hosts_of(where)
+    if as_json:
+        print_json({"hosts": [host_object(host) for host in found]})
+    else:
+        show_hosts(found)
+    if any(host.monitor is None and not host.request.drained for host in found):
+        raise typer.Exit(BROKEN)
 
 
 @hosts_app.command("adopt", epilog="Example:\n\n  wormholectl hosts adopt -c /etc/wormhole/host.toml")
@@ -73,73 +74,12 @@ def drain(
     as_json: AsJson = False,
 ) -> None:
     """Stop all publishers of a host, cleanly, and keep them stopped: before maintenance."""
-    _drain(where, host, undo, yes, as_json)
-
-
-def _show(where: Where, as_json: bool) -> int:
-    """Print every host. The exit code is 1 when one that should run logs has no monitor."""
-    from wormholectl.host_status import hosts_of
-
-    hosts = hosts_of(where)
-    if as_json:
-        print_json({"schema": SCHEMA, "hosts": [_object(host) for host in hosts]})
-    else:
-        columns = ("HOST", "MONITOR", "UP SINCE", "PUBLISHERS", "DRAINED", "CAUSE")
-        print_table(columns, [_row(host) for host in hosts], "no monitor runs, and no log names a host")
-    return BROKEN if any(host.monitor is None and not host.request.drained for host in hosts) else 0
-
-
-def _row(host: Host) -> Sequence[str]:
-    monitor, request = host.monitor, host.request
-    phases: dict[str, int] = {}
-    for phase in (monitor.publishers if monitor else {}).values():
-        phases[phase] = phases.get(phase, 0) + 1
-    idle = f"{', '.join(host.logs)} not run: start `wormholectl monitor run` there" if host.logs else ""
-    return (
-        host.name,
-        (monitor.address or "yes") if monitor else "none",
-        f"{datetime.fromtimestamp(monitor.started).astimezone():%Y-%m-%d %H:%M:%S}"
-        if monitor and monitor.started
-        else "-",
-        ", ".join(f"{count} {phase.replace('_', ' ')}" for phase, count in sorted(phases.items())) or "-",
-        f"by {request.by or 'somebody'}" if request.drained else "no",
-        "" if monitor or request.drained else idle,
-    )
-
-
-def _object(host: Host) -> dict[str, Any]:
-    monitor = host.monitor
-    return {
-        "host": host.name,
-        "monitor": None
-        if monitor is None
-        else {
-            "address": monitor.address or None,
-            "pid": monitor.pid,
-            "started": _time(monitor.started) if monitor.started else None,
-        },
-        "publishers": {} if monitor is None else dict(monitor.publishers),
-        "logs": list(host.logs),
-        "drained": host.request.drained,
-        "said_by": host.request.by or None,
-        "said_at": _time(host.request.at) if host.request.at else None,
-    }
-
-
-def _time(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> None:
-    """Let a host run no publishers any more, or (``undo``) again: its monitor stops them cleanly or starts them.
-
-    Raises :class:`~wormhole.model.errors.UsageError` for a host that nobody knows.
-    """
-    from wormhole.coordination import HistoryEntry, HostRequest
+    from wormhole.coordination import Coordinator, HistoryEntry, HostRequest
     from wormhole.coordination.current_user import current_user
     from wormholectl.admin_client import nearest
     from wormholectl.discovery import with_coordinator
-    from wormholectl.host_status import Host, hosts_of
+    from wormholectl.host_status import hosts_of
+    from wormholectl.show.hosts import host_object
 
     known = {one.name: one for one in hosts_of(where)}
     if host not in known:
@@ -147,48 +87,30 @@ def _drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> Non
             f"no monitor runs on {host!r} and no log names it", hint=nearest(host, known, "host", "wormholectl hosts")
         )
     before = known[host]
-    request = HostRequest(not undo, current_user(), time.time())
-    runs = sorted((before.monitor.publishers if before.monitor else {}) or before.logs)
+    after = replace(before, request=HostRequest(not undo, current_user(), time.time()))
+    old, new = ("drained" if one.request.drained else "in use" for one in (before, after))
     if not as_json:
-        print_text(f"{host} is {_word(before.request)} and would be {_word(request)}")
-        print_text(
-            f"its publishers ({', '.join(runs) or 'none'}) would "
-            f"{'run again' if undo else 'stop; its logs are then read by nobody'}"
-        )
+        runs = ", ".join(sorted((before.monitor.publishers if before.monitor else {}) or before.logs)) or "none"
+        effect = "run again" if undo else "stop; no process then reads its logs"
+        print_text(f"{host} is {old} and would be {new}", f"its publishers ({runs}) would {effect}")
     confirm(f"{'Undo the drain of' if undo else 'Drain'} {host}?", yes)
-    entry = HistoryEntry(
-        request.at, request.by, "drain --undo" if undo else "drain", host, _word(before.request), _word(request)
-    )
+    entry = HistoryEntry(after.request.at, after.request.by, "drain --undo" if undo else "drain", host, old, new)
 
-    async def apply(coordinator: Coordinator) -> str:
-        await coordinator.set_host(host, request)
+    async def apply(coordinator: Coordinator) -> list[str]:
+        await coordinator.set_host(host, after.request)
         try:
             await coordinator.record(entry)
         except WormholeError as error:
-            return f"the history missed it: {error}"
-        return ""
+            return [f"it is missing in the history: {error}"]
+        return []
 
-    note = with_coordinator(where, apply)
-    after = Host(host, before.monitor, request, before.logs)
-    notes = [note] if note else []
+    notes = with_coordinator(where, apply)
     if before.monitor is None:
-        notes.append("no monitor runs there now; it will see this when it starts")
+        notes.append("no monitor runs there now; it follows this when it starts")
     if as_json:
-        print_json(
-            {
-                "schema": SCHEMA,
-                "host": host,
-                "changed": True,
-                "before": _object(before),
-                "after": _object(after),
-                "notes": notes,
-            }
-        )
+        change = {"before": host_object(before), "after": host_object(after), "notes": notes}
+        print_json({"host": host, "changed": True, **change})
         return
-    print_text(f"{host} is {_word(request)}; `wormholectl hosts` shows how far its monitor is")
-    for one in notes:
-        print_text(f"note: {one}")
-
-
-def _word(request: HostRequest) -> str:
-    return "drained" if request.drained else "in use"
+    print_text(f"{host} is {new}; `wormholectl hosts` shows the progress of its monitor")
+    for note in notes:
+        print_text(f"note: {note}")

@@ -20,9 +20,10 @@ from wormhole.config import (
 )
 from wormhole.model.errors import ConfigError, UsageError
 from wormholectl.confirm import confirm
-from wormholectl.discovery import Where, with_coordinator
-from wormholectl.guard import needs
-from wormholectl.show.printer import counted, print_text
+from wormholectl.discovery import with_coordinator
+from wormholectl.errors import needs
+from wormholectl.options import Where
+from wormholectl.show.printer import counted, print_text, print_warnings
 
 __all__ = ["adopt"]
 
@@ -45,13 +46,13 @@ def adopt(file: Path, yes: bool, only_print: bool) -> None:
     sources = {name: source for name, source in unlisted(config, datasets).items() if name in ours}
     if not sources and listed(config) is not None:
         print_text(f"{file}: nothing to adopt: what it does not list, ZooKeeper does not hold for this host either")
-        _warn(_nowhere(config, datasets, ours))
+        print_warnings(_nowhere(config, datasets, ours))
         return
     block = sources_to_toml(sources)
     print_text(*block.strip().splitlines())
     if only_print:
         return
-    print_text(f"This is what ZooKeeper says; from now on only the list in {file} counts on this host.")
+    print_text(f"This is what ZooKeeper contains; from now on only the list in {file} counts on this host.")
     confirm(f"add {counted(len(sources), 'source')} to {file}?", yes)
     _add(file, block)
     print_text(
@@ -59,12 +60,7 @@ def adopt(file: Path, yes: bool, only_print: bool) -> None:
         "`wormholectl up` again"
     )
     adopted = load(file)
-    _warn([*_nowhere(adopted, datasets, ours), *_formats(adopted, datasets, ours)])
-
-
-def _warn(problems: list[str]) -> None:
-    for problem in problems:
-        print_text(f"warning: {problem}", error=True)
+    print_warnings([*_nowhere(adopted, datasets, ours), *_formats(adopted, datasets, ours)])
 
 
 def _here(config: Config, datasets: Mapping[str, DatasetConfig]) -> set[str]:

@@ -1,20 +1,15 @@
 """The commands about being late: ``lag``, ``why-lag`` and ``top``."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from wormhole.model.errors import Retryable
-from wormholectl.guard import BROKEN, UNREACHABLE
-from wormholectl.options import ApplicationName, AsJson, FlowName, duration, with_where
-from wormholectl.show.printer import SCHEMA, print_json, print_line, print_text, span
+from wormholectl.errors import BROKEN, UNREACHABLE
+from wormholectl.options import ApplicationName, AsJson, FlowName, Where, duration, with_where
+from wormholectl.show.printer import print_json, print_line, print_text, span
 
-if TYPE_CHECKING:
-    from wormholectl.discovery import Where
-
-__all__ = ["app", "explain", "probe"]
+__all__ = ["app"]
 
 app = typer.Typer()
 
@@ -37,33 +32,10 @@ def lag(
     as_json: AsJson = False,
 ) -> None:
     """Say on one line whether an application's flows are in time: a probe for cron and Nagios."""
-    raise typer.Exit(probe(where, application, duration("--max", most), as_json))
-
-
-@app.command("why-lag", epilog="Example:\n\n  wormholectl why-lag cache/db1 -c shop.toml")
-@with_where
-def why_lag(flow: FlowName, where: Where, as_json: AsJson = False) -> None:
-    """Say which stage holds a flow up - log, decode, filter, credit, network or handler - and what to do next."""
-    explain(where, flow, as_json)
-
-
-@app.command(epilog="Example:\n\n  wormholectl top -c shop.toml")
-@with_where
-def top(
-    where: Where,
-    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="How often to ask.")] = "1s",
-) -> None:
-    """Watch publishers, caravans and flows live, the flow that is most behind first; q ends."""
-    from wormholectl.top import watch
-
-    watch(where, max(duration("--every", every), 0.1))
-
-
-def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:
-    """Print one line, also when nobody can be reached. Returns the exit code."""
     from wormholectl import admin_client
     from wormholectl.lag_verdict import Verdict, judge
 
+    most_s = duration("--max", most)
     try:
         verdict = judge(application, most_s, admin_client.ask(where))
     except Retryable as error:
@@ -72,7 +44,6 @@ def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:
         flows = [{"flow": name, "lag_s": lag, "state": state} for name, lag, state in verdict.flows]
         print_json(
             {
-                "schema": SCHEMA,
                 "application": application,
                 "max_s": most_s,
                 "verdict": {0: "ok", BROKEN: "late", UNREACHABLE: "unreachable"}[verdict.exit_code],
@@ -83,14 +54,13 @@ def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:
         )
     else:
         print_text(" ".join(verdict.line().split()))
-    return verdict.exit_code
+    raise typer.Exit(verdict.exit_code)
 
 
-def explain(where: Where, flow: str, as_json: bool) -> None:
-    """Ask the flow's publisher and print what holds the flow up.
-
-    Raises :class:`~wormhole.model.errors.WormholeError`.
-    """
+@app.command("why-lag", epilog="Example:\n\n  wormholectl why-lag cache/db1 -c shop.toml")
+@with_where
+def why_lag(flow: FlowName, where: Where, as_json: AsJson = False) -> None:
+    """Say which stage holds a flow up - log, decode, filter, credit, network or handler - and what to do next."""
     from wormholectl import admin_client
     from wormholectl.show.flows import lag_text
     from wormholectl.show.lists import publisher_name
@@ -102,7 +72,6 @@ def explain(where: Where, flow: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "schema": SCHEMA,
                 "publisher": publisher_name(owner.status),
                 "flow": flow,
                 "lag_s": told.lag_s,
@@ -124,3 +93,15 @@ def explain(where: Where, flow: str, as_json: bool) -> None:
         print_line([("  slowest callback lately: ", "dim"), (f"{found.slowest_table}, {span(found.slowest_s)}", "")])
     if found.next_step:
         print_line([("  next: ", ""), (found.next_step, "")])
+
+
+@app.command(epilog="Example:\n\n  wormholectl top -c shop.toml")
+@with_where
+def top(
+    where: Where,
+    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="How often to ask.")] = "1s",
+) -> None:
+    """Watch publishers, caravans and flows live, the flow that is most behind first; q ends."""
+    from wormholectl.top import watch
+
+    watch(where, max(duration("--every", every), 0.1))

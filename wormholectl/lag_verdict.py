@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer, check_application
-from wormholectl.guard import BROKEN, UNREACHABLE
+from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.show.lists import publisher_name
 from wormholectl.show.printer import counted, size, span
 

@@ -1,17 +1,12 @@
 """The noun ``markers``: bare it lists datamarkers, its verbs move or forget one."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from wormholectl.flow_change import change_flow
-from wormholectl.options import AsJson, FlowName, Yes, duration, with_where
-
-if TYPE_CHECKING:
-    from wormholectl.discovery import Where
+from wormholectl.options import AsJson, FlowName, Where, Yes, duration, with_where
 
 __all__ = ["app"]
 

@@ -1,19 +1,22 @@
-"""Options that several commands have, and what they mean together."""
+"""Options that several commands have, their completion in a shell, and what they mean together."""
 
 from __future__ import annotations
 
 import inspect
+import os
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from wormhole.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from wormholectl.discovery import Where
+    from wormhole.config import TlsFiles
 
 __all__ = [
     "LOG_HELP",
@@ -22,24 +25,80 @@ __all__ = [
     "AsJson",
     "ConfigFile",
     "CoordinatorAt",
+    "Dataset",
+    "DryRun",
     "FlowName",
     "Formats",
     "LogLevel",
+    "LogLevelOption",
+    "Master",
     "PasswordFile",
-    "PublisherAt",
+    "Where",
     "Yes",
+    "application_names",
+    "coordinator_at",
     "duration",
+    "flow_names",
+    "parsed",
     "with_where",
 ]
 
+_T = TypeVar("_T")
+# A shell puts a completed word into the line as it is: a name must be no more than a word to it.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./@%+=,:-]+", re.ASCII)
+
 
 class LogLevel(StrEnum):
-    """How much a daemon says."""
+    """How much a daemon logs."""
 
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """How to reach publishers: one ``publisher`` by address, or all that a ``coordinator`` (ZooKeeper, or a .toml file)
+    knows.
+
+    ``tls``: certificates to dial with; ``tls_name``: the name expected in the publisher's certificate instead of its
+    host. ``folder``: the folder of this host's publishers' state, if not the one that the file names.
+    """
+
+    publisher: str = ""
+    coordinator: str = ""
+    tls: TlsFiles | None = None
+    tls_name: str = ""
+    folder: Path | None = None
+
+
+def coordinator_at(text: str) -> Any:
+    """The option ``--coordinator`` with the help ``text``."""
+    metavar = "ZK:PORT/ROOT|FILE.toml"
+    return typer.Option("--coordinator", "-c", envvar="WORMHOLE_COORDINATOR", metavar=metavar, help=text)
+
+
+def flow_names(ctx: Any, incomplete: str) -> list[str]:
+    """The flows whose names begin with ``incomplete``, for a shell."""
+    return sorted(name for name in _flows(ctx) if name.startswith(incomplete))
+
+
+def application_names(ctx: Any, incomplete: str) -> list[str]:
+    """The applications with flows, whose names begin with ``incomplete``, for a shell."""
+    return sorted({name.partition("/")[0] for name in _flows(ctx) if name.startswith(incomplete)})
+
+
+def _flows(ctx: Any) -> list[str]:
+    from wormholectl import admin_client
+
+    coordinator = _given(ctx, "coordinator") or os.environ.get("WORMHOLE_COORDINATOR", "")
+    try:
+        answers = admin_client.ask(Where(_given(ctx, "publisher") or "", coordinator))
+    except Exception:  # noqa: BLE001  # a shell that completes a word has no place for any error
+        return []
+    names = [flow.flow for answer in answers if answer.status is not None for flow in answer.status.flows]
+    return [name for name in names if _PLAIN.fullmatch(name)]
 
 
 LOG_HELP: Final = "The log's URL, SCHEME://...; a wrong one is answered with the forms of every installed datastore."
@@ -48,16 +107,7 @@ ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The TOML file.
 PublisherAt = Annotated[
     str, typer.Option("--publisher", "-p", metavar="HOST:PORT", help="Ask this publisher's admin service directly.")
 ]
-CoordinatorAt = Annotated[
-    str,
-    typer.Option(
-        "--coordinator",
-        "-c",
-        envvar="WORMHOLE_COORDINATOR",
-        metavar="ZK:PORT/ROOT|FILE.toml",
-        help="Find the publishers there.",
-    ),
-]
+CoordinatorAt = Annotated[str, coordinator_at("Find the publishers there.")]
 Archives = Annotated[
     list[str] | None,
     typer.Option(
@@ -68,20 +118,26 @@ Archives = Annotated[
         show_default=False,
     ),
 ]
+Dataset = Annotated[
+    str, typer.Argument(metavar="[DATASET]", help="Whose archive; may be left out if only one dataset has one.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would be done.")]
 Formats = Annotated[
     list[str] | None,
     typer.Option(
         "--value-format",
         metavar="[TABLE=]FORMAT",
-        help="What values hold: json, msgpack, protobuf:FILE:MESSAGE; repeatable.",
+        help="Format of values: json, msgpack, protobuf:FILE:MESSAGE; repeatable.",
     ),
 ]
+LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log on standard error.")]
+Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's; else spark-submit's, else local[*].")]
 PasswordFile = Annotated[
     Path | None,
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="Holds a server's password; without it a file of yours does (~/.NAME of the datastore), or you are asked.",
+        help="Has a server's password; without it a file of yours does (~/.NAME of the datastore), or you are asked.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")]
@@ -104,76 +160,61 @@ StateDir = Annotated[
         help="Where this host's publishers keep their state, if not where -c FILE says.",
     ),
 ]
-
-
-def _flows(ctx: typer.Context, incomplete: str) -> list[str]:
-    from wormholectl.complete import flow_names
-
-    return flow_names(ctx, incomplete)
-
-
-def _applications(ctx: typer.Context, incomplete: str) -> list[str]:
-    from wormholectl.complete import application_names
-
-    return application_names(ctx, incomplete)
-
-
 FlowName = Annotated[
-    str,
-    typer.Argument(metavar="APP/SHARD", help="The flow.", show_default=False, autocompletion=_flows),
+    str, typer.Argument(metavar="APP/SHARD", help="The flow.", show_default=False, autocompletion=flow_names)
 ]
 ApplicationName = Annotated[
-    str,
-    typer.Argument(metavar="APP", help="The application.", show_default=False, autocompletion=_applications),
+    str, typer.Argument(metavar="APP", help="The application.", show_default=False, autocompletion=application_names)
 ]
 
 
-def duration(option: str, text: str, example: str = "30s") -> float:
-    """The seconds that an option names. Raises :class:`~wormhole.model.errors.UsageError`."""
-    from wormhole.config import parse_duration
-
+def parsed(parse: Callable[[str], _T], option: str, text: str, example: str) -> _T:
+    """The value of an option. Raises :class:`~wormhole.model.errors.UsageError` where ``parse`` raises ValueError."""
     try:
-        return parse_duration(text)
+        return parse(text)
     except ValueError as error:
         raise UsageError(f"{option} {text}: {error}", hint=f"for example {option} {example}") from None
 
 
-def with_where(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of its parameter ``where``, the options that say how to reach publishers.
+def duration(option: str, text: str, example: str = "30s") -> float:
+    """The seconds of an option. Raises as :func:`parsed`."""
+    from wormhole.config import parse_duration
 
-    What stands before a verb (``flows -c shop.toml pause ...``) holds for the verb as well.
+    return parsed(parse_duration, option, text, example)
+
+
+def with_where(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace a command's parameter ``where`` by the options that say how to reach publishers.
+
+    An option before a verb (``flows -c shop.toml pause ...``) holds for the verb as well.
     Such a command raises :class:`~wormhole.model.errors.UsageError` for TLS options that do not belong together.
     """
+    own = inspect.signature(command, eval_str=True).parameters
 
-    def reached(ctx: typer.Context, **options: Any) -> None:
-        chosen = {name: options.pop(name) or _given_before(ctx, name) for name in _WHERE}
-        if wants_context:
+    def reached(ctx: typer.Context, **given: Any) -> None:
+        options = {name: value for name, value in given.items() if name not in _WHERE}
+        if "ctx" in own:
             options["ctx"] = ctx
-        command(where=_where(**chosen), **options)
+        command(where=_where(**{name: _given(ctx, name) for name in _WHERE}), **options)
 
-    own = inspect.signature(command).parameters.values()
-    hints = get_type_hints(command, localns={"Where": object}, include_extras=True)
-    wants_context = "ctx" in hints
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
-    parameters += [
-        one.replace(kind=keyword, annotation=hints[one.name]) for one in own if one.name not in {"ctx", "where"}
-    ]
-    parameters += [
-        inspect.Parameter(name, keyword, default=value, annotation=kind) for name, (kind, value) in _WHERE.items()
+    parameters = [
+        inspect.Parameter("ctx", keyword, annotation=typer.Context),
+        *(one.replace(kind=keyword) for one in own.values() if one.name not in {"ctx", "where"}),
+        *(inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in _WHERE.items()),
     ]
     reached.__name__, reached.__doc__ = command.__name__, command.__doc__
     reached.__annotations__ = {one.name: one.annotation for one in parameters}
-    reached.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
+    reached.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
     return reached
 
 
-def _given_before(ctx: typer.Context, name: str) -> Any:
-    above: Any = ctx.parent
-    while above is not None:
-        if given := above.params.get(name):
+def _given(ctx: Any, name: str) -> Any:
+    """The value of an option of this command, else of the nearest one before it."""
+    while ctx is not None:
+        if given := ctx.params.get(name):
             return given
-        above = above.parent
+        ctx = ctx.parent
     return None
 
 
@@ -188,7 +229,6 @@ def _where(
     state_dir: Path | None,
 ) -> Where:
     from wormhole.config import TlsFiles
-    from wormholectl.discovery import Where
 
     files = (tls_cert, tls_key, tls_ca)
     if any(files) and not all(files):
@@ -201,13 +241,13 @@ def _where(
     return Where(publisher or "", coordinator or "", tls, tls_name or "", state_dir)
 
 
-_WHERE: Final[dict[str, tuple[Any, Any]]] = {
-    "publisher": (PublisherAt, ""),
-    "coordinator": (CoordinatorAt, ""),
-    "tls_cert": (TlsCert, None),
-    "tls_key": (TlsKey, None),
-    "tls_ca": (TlsCa, None),
-    "tls_crl": (TlsCrl, None),
-    "tls_name": (TlsName, ""),
-    "state_dir": (StateDir, None),
+_WHERE: Final[dict[str, Any]] = {
+    "publisher": PublisherAt,
+    "coordinator": CoordinatorAt,
+    "tls_cert": TlsCert,
+    "tls_key": TlsKey,
+    "tls_ca": TlsCa,
+    "tls_crl": TlsCrl,
+    "tls_name": TlsName,
+    "state_dir": StateDir,
 }

@@ -1,15 +1,8 @@
 """The nouns that only list what publishers tell: ``publishers``, ``shards``, ``caravans``, ``subscribers``."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import typer
 
-from wormholectl.options import AsJson, with_where
-
-if TYPE_CHECKING:
-    from wormholectl.discovery import Where
+from wormholectl.options import AsJson, Where, with_where
 
 __all__ = ["app"]
 

@@ -1,17 +1,12 @@
 """``wormholectl replay``: updates of the archive pushed to an application again."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.options import Archives, AsJson, duration, with_where
-
-if TYPE_CHECKING:
-    from wormholectl.discovery import Where
+from wormholectl.options import Archives, AsJson, DryRun, Master, Where, duration, parsed, with_where
 
 __all__ = ["app"]
 
@@ -67,16 +62,14 @@ def replay(
         typer.Option("--mode", help="Every change, the last of each key, or whichever is faster."),
     ] = "auto",
     rate: Annotated[str, typer.Option("--rate", metavar="BYTES/s", help="Of all tasks together, such as 20MB/s.")] = "",
-    master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="Spark's; else spark-submit's, else local[*].")
-    ] = "",
+    master: Master = "",
     patience: Annotated[
         str, typer.Option("--patience", metavar="DURATION", help="How long a subscriber or publisher may be away.")
     ] = "5m",
     lease: Annotated[
         str, typer.Option("--lease", metavar="DURATION", help="How long flows are held when this command is gone.")
     ] = "30s",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would be.")] = False,
+    dry_run: DryRun = False,
     resume: Annotated[str, typer.Option("--resume", metavar="ID", help="Go on with a replay that ended early.")] = "",
     cancel: Annotated[str, typer.Option("--cancel", metavar="ID", help="Give the flows of a replay back.")] = "",
     as_json: AsJson = False,
@@ -133,12 +126,7 @@ def _absolute(folder: str) -> str:
 def _rate(text: str) -> float:
     from wormhole.config import parse_rate
 
-    if not text:
-        return 0.0
-    try:
-        return parse_rate(text)
-    except ValueError as error:
-        raise UsageError(f"--rate {text}: {error}", hint="for example --rate 20MB/s") from None
+    return parsed(parse_rate, "--rate", text, "20MB/s") if text else 0.0
 
 
 def _lease(text: str) -> float:

@@ -15,8 +15,9 @@ from wormhole.coordination.current_user import current_user
 from wormhole.model.errors import StreamBroken, UnknownApplication, UsageError
 from wormholectl import admin_client
 from wormholectl.archive_choice import check_archive, check_formats
-from wormholectl.discovery import Where, configured, with_coordinator
-from wormholectl.guard import BROKEN, needs
+from wormholectl.discovery import configured, with_coordinator
+from wormholectl.errors import BROKEN, needs
+from wormholectl.options import Where
 from wormholectl.show.replays import Teller, show_cancelled, show_plan, show_reports
 
 if TYPE_CHECKING:

@@ -1,15 +1,13 @@
 """The commands that run processes of ours: ``publisher run``, ``monitor run``, ``up`` and ``down``."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from wormholectl.guard import needs
-from wormholectl.options import LogLevel
+from wormholectl.errors import needs
+from wormholectl.options import LogLevel, LogLevelOption
 
 __all__ = ["app", "monitor_app", "publisher_app"]
 
@@ -27,9 +25,7 @@ def publisher_run(
         str | None,
         typer.Option("--log", metavar="DATASET/COPY/LOG", help="Which log; needed when the file has several."),
     ] = None,
-    log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="How much to say on standard error.")
-    ] = LogLevel.INFO,
+    log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Tail one log and push its updates until SIGTERM or Ctrl-C; then finish, store and leave."""
     from wormhole.config import find_log, load
@@ -59,9 +55,7 @@ def monitor_run(
             "--leave-running", help="At SIGTERM leave the publishers running; the next monitor takes them over."
         ),
     ] = False,
-    log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="How much to say on standard error.")
-    ] = LogLevel.INFO,
+    log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Run this host's publishers until SIGTERM or Ctrl-C, and show how they do on a status page.
 
@@ -94,11 +88,11 @@ def up(
     report_to: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> None:
     """Run everything that a file describes on this machine: ZooKeeper if it names none, monitor and publishers."""
-    from wormholectl import background
     from wormholectl import up as up_here
+    from wormholectl import up_background
 
     if detach:
-        background.detached(file, data)
+        up_background.detached(file, data)
     else:
         up_here.foreground(file, data, report_to)
 
@@ -106,6 +100,6 @@ def up(
 @app.command("down", epilog="Example:\n\n  wormholectl down -f shop.toml")
 def down_command(file: UpFile, data: UpData = None) -> None:
     """Stop what `wormholectl up` runs for a file. Nothing is lost: the next `up` goes on where this one stopped."""
-    from wormholectl.background import down
+    from wormholectl.up_background import down
 
     down(file, data)

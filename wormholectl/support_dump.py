@@ -1,7 +1,5 @@
 """The command ``support-dump``."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -9,8 +7,9 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,17 +17,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from wormhole.model.errors import UsageError, WormholeError
-from wormholectl.options import AsJson, with_where
-from wormholectl.show.printer import SCHEMA, print_json, print_text, size
+from wormholectl.options import AsJson, Where, with_where
+from wormholectl.show.printer import print_json, print_text, print_warnings, size, utc
 
 if TYPE_CHECKING:
     from wormhole.config import Config
     from wormhole.coordination import Coordinator
-    from wormholectl.discovery import Where
 
-__all__ = ["app", "dump"]
+__all__ = ["app"]
 
 app = typer.Typer()
+
+_LOG_BYTES: Final = 1 << 20
+"""Of each log's end."""
+_LOGS: Final = 64
+_HISTORY: Final = 200
+_DISTRIBUTION: Final = "wormhole-pubsub"
 
 
 @app.command("support-dump", epilog="Example:\n\n  wormholectl support-dump -c shop.toml --output dump.tar.gz")
@@ -41,20 +45,9 @@ def support_dump(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Gather versions, configuration, state, the ends of logs and the doctor's report into one file, without
-    secrets."""
-    dump(where, output, as_json)
-
-
-_LOG_BYTES: Final = 1 << 20
-"""Of each log's end."""
-_LOGS: Final = 64
-_HISTORY: Final = 200
-_DISTRIBUTION: Final = "wormhole-pubsub"
-
-
-def dump(where: Where, file: Path | None, as_json: bool) -> None:
-    """Write the archive; what cannot be gathered is named in it. Raises :class:`~wormhole.model.errors.UsageError`."""
+    """Collect versions, configuration, state, the ends of logs and the doctor's report into one file, without
+    secrets.
+    """
     from google.protobuf.json_format import MessageToDict
 
     from wormholectl.discovery import configured
@@ -64,7 +57,7 @@ def dump(where: Where, file: Path | None, as_json: bool) -> None:
     from wormholectl.survey import look
 
     now = time.time()
-    target = file or Path(f"wormhole-support-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
+    target = output or Path(f"wormhole-support-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
     config = None if where.publisher else configured(where)
     seen = look(where)
     redactor = Redactor(_secrets(where, config))
@@ -97,19 +90,14 @@ def dump(where: Where, file: Path | None, as_json: bool) -> None:
     if problems:
         entries["problems.txt"] = "\n".join(problems) + "\n"
     _write(target, entries, now)
-    _tell(target, entries, problems, as_json)
-
-
-def _tell(target: Path, entries: dict[str, str], problems: list[str], as_json: bool) -> None:
     if as_json:
-        print_json({"schema": SCHEMA, "file": str(target), "entries": sorted(entries), "problems": problems})
+        print_json({"file": str(target), "entries": sorted(entries), "problems": problems})
         return
     print_text(
-        f"{target}: {size(target.stat().st_size)}, {len(entries)} files; passwords, tokens and keys are taken out"
+        f"{target}: {size(target.stat().st_size)}, {len(entries)} files; passwords, tokens and keys are taken out",
+        "It contains filters, names of tables and hosts, and log lines: read it before you send it away.",
     )
-    print_text("Filters, table names, host names and the text of log lines are in it: look before you send it away.")
-    for problem in problems:
-        print_text(f"warning: not in it: {problem}", error=True)
+    print_warnings(f"not in it: {problem}" for problem in problems)
 
 
 def _write(target: Path, entries: dict[str, str], now: float) -> None:
@@ -143,7 +131,7 @@ def _about(now: float) -> dict[str, Any]:
             packages[name] = importlib.metadata.version(name)
     return {
         "wormhole": __version__,
-        "made": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"),
+        "made": utc(now),
         "python": sys.version,
         "platform": platform.platform(),
         "cores": os.cpu_count(),
@@ -153,7 +141,7 @@ def _about(now: float) -> dict[str, Any]:
     }
 
 
-def _configuration(where: Where, config: Config | None, asked: bool) -> dict[str, Any]:
+def _configuration(where: Where, config: "Config | None", asked: bool) -> dict[str, Any]:
     """The file, and what the coordinator stores, which may be another thing."""
     from wormhole.config.load import config_to_json, plain
     from wormholectl.discovery import with_coordinator
@@ -162,7 +150,7 @@ def _configuration(where: Where, config: Config | None, asked: bool) -> dict[str
     if not asked:
         return found
 
-    async def stored(coordinator: Coordinator) -> dict[str, Any]:
+    async def stored(coordinator: "Coordinator") -> dict[str, Any]:
         told = await coordinator.configuration()
         return {
             "version": told.version,
@@ -177,14 +165,10 @@ def _configuration(where: Where, config: Config | None, asked: bool) -> dict[str
 def _history(where: Where) -> list[dict[str, Any]]:
     from wormholectl.discovery import with_coordinator
 
-    entries = with_coordinator(where, lambda coordinator: coordinator.history(_HISTORY))
-    return [
-        {"at": one.at, "who": one.who, "what": one.what, "target": one.target, "before": one.before, "after": one.after}
-        for one in entries
-    ]
+    return [asdict(entry) for entry in with_coordinator(where, lambda coordinator: coordinator.history(_HISTORY))]
 
 
-def _logs(where: Where, config: Config | None) -> Iterable[Path]:
+def _logs(where: Where, config: "Config | None") -> list[Path]:
     """The newest logs of this host's monitor and publishers."""
     from wormhole.coordination.up_data_folder import up_folder
 
@@ -206,7 +190,7 @@ def _end_of(path: Path) -> str:
     return data.decode(errors="replace")
 
 
-def _secrets(where: Where, config: Config | None) -> Iterator[str]:
+def _secrets(where: Where, config: "Config | None") -> Iterator[str]:
     """The values of this host's secrets that this user may read: what nobody could read is in no log of theirs."""
     from wormhole.host.local_admin import token_path
     from wormholectl.discovery import state_dir

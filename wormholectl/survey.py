@@ -22,9 +22,10 @@ from wormhole.model.problem import Problem
 from wormholectl import admin_client
 from wormholectl.admin_client import Answer
 from wormholectl.certificates import named, report_on
-from wormholectl.discovery import Where, configured, state_dir, with_coordinator
+from wormholectl.discovery import configured, state_dir, with_coordinator
 from wormholectl.host_status import Host, hosts_of
 from wormholectl.installation import Clock, Disk, Seen
+from wormholectl.options import Where
 from wormholectl.show.lists import publisher_name
 
 __all__ = ["clock_of", "look"]

@@ -1,13 +1,11 @@
 """The command ``tail``: its options and its help."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
-from wormholectl.guard import BROKEN
+from wormholectl.errors import BROKEN
 from wormholectl.options import LOG_HELP, AsJson, Formats, PasswordFile
 
 __all__ = ["app"]

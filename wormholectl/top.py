@@ -28,7 +28,7 @@ from wormhole.model.visible import visible
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client
 from wormholectl.admin_client import Answer
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import place_text, publisher_name
 from wormholectl.show.printer import counted, size, span

@@ -1,7 +1,7 @@
 """``wormholectl up``: everything that a file describes, on one machine, in a folder of its own.
 
 It is one process: the monitor runs in it, and an embedded ZooKeeper is its child. Killed, it takes ZooKeeper along and
-leaves the publishers, which go on; the next ``up`` adopts them, and ``down`` (:mod:`wormholectl.background`) stops
+leaves the publishers, which go on; the next ``up`` adopts them, and ``down`` (:mod:`wormholectl.up_background`) stops
 them.
 """
 
@@ -32,7 +32,7 @@ from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import ConfigError, WormholeError
 from wormholectl.config_file import check_config
-from wormholectl.guard import exit_code
+from wormholectl.errors import exit_code
 from wormholectl.show.live_log import LiveLog
 from wormholectl.show.printer import print_text
 

@@ -1,7 +1,5 @@
 """The noun ``zookeeper``: who may do what in the one that a fleet shares."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,6 +14,8 @@ if TYPE_CHECKING:
     from wormhole.config import CoordinatorConfig
 
 __all__ = ["app"]
+
+_SHOWN: Final = 10
 
 app = typer.Typer(no_args_is_help=True, help="Close ZooKeeper to everybody but publishers, subscribers and operators.")
 
@@ -34,7 +34,31 @@ def credentials(
 
     Again after an application was added; what is there stays as it is.
     """
-    _make_credentials(coordinator, to)
+    from wormhole.coordination.apply_access import access_state, make_identities
+
+    settings = _shared(coordinator)
+    try:
+        to.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UsageError(f"{to} cannot be made: {error.strerror}", hint="name another folder with --to") from error
+    files = make_identities(settings, to)
+    closed = access_state(settings.model_copy(update={"auth_file": files["operator"]})).closed
+    print_text(f"{settings.zookeeper} knows these identities:")
+    for who, file in files.items():
+        print_text(f"  {who:24}{file}")
+    print_text(
+        (
+            "publishers and monitors take theirs as auth_file in [coordinator] and are restarted; subscribers and "
+            "commands as"
+        ),
+        (
+            "WORMHOLE_COORDINATOR_AUTH_FILE. Each file belongs to the user of its process, mode 0600, on no other host "
+            "than it runs on."
+        ),
+        "it is closed to everybody else"
+        if closed
+        else "then `wormholectl zookeeper close` takes the rights of all others",
+    )
 
 
 @app.command(
@@ -57,46 +81,6 @@ def close(
     yes: Yes = False,
 ) -> None:
     """Take every right from processes without credentials. Shows which run without them, and asks."""
-    _close(coordinator, operator, yes)
-
-
-_SHOWN: Final = 10
-
-
-def _make_credentials(coordinator: str, folder: Path) -> None:
-    """Make the files that ``folder`` lacks and tell ZooKeeper of them.
-
-    Raises :class:`~wormhole.model.errors.WormholeError`.
-    """
-    from wormhole.coordination.apply_access import access_state, make_identities
-
-    settings = _shared(coordinator)
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}", hint="name another folder with --to") from error
-    files = make_identities(settings, folder)
-    closed = access_state(settings.model_copy(update={"auth_file": files["operator"]})).closed
-    print_text(f"{settings.zookeeper} knows these identities:")
-    for who, file in files.items():
-        print_text(f"  {who:24}{file}")
-    print_text(
-        (
-            "publishers and monitors take theirs as auth_file in [coordinator] and are restarted; subscribers and "
-            "commands as"
-        ),
-        (
-            "WORMHOLE_COORDINATOR_AUTH_FILE. Each file belongs to the user of its process, mode 0600, on no other host "
-            "than it runs on."
-        ),
-        "it is closed to everybody else"
-        if closed
-        else "then `wormholectl zookeeper close` takes the rights of all others",
-    )
-
-
-def _close(coordinator: str, operator: Path | None, yes: bool) -> None:
-    """Close it, after showing who would be locked out. Raises :class:`~wormhole.model.errors.WormholeError`."""
     from wormhole.coordination.apply_access import access_state, close_to_others
 
     settings = _shared(coordinator)
@@ -121,7 +105,7 @@ def _close(coordinator: str, operator: Path | None, yes: bool) -> None:
     print_text(f"{settings.zookeeper} is closed to everybody without credentials")
 
 
-def _shared(coordinator: str) -> CoordinatorConfig:
+def _shared(coordinator: str) -> "CoordinatorConfig":
     from wormhole.coordination import zookeeper_at
 
     if not coordinator:

@@ -40,7 +40,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.dead_letters import open_parcel
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client, complete, guard, top
+from wormholectl import admin_client, errors, options, top
 from wormholectl.admin_client import Answer
 from wormholectl.app import app
 from wormholectl.show import live_log, printer, updates
@@ -115,7 +115,7 @@ class _Admin(FakeAdmin):
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in (guard.DEBUG, "WORMHOLE_COORDINATOR", "NO_COLOR"):
+    for name in (errors.DEBUG, "WORMHOLE_COORDINATOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -245,7 +245,7 @@ def test_top() -> None:
 @pytest.mark.parametrize("error", [Fatal(HOSTILE, hint=HOSTILE), ValueError(HOSTILE), OSError(5, HOSTILE, HOSTILE)])
 def test_errors_of_commands(monkeypatch: pytest.MonkeyPatch, error: Exception, debug: str) -> None:
     if debug:
-        monkeypatch.setenv(guard.DEBUG, debug)
+        monkeypatch.setenv(errors.DEBUG, debug)
 
     def fails(*_: object) -> list[Answer]:
         raise error
@@ -329,7 +329,7 @@ def test_a_shell_is_offered_no_name_that_it_would_read_otherwise(monkeypatch: py
         params: dict[str, str] = {}  # noqa: RUF012
         parent = None
 
-    assert complete.flow_names(_Context(), "app") == ["app/db1.shop.users"]
+    assert options.flow_names(_Context(), "app") == ["app/db1.shop.users"]
 
 
 def test_the_status_page_is_given_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +361,7 @@ _CONFIGURED: dict[str, Callable[[str], object]] = {
 def test_errors_about_what_others_wrote(read: str) -> None:
     with pytest.raises(ConfigError) as told:
         _CONFIGURED[read](HOSTILE.replace("\x7f", "").replace("\U000e0041", ""))
-    _search(guard.message(told.value))
+    _search(errors.message(told.value))
 
 
 def test_a_place_is_shown_as_text() -> None:

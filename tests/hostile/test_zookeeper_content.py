@@ -32,7 +32,7 @@ from wormhole.host import logs
 from wormhole.model.errors import ConfigError, UsageError
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 TOKEN = "5e" * 32
 

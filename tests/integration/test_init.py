@@ -12,7 +12,7 @@ from tests.support.databases import DatabaseServer
 from tests.support.pages import Reader
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
-from wormholectl import init_project
+from wormholectl import init as init_command
 
 DATABASE = "my 'shop'*"
 QUOTED = "my%20%27shop%27*"
@@ -23,7 +23,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     """A port of their own: two tests that look for a free one at a time would find the same."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(init_project, "_LISTEN", free_port())
+    monkeypatch.setattr(init_command, "_LISTEN", free_port())
     return Reader(tmp_path)
 
 

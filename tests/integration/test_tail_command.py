@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.eventually import PATIENCE_S
 from tests.support.rocks_writer import RocksWriter
-from wormholectl.guard import DEBUG
+from wormholectl.errors import DEBUG
 
 
 @pytest.fixture

@@ -7,18 +7,18 @@ from tests.mutants.runner import Fault
 BEGIN_FAULTS: list[Fault] = [
     Fault(
         name="init-writes-over-what-is-there",
-        file="wormholectl/init_project.py",
+        file="wormholectl/init.py",
         old="    if present and not force:\n",
         new="    if False and present and not force:\n",
-        tests=("tests/unit/wormholectl/test_init_project.py",),
+        tests=("tests/unit/wormholectl/test_init.py",),
         promise="init writes over nothing unless it is told to",
     ),
     Fault(
         name="init-keeps-the-password",
-        file="wormholectl/init_project.py",
-        old="        seen = _Seen(found.configured_url(url, login))\n",
-        new="        seen = _Seen(url)\n",
-        tests=("tests/unit/wormholectl/test_init_project.py",),
+        file="wormholectl/init.py",
+        old="        source = found.configured_url(url, login)\n",
+        new="        source = url\n",
+        tests=("tests/unit/wormholectl/test_init.py",),
         promise="a password is written into no configuration",
     ),
     Fault(

@@ -88,7 +88,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="shell-completes-anything",
-        file="wormholectl/complete.py",
+        file="wormholectl/options.py",
         old="    return [name for name in names if _PLAIN.fullmatch(name)]",
         new="    return [name for name in names if _PLAIN.match(name)]",
         tests=("tests/hostile/test_terminal.py",),

@@ -11,7 +11,7 @@ from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client
 from wormholectl.admin_client import Answer
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 
 def _answers() -> list[Answer]:

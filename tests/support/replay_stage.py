@@ -13,7 +13,7 @@ from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 
 class Stage(ABC):

@@ -22,7 +22,7 @@ from tests.system.harness.processes import Process
 from wormhole.config import TlsFiles
 from wormhole.model.position import LogPosition
 from wormhole.wire.markers import marker_from_message
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 APPLICATIONS = {"cache": "cache-1", "search": "search-1"}
 SHARDS = ("db1.shop", "db1.stock")

@@ -30,7 +30,7 @@ from tests.system.harness.processes import Process
 from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,29 +1,48 @@
-"""What an archive holds and what was merged in it, as rows and as objects."""
+"""The content of an archive, and what was verified, expired or merged in it, as tables and as objects."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from wormholectl.show.printer import SCHEMA, size
+from spark_replay.archive.compact import Group, Merged
+from spark_replay.archive.coverage import Coverage, Span
+from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.retention import GRACE_S, Expired
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.verify import Report
+from wormholectl.show.printer import counted, print_json, print_table, print_text, size, span
 
-if TYPE_CHECKING:
-    from spark_replay.archive.compact import Merged
-    from spark_replay.archive.coverage import Coverage, Span
-    from spark_replay.archive.manifest import FileEntry, Manifest
-    from spark_replay.archive.store import ArchiveStore
+__all__ = [
+    "about",
+    "expired_object",
+    "report_object",
+    "shard_object",
+    "show_expired",
+    "show_files",
+    "show_merged",
+    "show_planned",
+    "show_report",
+    "show_spans",
+]
 
-__all__ = ["about", "file_row", "merged_object", "merged_row", "shard_object", "span_rows"]
+_UNCHANGED: Final = "nothing was changed (--dry-run)"
 
 
 def about(store: ArchiveStore) -> dict[str, Any]:
-    """Which archive it is: the first fields of every object."""
-    return {"schema": SCHEMA, "dataset": store.dataset, "copy": store.copy, "to": store.to}
+    """The first fields of every object: which archive it is."""
+    return {"dataset": store.dataset, "copy": store.copy, "to": store.to}
 
 
-def span_rows(held: Coverage) -> list[Sequence[str]]:
-    """The spans that are held of one shard."""
+def show_spans(store: ArchiveStore, shards: Sequence[Coverage]) -> None:
+    """A table of the spans of each shard."""
+    columns = ("SHARD", "FROM", "TO", "SINCE", "UNTIL", "UPDATES", "SIZE", "FILES", "BEFORE IT")
+    rows = [row for held in shards for row in _span_rows(held)]
+    print_table(columns, rows, f"nothing is archived in {store.to} yet")
+
+
+def _span_rows(held: Coverage) -> list[Sequence[str]]:
     before = {loss.resume.order: loss.message for loss in held.losses}
     before[held.spans[0].begin.order] = "nothing: the log began here" if held.whole else "not archived"
     return [
@@ -42,10 +61,23 @@ def span_rows(held: Coverage) -> list[Sequence[str]]:
     ]
 
 
-def file_row(shard: str, one: FileEntry) -> Sequence[str]:
-    """One data file."""
-    places = (str(one.begin.order), str(one.end.order))
-    return (shard, one.name, *places, _instant(one.first_us), _instant(one.last_us), f"{one.rows:,}", size(one.bytes))
+def show_files(manifests: Sequence[Manifest]) -> None:
+    """A table of data files."""
+    rows = [
+        (
+            one.shard,
+            file.name,
+            str(file.begin.order),
+            str(file.end.order),
+            _instant(file.first_us),
+            _instant(file.last_us),
+            f"{file.rows:,}",
+            size(file.bytes),
+        )
+        for one in manifests
+        for file in one.files
+    ]
+    print_table(("SHARD", "FILE", "FROM", "TO", "SINCE", "UNTIL", "UPDATES", "SIZE"), rows, "no files yet")
 
 
 def _instant(at_us: int) -> str:
@@ -91,8 +123,104 @@ def _span_object(one: Span | FileEntry) -> dict[str, Any]:
     }
 
 
-def merged_row(one: Merged) -> Sequence[str]:
-    """What became of one group of small files."""
+def report_object(report: Report) -> dict[str, Any]:
+    """What was verified, for programs."""
+    return {
+        "shards": report.shards,
+        "files": report.files,
+        "updates": report.rows,
+        "bytes": report.bytes,
+        "unnamed": report.unnamed,
+        "manifests_without_checksum": report.unsealed,
+        "files_without_checksums": report.unsummed,
+        "problems": [{"shard": one.shard, "file": one.file or None, "problem": one.text} for one in report.problems],
+    }
+
+
+def show_report(report: Report, deep: bool) -> None:
+    """A table of problems, or what was verified; then what an operator should know of it."""
+    rows = [(one.shard, one.file or "-", one.text) for one in report.problems]
+    verified = (
+        f"{counted(report.shards, 'shard')}, {counted(report.files, 'file')}, {report.rows:,} updates, "
+        f"{size(report.bytes)}"
+    )
+    how = "every row read" if deep else "by manifests and footers; --deep reads every row"
+    print_table(("SHARD", "FILE", "PROBLEM"), rows, f"whole: {verified} ({how})")
+    for number, noun, text in (
+        (report.unnamed, "file", "named by no manifest: `wormholectl archive expire` deletes in time"),
+        (
+            report.unsealed,
+            "manifest",
+            "of an earlier release without a checksum: the shard's next commit writes one that has it",
+        ),
+        (
+            report.unsummed,
+            "file",
+            (
+                "of an earlier release without checksums of all bytes: pages and footer alone are compared; "
+                "`wormholectl archive compact` writes small ones anew"
+            ),
+        ),
+    ):
+        if number:
+            print_text(f"{counted(number, noun)} {text}")
+
+
+def expired_object(one: Expired) -> dict[str, Any]:
+    """What expired of one shard, for programs."""
+    return {
+        "shard": one.shard,
+        "dropped": [file.name for file in one.dropped],
+        "deleted": [file.name for file in one.deleted],
+        "deleted_bytes": sum(file.bytes for file in one.deleted),
+        "waiting": [file.name for file in one.waiting],
+    }
+
+
+def show_expired(store: ArchiveStore, shards: Sequence[Expired], keep_s: float | None, dry_run: bool) -> None:
+    """A table of shards, then the rules."""
+    rows = [
+        (
+            one.shard,
+            f"{len(one.dropped):,}",
+            f"{len(one.deleted):,}",
+            size(sum(file.bytes for file in one.deleted)),
+            f"{len(one.waiting):,}",
+        )
+        for one in shards
+    ]
+    print_table(("SHARD", "TOO OLD", "DELETED", "FREED", "WAITING"), rows, f"nothing is archived in {store.to} yet")
+    kept = "for ever" if keep_s is None else f"for {span(keep_s)}"
+    print_text(f"updates are kept {kept}; files stay {span(GRACE_S)} after nothing names them any more")
+    if dry_run:
+        print_text(_UNCHANGED)
+
+
+def show_planned(store: ArchiveStore, groups: Sequence[Group], as_json: bool) -> None:
+    """The groups of small files that would be merged."""
+    if as_json:
+        found = [{"shard": one.shard, "files": len(one.files), "bytes_before": one.bytes} for one in groups]
+        print_json({**about(store), "dry_run": True, "groups": found})
+        return
+    rows = [(one.shard, f"{len(one.files):,}", size(one.bytes)) for one in groups]
+    print_table(("SHARD", "FILES", "SIZE"), rows, _NOTHING_TO_MERGE)
+    print_text(_UNCHANGED)
+
+
+def show_merged(store: ArchiveStore, groups: Sequence[Merged], as_json: bool) -> None:
+    """The result of merging each group of small files."""
+    if as_json:
+        print_json({**about(store), "dry_run": False, "groups": [_merged_object(one) for one in groups]})
+        return
+    print_table(("SHARD", "FILES", "BEFORE", "AFTER", ""), [_merged_row(one) for one in groups], _NOTHING_TO_MERGE)
+    if groups:
+        print_text("the merged files stay until `wormholectl archive expire` has seen them unnamed for a day")
+
+
+_NOTHING_TO_MERGE: Final = "nothing to merge: no small files adjoin"
+
+
+def _merged_row(one: Merged) -> Sequence[str]:
     if one.state == "failed":
         text = one.problem + (f"; next: {one.hint}" if one.hint else "")
     else:
@@ -100,8 +228,7 @@ def merged_row(one: Merged) -> Sequence[str]:
     return (one.shard, f"{one.files:,}", size(one.before), size(one.after) if one.after else "-", text)
 
 
-def merged_object(one: Merged) -> dict[str, Any]:
-    """The same for programs."""
+def _merged_object(one: Merged) -> dict[str, Any]:
     found: dict[str, Any] = {"shard": one.shard, "files": one.files, "bytes_before": one.before, "state": one.state}
     if one.state == "merged":
         found["bytes_after"] = one.after

@@ -1,4 +1,4 @@
-"""How what publishers tell becomes a table for people or one object for programs."""
+"""Turns what publishers report into a table for people or one object for programs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 from wormhole.model.position import LogPosition
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.admin_client import Answer
-from wormholectl.guard import UNREACHABLE
-from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
+from wormholectl.errors import UNREACHABLE
+from wormholectl.show.printer import print_json, print_table, print_text, print_warnings
 
 __all__ = ["Listing", "Status", "place_text", "publisher_name", "show"]
 
@@ -20,8 +20,8 @@ _CAUSE_WIDTH: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One thing that publishers tell many of: ``name`` in JSON, columns of the table (the last is the cause), and how
-    one becomes a row or an object.
+    """A list that publishers report: its ``name`` in JSON, columns of the table (the last is the cause), and how an
+    item becomes a row or an object.
 
     ``notes``: lines below the table.
     """
@@ -34,7 +34,7 @@ class Listing:
 
 
 def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
-    """Print what the publishers told; what did not answer goes to standard error too. Returns the exit code."""
+    """Print what the publishers reported; those that do not answer are warned about. Returns the exit code."""
     silent = [answer for answer in answers if answer.status is None]
     told = [(answer, answer.status) for answer in answers if answer.status is not None]
     if as_json:
@@ -46,7 +46,7 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
         unreachable = [{"address": answer.address, "problem": answer.problem} for answer in silent]
         told_of = {"publishers": [_summary(answer, status) for answer, status in told]}
         named = {} if listing.name in told_of else {listing.name: items}
-        print_json({"schema": SCHEMA, **told_of, **named, "unreachable": unreachable})
+        print_json({**told_of, **named, "unreachable": unreachable})
     else:
         several = len(told) > 1 and listing.columns[0] != "PUBLISHER"
         columns = (*listing.columns, "PUBLISHER") if several else listing.columns
@@ -64,16 +64,13 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
         for _, status in told:
             for note in listing.notes(status):
                 print_text(f"{publisher_name(status)}: {note}" if several else note)
-    for _, status in told:
-        for problem in status.problems:
-            print_text(f"warning: {publisher_name(status)}: {problem}", error=True)
-    for answer in silent:
-        print_text(f"warning: {answer.problem}", error=True)
+    print_warnings(f"{publisher_name(status)}: {problem}" for _, status in told for problem in status.problems)
+    print_warnings(answer.problem for answer in silent)
     return UNREACHABLE if silent else 0
 
 
 def _short_cause(cause: str, causes: dict[str, str]) -> str:
-    """A cause that fits the table's last column; a longer one, which often concerns many rows, stands once below it."""
+    """A cause that fits the table's last column; a longer one, often of many rows, is printed once below the table."""
     if len(cause) <= _CAUSE_WIDTH:
         return cause
     return causes.setdefault(cause, f"[{len(causes) + 1}]")

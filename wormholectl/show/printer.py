@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,9 +27,11 @@ __all__ = [
     "print_progress",
     "print_table",
     "print_text",
+    "print_warnings",
     "say_waiting",
     "size",
     "span",
+    "utc",
 ]
 
 
@@ -47,8 +50,8 @@ def _console() -> Console:
 
 
 def print_json(value: Mapping[str, Any], *, flush: bool = True) -> None:
-    """One object on one line."""
-    sys.stdout.write(visible_json(json.dumps(value, ensure_ascii=False)) + "\n")
+    """One object on one line, with the version of its schema."""
+    sys.stdout.write(visible_json(json.dumps({"schema": SCHEMA, **value}, ensure_ascii=False)) + "\n")
     if flush:
         sys.stdout.flush()
 
@@ -59,6 +62,12 @@ def print_text(*lines: str, error: bool = False, end: str = "\n", flush: bool = 
     stream.write("\n".join(map(visible_lines, lines)) + end)
     if flush or error:
         stream.flush()
+
+
+def print_warnings(problems: Iterable[str]) -> None:
+    """One line for each, on standard error."""
+    for problem in problems:
+        print_text(f"warning: {problem}", error=True)
 
 
 def print_progress(text: str) -> None:
@@ -144,8 +153,13 @@ def size(count: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 flow``, ``2 flows``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """``1 flow``, ``2,000 flows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def utc(at_s: float) -> str:
+    """A time for programs: ``2026-05-01T12:00:00Z``."""
+    return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
 
 
 def span(seconds: float) -> str:

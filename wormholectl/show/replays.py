@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text, size, span
+from wormholectl.show.printer import print_json, print_table, print_text, size, span
 
 if TYPE_CHECKING:
     from spark_replay.replay.estimate import Estimate
@@ -49,9 +49,7 @@ class Teller:
     def moves(self, progress: Progress) -> None:
         """How far it is."""
         if self._as_json:
-            print_json(
-                {"schema": SCHEMA, "replay": self._id, "progress": {**asdict(progress), "share": progress.share}}
-            )
+            print_json({"replay": self._id, "progress": {**asdict(progress), "share": progress.share}})
             return
         text = bar(progress)
         if self._bar:
@@ -129,9 +127,7 @@ def show_plan(
     seconds = _seconds(plans, estimates, slots, rate)
     if as_json:
         problem = "" if nobody is None else str(nobody)
-        print_json(
-            {"schema": SCHEMA, "dry_run": True, "flows": objects, "seconds": round(seconds, 1), "problem": problem}
-        )
+        print_json({"dry_run": True, "flows": objects, "seconds": round(seconds, 1), "problem": problem})
         return
     print_table(
         ("FLOW", "FROM", "UNTIL", "UPDATES", "SIZE", "KEYS", "SNAPSHOT", "MODE", "WHY"), rows, "nothing to replay"
@@ -160,7 +156,7 @@ def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots
 def show_reports(replay: str, reports: Sequence[FlowReport], *, as_json: bool) -> None:
     """What became of each flow."""
     if as_json:
-        print_json({"schema": SCHEMA, "replay": replay, "flows": [asdict(one) for one in reports]})
+        print_json({"replay": replay, "flows": [asdict(one) for one in reports]})
         return
     print_table(
         ("FLOW", "MODE", "UPDATES", "SIZE", "UP TO", "STATE"),
@@ -177,6 +173,6 @@ def show_reports(replay: str, reports: Sequence[FlowReport], *, as_json: bool) -
 def show_cancelled(replay: str, flows: Sequence[tuple[str, str]], *, as_json: bool) -> None:
     """The flows that were given back, and their states now."""
     if as_json:
-        print_json({"schema": SCHEMA, "replay": replay, "flows": [{"flow": f, "state": s} for f, s in flows]})
+        print_json({"replay": replay, "flows": [{"flow": f, "state": s} for f, s in flows]})
     else:
         print_table(("FLOW", "STATE"), flows, "")

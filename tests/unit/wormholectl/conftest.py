@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.fake_admin import FakeAdmin
-from wormholectl.guard import DEBUG
+from wormholectl.errors import DEBUG
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,8 @@ from wormhole.host.local_admin import token_path
 from wormhole.model.errors import Fatal, StreamBroken, UsageError, WormholeError
 from wormhole.push.refusal import hint_metadata
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer, Where, ask, change, dead_letters, nearest, owner_of
+from wormholectl.admin_client import Answer, ask, change, dead_letters, nearest, owner_of
+from wormholectl.options import Where
 
 STATUS = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db1", version="0.1.0")
 TOKEN = "ab" * 32

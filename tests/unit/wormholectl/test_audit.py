@@ -2,100 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
+from spark_replay.audit import auditor
 from spark_replay.audit.auditor import Audit
-from spark_replay.audit.compare import Finding, Window
-from tests.support.cli_schema import check
+from spark_replay.audit.compare import Finding
+from spark_replay.spark import session
 from tests.support.command_line import run
-from wormhole.model.errors import UsageError
-from wormholectl import audit as commands
-from wormholectl.discovery import Where
-from wormholectl.show.printer import print_json
+from tests.support.fake_admin import FakeAdmin
+from wormholectl import admin_client, replay_job
+from wormholectl.options import Where
 
 
-def test_options_reach_the_audit_and_its_exit_code_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[object] = []
-
-    def audit(*given: object) -> int:
-        seen.extend(given)
-        return 1
-
-    monkeypatch.setattr(commands, "_audit", audit)
+def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(
+    admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = MagicMock()
+    application = SimpleNamespace(where="", tables=())
+    store, formats = SimpleNamespace(copy="main"), SimpleNamespace(open=lambda: None)
+    asked.setting_of.return_value = SimpleNamespace(application=application, formats=formats, store=store)
+    asked.audit.return_value = Audit((), (Finding("lost", "cache/db1", 1, 1, "s:9:0"),), (), ())
+    for module, names in (
+        (session, ("check_spark", "spark_session")),
+        (replay_job, ("setting_of",)),
+        (auditor, ("audit", "flow_counts", "write_parquet")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, getattr(asked, name))
+    monkeypatch.setattr(admin_client, "audit", lambda *_: None)
     options = ("--since", "2h", "--parquet", "a.parquet", "--json", "-c", "shop.toml", "--archive", "s3://b/a")
-    code, _, _ = run("audit", "--app", "cache", *options)
-    assert (code, seen) == (1, [Where(coordinator="shop.toml"), "cache", ["s3://b/a"], "2h", "a.parquet", "", True])
+    code, out, _ = run("audit", "--app", "cache", *options, "--master", "local[2]")
+    assert (code, json.loads(out)["whole"], admin.asked) == (1, False, [Where(coordinator="shop.toml")])
+    asked.spark_session.assert_called_once_with("wormhole audit cache", "local[2]")
+    asked.setting_of.assert_called_once_with(Where(coordinator="shop.toml"), "cache", ["s3://b/a"])
+    asked.write_parquet.assert_called_once_with(asked.audit.return_value, "a.parquet")
+    times = asked.audit.call_args.kwargs
+    assert times["now_s"] - times["since_s"] == pytest.approx(7200)
 
 
 def test_an_application_has_to_be_named() -> None:
     assert run("audit", "-c", "shop.toml")[0] == 2
 
 
-WINDOW = 2_833_333
-
-
-def window(number: int = WINDOW, **more: Any) -> Window:
-    given: dict[str, Any] = {
-        "flow": "cache/db1", "window": number, "archived": 3, "delivered": 2, "processed": 4, "set_aside": 0, "duplicates": 2,  # noqa: E501
-        "lost": 1, "unprocessed": 0, "unaudited": 0, "pending": 0, "state": "complete", "complete_s": 5.0,
-    }  # fmt: skip
-    return Window(**(given | more))
-
-
-FINDINGS = (
-    Finding("lost", "cache/db1", WINDOW, 1, "s:9:0"),
-    Finding("unprocessed", "cache/db1", 0, 2, "", "between a and b"),
+@pytest.mark.parametrize(
+    ("since", "said"),
+    # After a time that is understood comes the next question.
+    [("soon", "--since"), ("2026-05-01T12:00:00Z", "nothing says where")],
 )
-
-
-def test_every_output_is_as_the_schema_says(capsys: pytest.CaptureFixture[str]) -> None:
-    odd = window(0, processed=None, duplicates=None, state="not archived", complete_s=float("inf"))
-    print_json(commands._as_json("cache", Audit((window(), odd), FINDINGS, ("cache/db2",), ("cache/db3",))))
-    told = check("audit", capsys.readouterr().out)
-    assert [one["begin"] for one in told["windows"]] == ["2023-11-14T22:10:00Z", None]
-    assert (told["whole"], told["windows"][1]["complete_s"]) == (False, None)
-
-
-def test_a_person_reads_what_is_lost_and_where(capsys: pytest.CaptureFixture[str]) -> None:
-    odd = window(0, processed=None, duplicates=None, state="open", unaudited=3, replayed=7, pending=2, complete_s=float("inf"))  # fmt: skip  # noqa: E501
-    commands._show("cache", Audit((window(), odd), FINDINGS, ("cache/db2",), ("cache/db3",)))
-    out = capsys.readouterr().out
-    assert "cache/db1, 2023-11-14 22:10: update s:9:0: lost: archived, and never delivered\n" in out
-    assert "cache/db1, no time: 2 updates: lost: delivered, and no callback returned (between a and b)" in out
-    assert "open, 7 replayed in part, 3 unaudited, 2 to come" in out
-    assert "cache/db2 has no delivery counts" in out
-    assert "cache/db3: the archive has nothing" in out
-    assert "nothing is lost" not in out
-
-
-def test_duplicates_and_repairs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    windows = (window(lost=0, duplicates=4047), window(lost=0, duplicates=0))
-    repaired = Finding("repaired", "cache/db1", WINDOW, 1, "", "between a and b")
-    commands._show("cache", Audit(windows, (repaired,), (), ()))
-    out = capsys.readouterr().out
-    assert "4047" in out
-    assert "1 updates: repaired by a replay: delivered, and no callback had returned (between a and b)" in out
-    assert out.endswith("nothing is lost\n")
-
-
-def test_nothing_lost_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    commands._show("cache", Audit((window(lost=0),), (), (), ()))
-    assert capsys.readouterr().out.endswith("nothing is lost\n")
-
-
-def test_a_span_that_is_none_is_refused_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_replay.spark.session.check_spark", lambda: None)
-    with pytest.raises(UsageError, match="--since"):
-        commands._audit(Where(), "cache", [], "soon", "", "", as_json=False)
-    with pytest.raises(UsageError, match="nothing says where"):  # the next question: a time was understood
-        commands._audit(Where(), "cache", [], "2026-05-01T12:00:00Z", "", "", as_json=False)
-
-
-@pytest.mark.parametrize("state", ["unaudited", "replayed"])
-def test_what_could_not_be_compared_is_not_called_whole(state: str, capsys: pytest.CaptureFixture[str]) -> None:
-    commands._show("cache", Audit((window(lost=0, state=state, **{state: 1100}),), (), (), ()))
-    out = capsys.readouterr().out
-    assert f"{state}, 1100" in out
-    assert out.endswith("nothing is lost of what could be compared\n")
+def test_a_span_that_is_none_is_refused_before_anything_is_asked(
+    since: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "check_spark", lambda: None)
+    code, _, err = run("audit", "--app", "cache", "--since", since)
+    assert (code, said in err) == (2, True), err

@@ -234,7 +234,7 @@ def test_the_static_form_has_nowhere_to_apply_to_but_shows_itself(tmp_path: Path
         assert code == 2
         assert "nowhere to publish" in err
     assert json.loads(output("config", "show", "-c", str(path), "--json"))["applications"]["cache"]["dataset"] == "shop"
-    assert output("config", "history", "-c", str(path)) == "nobody changed anything yet\n"
+    assert output("config", "history", "-c", str(path)) == "no change yet\n"
 
 
 @pytest.mark.parametrize("verb", ["show", "history"])

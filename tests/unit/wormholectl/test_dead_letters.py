@@ -7,8 +7,7 @@ import pytest
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from wormholectl.admin_client import Answer
-from wormholectl.dead_letters import show
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 
 @pytest.mark.parametrize(
@@ -44,19 +43,19 @@ def test_what_is_forgotten_must_be_clear(options: list[str], admin: FakeAdmin) -
     assert "either --key KEY or --all" in err
 
 
-def test_for_people(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    assert show(Where("h:7"), "", 1, False) == 0
-    head, row, rest = capsys.readouterr().out.splitlines()
+def test_for_people(admin: FakeAdmin) -> None:
+    code, out, _ = run("flows", "dead-letters", "--limit", "1", "-p", "h:7")
+    head, row, rest = out.splitlines()
+    assert code == 0
     assert head.split() == ["FLOW", "UPDATE", "TABLE", "KEY", "OP", "PARKED", "ERROR"]
     assert row.split()[:5] == ["cache/db1", "1/2/3:0", "users", "users:7", "insert"]
     assert row.endswith("ValueError: no such user")
     assert rest == "1 of 2; --limit shows more"
 
 
-def test_for_programs_with_one_that_is_silent(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_programs_with_one_that_is_silent(admin: FakeAdmin) -> None:
     admin.answers.append(Answer("h:9", None, "h:9 is silent"))
-    assert show(Where("h:7"), "", 100, True) == 3
-    out, err = capsys.readouterr()
+    code, out, err = run("flows", "dead-letters", "-p", "h:7", "--json")
     told = json.loads(out)
     assert (told["total"], told["unreachable"]) == (2, [{"address": "h:9", "problem": "h:9 is silent"}])
     assert told["dead_letters"][0] == {
@@ -72,4 +71,4 @@ def test_for_programs_with_one_that_is_silent(admin: FakeAdmin, capsys: pytest.C
         "retrying": False,
     }
     assert told["dead_letters"][1]["retrying"] is True
-    assert err == "warning: h:9 is silent\n"
+    assert (code, err) == (3, "warning: h:9 is silent\n")

@@ -11,7 +11,8 @@ from wormhole.host.ready_file import ReadyFile, process_started, ready_path, wri
 from wormhole.model.errors import ConfigError, Retryable, UsageError
 from wormholectl import discovery
 from wormholectl.admin_client import ask
-from wormholectl.discovery import Where, addresses, configured, with_coordinator
+from wormholectl.discovery import addresses, configured, with_coordinator
+from wormholectl.options import Where
 
 
 def info(log: str, address: str) -> PublisherInfo:

@@ -11,22 +11,7 @@ from publisher.sources.mysql.datastore import MySqlDatastore
 from publisher.sources.rocksdb import doctor as rocksdb_doctor
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
-from wormhole.model.errors import UsageError
 from wormhole.model.findings import Report, Severity
-from wormholectl import doctor as commands
-from wormholectl.doctor import examine
-
-
-def test_the_exit_code_is_the_examinations(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-
-    def found(*arguments: object) -> int:
-        asked.extend(arguments)
-        return 1
-
-    monkeypatch.setattr(commands, "examine", found)
-    assert run("doctor", "rocksdb:///store", "--json", "--state-dir", "/state") == (1, "", "")
-    assert asked == ["rocksdb:///store", Path("/state"), True, None]
 
 
 def test_without_a_url_it_is_the_installation(admin: FakeAdmin) -> None:
@@ -53,29 +38,41 @@ def test_nothing_says_what_to_look_at() -> None:
 URL = "rocksdb:///store"
 
 
-def report(*severities: Severity) -> Report:
-    made = Report(URL, {"library": "9.8"})
-    for severity in severities:
-        made.add("recycling", severity, "files are reused", "links do not hold", "turn it off")
-    return made
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[Severity]:
+    """The severities that are found in the state folder /state."""
+    severities: list[Severity] = []
+
+    def check(url: str, state_dir: Path) -> Report:
+        assert state_dir == Path("/state")
+        report = Report(url, {"library": "9.8"})
+        for severity in severities:
+            report.add("recycling", severity, "files are reused", "links do not hold", "turn it off")
+        return report
+
+    monkeypatch.setattr(rocksdb_doctor, "check", check)
+    return severities
+
+
+def doctor(url: str, *options: str) -> tuple[int, str, str]:
+    return run("doctor", url, "--state-dir", "/state", *options)
 
 
 @pytest.mark.parametrize(
     ("severities", "code"),
     [((), 0), ((Severity.OK, Severity.WARN), 0), ((Severity.WARN, Severity.PROBLEM), 1)],
 )
-@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("options", [(), ("--json",)])
 def test_the_exit_code_tells_of_problems(
-    severities: tuple[Severity, ...], code: int, as_json: bool, monkeypatch: pytest.MonkeyPatch
+    severities: tuple[Severity, ...], code: int, options: tuple[str, ...], found: list[Severity]
 ) -> None:
-    monkeypatch.setattr(rocksdb_doctor, "check", lambda url, state_dir: report(*severities))
-    assert examine(URL, Path("/state"), as_json) == code
+    found += severities
+    assert doctor(URL, *options)[0] == code
 
 
-def test_what_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(rocksdb_doctor, "check", lambda url, state_dir: report(Severity.OK, Severity.PROBLEM))
-    examine(URL, Path("/state"), as_json=False)
-    lines = capsys.readouterr().out.splitlines()
+def test_what_is_said(found: list[Severity]) -> None:
+    found += (Severity.OK, Severity.PROBLEM)
+    lines = doctor(URL)[1].splitlines()
     assert lines[:3] == [URL, "  library: 9.8", "ok       recycling: files are reused"]
     assert lines[5:] == [
         "PROBLEM  recycling: files are reused",
@@ -83,19 +80,17 @@ def test_what_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         "         next: turn it off",
         "1 problem, 0 notes",
     ]
-    examine(URL, Path("/state"), as_json=True)
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(doctor(URL, "--json")[1])
     assert (told["schema"], told["severity"], len(told["findings"])) == (1, "problem", 2)
 
 
 def test_other_sources_have_no_doctor() -> None:
-    with pytest.raises(UsageError):
-        examine("oracle://h/", Path("/state"), as_json=False)
+    assert doctor("oracle://h/")[0] == 2
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
 def test_a_server_is_examined_with_the_account_of_the_url(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Address] = []
 
@@ -105,9 +100,9 @@ def test_a_server_is_examined_with_the_account_of_the_url(
 
     monkeypatch.setattr(mysql_doctor, "check", check)
     (tmp_path / "password").write_text("top secret\n")
-    assert examine(f"{kind}://reader@db1:3307", Path("/state"), False, tmp_path / "password") == 0
+    code, out, _ = doctor(f"{kind}://reader@db1:3307", "--password-file", str(tmp_path / "password"))
     assert (seen[0].user, seen[0].host, seen[0].port, seen[0].password) == ("reader", "db1", 3307, "top secret")
-    assert capsys.readouterr().out.splitlines()[0] == f"{kind}://reader@db1:3307"
+    assert (code, out.splitlines()[0]) == (0, f"{kind}://reader@db1:3307")
 
 
 def test_an_installation_without_the_driver_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +110,5 @@ def test_an_installation_without_the_driver_is_told_what_to_install(monkeypatch:
         raise ModuleNotFoundError("No module named 'pymysql'", name="pymysql")
 
     monkeypatch.setattr(MySqlDatastore, "examine", missing)
-    with pytest.raises(UsageError) as caught:
-        examine("mariadb://reader@db1", Path("/state"), as_json=False)
-    assert caught.value.hint == "pip install 'wormhole-pubsub[publisher,mysql]'"
+    code, _, err = doctor("mariadb://reader@db1")
+    assert (code, "pip install 'wormhole-pubsub[publisher,mysql]'" in err) == (2, True)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from wormhole.filters import Filter
 from wormhole.model.errors import ConfigError, FilterError, UnknownApplication, UsageError
 from wormhole.model.values import Op
 from wormholectl import filter_effect as explain_module
-from wormholectl.filter_effect import Chosen, effect, formats_of, from_config, from_options, show
+from wormholectl.filter_effect import Chosen, effect, formats_of, from_config, from_options
 
 PAID, OPEN = b'{"status": "paid"}', b'{"status": "open"}'
 CONFIG = """version = 1
@@ -106,49 +105,3 @@ def test_an_application_of_a_configuration(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="receives several logs"):
         from_config(path, "paid", None)
     assert from_config(path, "paid", "shop/main/db2").source == "rocksdb:///other"
-
-
-def test_shown_for_a_person_and_for_a_program(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Opened:
-        def __enter__(self) -> MemorySource:
-            return LOG
-
-        def __exit__(self, *error: object) -> None: ...
-
-    monkeypatch.setattr(explain_module, "open_log", lambda url, password_file: Opened())
-    show(Chosen(WANTED, "rocksdb:///store"), 10, as_json=False)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == 'read as  status == b"paid" and table matches "users"'
-    assert [line.split("  needs ")[1] for line in lines[2:4]] == ["the value", "the table"]
-    assert "marked left" in lines[4]
-    assert lines[5].startswith("the last 5 updates, 1/1/0 to 1/1/")
-    assert lines[6].split()[:2] == ["TABLE", "UPDATES"]
-    assert [line.split()[:5] for line in lines[7:]] == [
-        ["orders", "1", "0", "0", "1"],
-        ["users", "4", "4", "1", "0"],
-        ["all", "5", "4", "1", "1"],
-    ]
-    show(Chosen(WANTED, "rocksdb:///store"), 10, as_json=True)
-    found = json.loads(capsys.readouterr().out)
-    assert (found["schema"], found["hash"], found["normal"]) == (1, WANTED.hash, lines[0].removeprefix("read as  "))
-    assert found["tests"][0] == {"test": 'status == b"paid"', "needs": "the value"}
-    assert found["log"]["updates"] == 5
-    assert [table["key_only"] for table in found["log"]["tables"]] == [0, 1]
-    show(Chosen(WANTED, ""), 10, as_json=True)
-    assert json.loads(capsys.readouterr().out)["log"] is None
-
-
-def test_a_log_without_updates_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    class Opened:
-        def __enter__(self) -> MemorySource:
-            return log_of()
-
-        def __exit__(self, *error: object) -> None: ...
-
-    monkeypatch.setattr(explain_module, "open_log", lambda url, password_file: Opened())
-    show(Chosen(Filter.parse(None), "rocksdb:///store"), 10, as_json=False)
-    assert capsys.readouterr().out.splitlines()[0] == "read as  true"
-    show(Chosen(Filter.parse(None), "rocksdb:///store"), 10, as_json=False)
-    assert "the log holds no updates" in capsys.readouterr().out

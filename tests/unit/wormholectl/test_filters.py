@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+
+import pytest
 
 from tests.support.command_line import run
+from tests.unit.wormholectl.test_filter_effect import LOG
+from wormholectl import log_tail
 
 
 def test_a_filter_is_explained_without_a_log() -> None:
@@ -14,3 +19,10 @@ def test_a_filter_is_explained_without_a_log() -> None:
     code, _, err = run("filters", "explain", "status == 1", "--source", "rocksdb:///none")
     assert code == 2
     assert "column 1: the field status needs values" in err
+
+
+def test_a_log_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_tail, "open_log", lambda url, password_file: nullcontext(LOG))
+    code, out, _ = run("filters", "explain", "op == 'delete'", "--source", "rocksdb:///store", "--last", "3", "--json")
+    found = json.loads(out)
+    assert (code, found["schema"], found["log"]["updates"]) == (0, 1, 3)

@@ -8,8 +8,8 @@ from tests.support.fake_admin import FakeAdmin
 from wormhole.coordination.current_user import current_user
 from wormhole.model.errors import Fatal, UsageError
 from wormhole.wire.v1 import admin_pb2, push_pb2
-from wormholectl.discovery import Where
 from wormholectl.flow_change import change_flow, differences
+from wormholectl.options import Where
 
 
 def test_without_a_terminal_it_is_shown_and_not_done(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:

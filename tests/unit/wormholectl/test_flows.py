@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 
 def test_a_bare_noun_lists_what_is_asked_for(admin: FakeAdmin) -> None:

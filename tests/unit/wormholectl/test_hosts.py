@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,22 +10,8 @@ from monitor.folder_lock import FolderLock
 from tests.support.command_line import run
 from wormhole.coordination.current_user import current_user
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
-from wormholectl import hosts
-from wormholectl.discovery import Where, with_coordinator
-
-
-def test_what_is_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def show(*arguments: Any) -> int:
-        asked.append(arguments)
-        return 1
-
-    monkeypatch.setattr(hosts, "_show", show)
-    monkeypatch.setattr(hosts, "_drain", lambda *arguments: asked.append(arguments))
-    assert run("hosts", "-c", "shop.toml", "--json")[0] == 1
-    assert run("drain", "db-7", "--undo", "--yes", "-c", "shop.toml")[0] == 0
-    assert asked == [(Where("", "shop.toml"), True), (Where("", "shop.toml"), "db-7", True, True, False)]
+from wormholectl.discovery import with_coordinator
+from wormholectl.options import Where
 
 
 def test_a_coordinator_is_needed(tmp_path: Path) -> None:

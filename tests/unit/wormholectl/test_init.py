@@ -1,18 +1,188 @@
 from __future__ import annotations
 
+import errno
+import os
+import tomllib
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
 from tests.support.command_line import run
-from wormholectl import init_project
+from tests.support.ports import free_port
+from wormhole.config.datastores import datastore
+
+FILES = {"shop.toml", "subscriber.py", "test_subscriber.py"}
 
 
-def test_what_was_said_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(init_project, "initialise", lambda *arguments: asked.extend(arguments))
-    assert run("init", "rocksdb:///store") == (0, "", "")
-    assert asked == ["rocksdb:///store", Path(), "cache", None, False]
-    asked.clear()
-    run("init", "mysql://u@h", "--dir", "d", "--application", "a", "--password-file", "p", "--force")
-    assert asked == ["mysql://u@h", Path("d"), "a", Path("p"), True]
+@pytest.fixture
+def url() -> str:
+    """A server that is not there."""
+    return f"mysql://wormhole@127.0.0.1:{free_port()}/shop"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("url", "server", "database"),
+    [
+        ("mysql://u@h:1/shop", "mysql://u@h:1/", "shop"),
+        ("mariadb://u@h/my%20shop?tls=off", "mariadb://u@h/?tls=off", "my shop"),
+        ("mysql:///shop?socket=/s", "mysql:///?socket=/s", "shop"),
+        ("mysql://u@h:1", "mysql://u@h:1", ""),
+        ("mysql://u@h:1/", "mysql://u@h:1/", ""),
+        ("mysql://u@h/shop/users", "mysql://u@h/shop/users", ""),  # `check_url` refuses it
+        ("mysql://u@h/shop#x", "mysql://u@h/shop#x", ""),
+        ("mysql://[/shop", "mysql://[/shop", ""),
+        ("rocksdb:///var/lib/store", "rocksdb:///var/lib/store", ""),
+    ],
+)
+def test_the_database_behind_a_server(url: str, server: str, database: str) -> None:
+    assert datastore(url.partition(":")[0]).split_database(url) == (server, database)
+
+
+def test_a_server_that_does_not_answer_is_said_and_no_hindrance(home: Path, url: str) -> None:
+    code, out, err = run("init", url, "--dir", "new/folder")
+    assert (code, err) == (0, "")
+    assert "not seen" in out
+    assert "Connection refused" in out
+    assert names(home / "new/folder") == FILES
+    assert "(umask 077; cat > new/folder/shop.password)" in out
+    assert "\n\nFirst the account's password, into a file that nobody else can read:\n\n  (umask" in out
+    assert "\n\nNext:\n\n  pytest" in out
+    assert "wormholectl up -f new/folder/shop.toml --detach" in out
+    assert run("config", "check", "new/folder/shop.toml")[0] == 0
+
+
+def test_what_leads_to_the_server_is_kept(home: Path, url: str) -> None:
+    key = home / "key.pem"
+    key.write_text("no key")
+    for option in (f"server_public_key={key}", "unverified_server=may-read-password"):
+        code, _, _ = run("init", f"{url}?{option}", "--force")
+        assert code == 0
+        log = tomllib.loads((home / "shop.toml").read_text())["datasets"]["shop"]["copies"]["main"]["logs"]["db1"]
+        assert option in log["source"]
+
+
+def test_nothing_is_written_over(home: Path, url: str) -> None:
+    (home / "subscriber.py").write_text("mine")
+    code, _, err = run("init", url)
+    assert code == 2
+    assert "subscriber.py is there already: nothing was written" in err
+    assert "--force" in err
+    assert names(home) == {"subscriber.py"}
+    assert run("init", url, "--force")[0] == 0
+    assert names(home) == FILES
+    assert "mine" not in (home / "subscriber.py").read_text()
+
+
+def test_a_link_in_the_way_is_replaced_and_not_followed(home: Path, url: str) -> None:
+    (home / "elsewhere").write_text("mine")
+    (home / "subscriber.py").symlink_to("elsewhere")
+    assert run("init", url, "--force")[0] == 0
+    assert (home / "elsewhere").read_text() == "mine"
+    assert not (home / "subscriber.py").is_symlink()
+
+
+def test_a_full_disk_leaves_what_was_there(home: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "shop.toml").write_text("mine")
+    full = OSError(errno.ENOSPC, "No space left on device")
+    open_ = Path.open
+
+    def limited(path: Path, *arguments: Any, **more: Any) -> IO[Any]:
+        if path.name.startswith(".test_subscriber"):
+            raise full
+        opened: IO[Any] = open_(path, *arguments, **more)
+        return opened
+
+    monkeypatch.setattr(Path, "open", limited)
+    code, _, err = run("init", url, "--force")
+    assert code == 2
+    assert "cannot be written to: No space left on device" in err
+    assert names(home) == {"shop.toml"}
+    assert (home / "shop.toml").read_text() == "mine"
+
+
+def test_a_password_is_written_nowhere(home: Path, url: str) -> None:
+    code, out, err = run("init", url.replace("wormhole@", "wormhole:a%20hole@"))
+    assert code == 0
+    assert "warning: a password on the command line" in err
+    for text in (out, err, *(path.read_text() for path in home.iterdir())):
+        assert "hole@" not in text.replace("wormhole@", "")
+        assert "a hole" not in text
+    log = tomllib.loads((home / "shop.toml").read_text())["datasets"]["shop"]["copies"]["main"]["logs"]["db1"]
+    assert log["password_file"] == "shop.password"
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_password_file_that_is_there_is_named(home: Path, url: str, inside: bool) -> None:
+    file = home / ("out/p" if inside else "p")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("a hole")
+    file.chmod(0o600)
+    code, out, _ = run("init", url, "--dir", "out", "--password-file", os.path.relpath(file))
+    assert code == 0
+    assert "First the account's password" not in out
+    found = tomllib.loads((home / "out/shop.toml").read_text())
+    assert found["datasets"]["shop"]["copies"]["main"]["logs"]["db1"]["password_file"] == ("p" if inside else str(file))
+
+
+def test_a_port_in_use_is_left_alone(home: Path, url: str) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 7400))
+            taken.listen()
+        except OSError:
+            pass  # somebody else has it: as good
+        assert run("init", url)[0] == 0
+    (address,) = tomllib.loads((home / "shop.toml").read_text())["applications"]["cache"]["subscribers"].values()
+    assert 7400 < int(address.rpartition(":")[2]) < 7440
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["mysql://db1/shop"], "names no user"),
+        (["mysql://wormhole@db1/shop/users"], "must be mysql://user@host:3306"),
+        (["postgres://wormhole@db1/shop"], "names no log"),
+        (["rocksdb://var/lib/store"], "three slashes"),
+        (["rocksdb:///etc/passwd"], "is a file, not a RocksDB"),
+        (["mysql://wormhole@127.0.0.1:1/shop", "--application", "a b"], "must be a name"),
+        (["mysql://wormhole@127.0.0.1:1/shop", "--password-file", "none"], "cannot be read"),
+        (["rocksdb:///no/such/store", "--password-file", "none"], "a RocksDB has no password"),
+        (["mysql://wormhole@127.0.0.1:1/shop", "--dir", "/dev/null/x"], "cannot be written to"),
+        (["mysql://wormhole@127.0.0.1:1/shop", "--dir", "/proc"], "cannot be written to"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_cannot_be_right_is_refused_and_nothing_is_written(home: Path, arguments: list[str], says: str) -> None:
+    code, out, err = run("init", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert "Traceback" not in err
+    assert not names(home)
+
+
+def test_a_store_that_is_not_there_yet(home: Path) -> None:
+    code, out, _ = run("init", "rocksdb:///no/such/shop")
+    assert code == 0
+    assert "there is no directory /no/such/shop" in out
+    assert names(home) == FILES
+
+
+def test_commands_are_quoted_for_a_shell(home: Path, url: str) -> None:
+    _, out, _ = run("init", url, "--dir", "my files")
+    assert "python 'my files/subscriber.py'" in out
+    assert "wormholectl up -f 'my files/shop.toml' --detach" in out

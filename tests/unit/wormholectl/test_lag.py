@@ -6,10 +6,7 @@ import pytest
 
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
-from wormhole.model.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.discovery import Where
-from wormholectl.lag import explain
 
 
 def test_the_probe(admin: FakeAdmin) -> None:
@@ -28,11 +25,6 @@ def test_a_malformed_duration(command: list[str], admin: FakeAdmin) -> None:
     assert "soon: must be a duration" in err
 
 
-def test_why(admin: FakeAdmin) -> None:
-    code, out, _ = run("why-lag", "mail/db1", "-p", "h:7", "--json")
-    assert (code, json.loads(out)["stage"]) == (0, "control")
-
-
 def test_top_without_a_terminal(admin: FakeAdmin) -> None:
     code, out, err = run("top", "-p", "h:7")
     assert (code, out) == (2, "")
@@ -46,10 +38,9 @@ def slow(admin: FakeAdmin) -> None:
     status.flows[0].handler.CopyFrom(report)
 
 
-def test_for_people(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_people(admin: FakeAdmin) -> None:
     slow(admin)
-    explain(Where("h:7"), "cache/db1", False)
-    first, stage, *figures, slowest, step = capsys.readouterr().out.splitlines()
+    first, stage, *figures, slowest, step = run("why-lag", "cache/db1", "-p", "h:7")[1].splitlines()
     assert first == "cache/db1  1m 15s / 20 B / 1,500 tx behind"
     assert stage == "handler: its callbacks take longer than updates arrive"
     assert figures == ["  1.0 MiB wait at the subscriber for a callback"]
@@ -57,16 +48,15 @@ def test_for_people(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> Non
     assert step.startswith("  next: make the handler faster")
 
 
-def test_for_programs(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_programs(admin: FakeAdmin) -> None:
     slow(admin)
-    explain(Where("h:7"), "cache/db1", True)
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(run("why-lag", "cache/db1", "-p", "h:7", "--json")[1])
     assert (told["publisher"], told["flow"], told["stage"]) == ("shop/main/db1", "cache/db1", "handler")
     assert (told["slowest_table"], told["slowest_s"], told["lag_s"]) == ("shop.orders", 2.5, 75.0)
-    explain(Where("h:7"), "mail/db1", True)
-    assert json.loads(capsys.readouterr().out)["slowest_s"] is None
+    code, out, _ = run("why-lag", "mail/db1", "-p", "h:7", "--json")
+    assert (code, json.loads(out)["stage"], json.loads(out)["slowest_s"]) == (0, "control", None)
 
 
 def test_a_flow_that_there_is_not(admin: FakeAdmin) -> None:
-    with pytest.raises(UsageError, match="did you mean cache/db1"):
-        explain(Where("h:7"), "cache/db7", False)
+    code, _, err = run("why-lag", "cache/db7", "-p", "h:7")
+    assert (code, "did you mean cache/db1" in err) == (2, True)

@@ -4,12 +4,11 @@ import json
 
 import pytest
 
+from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from wormhole.model.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
-from wormholectl.discovery import Where
-from wormholectl.lag import probe
 from wormholectl.lag_verdict import judge
 
 UNSEEN_WHY = "shop/main/db1 does not know the end of its log: the server is away"
@@ -75,16 +74,16 @@ def test_an_application_that_there_is_not() -> None:
         judge("cahce", 30.0, [flows(a=1)])
 
 
-def test_nobody_is_reached(capsys: pytest.CaptureFixture[str]) -> None:
-    assert probe(Where("127.0.0.1:1"), "cache", 30.0, False) == 3
-    out, err = capsys.readouterr()
+def test_nobody_is_reached() -> None:
+    code, out, err = run("lag", "cache", "-p", "127.0.0.1:1")
     assert out.startswith("UNREACHABLE cache: the publisher at 127.0.0.1:1 does not answer")
-    assert (out.count("\n"), err) == (1, "")
+    assert (code, out.count("\n"), err) == (3, 1, "")
 
 
-def test_for_programs(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    assert probe(Where("h:7"), "cache", 30.0, True) == 1
-    assert json.loads(capsys.readouterr().out) == {
+def test_for_programs(admin: FakeAdmin) -> None:
+    code, out, _ = run("lag", "cache", "-p", "h:7", "--json")
+    assert code == 1
+    assert json.loads(out) == {
         "schema": 1,
         "application": "cache",
         "max_s": 30.0,

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.support.fake_admin import FakeAdmin
 from wormhole.config import TlsFiles
 from wormhole.model.errors import UsageError
-from wormholectl.admin_client import Where
-from wormholectl.options import AsJson, with_where
+from wormholectl.options import AsJson, Where, application_names, flow_names, with_where
 
 TLS = ["--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"]
 
@@ -54,3 +56,22 @@ def test_what_stands_before_the_verb_holds_for_it() -> None:
 def test_half_of_the_certificates_is_refused() -> None:
     with pytest.raises(UsageError, match="belong together"):
         reached("noun", "verb", "x", "--json", "--tls-ca", "a")
+
+
+@dataclass
+class Context:
+    params: dict[str, Any]
+    parent: Context | None = None
+
+
+def test_names_come_from_the_publishers(admin: FakeAdmin) -> None:
+    context = Context({"coordinator": None}, Context({"coordinator": "shop.toml"}))
+    assert flow_names(context, "ca") == ["cache/db1"]
+    assert flow_names(context, "") == ["cache/db1", "mail/db1"]
+    assert application_names(context, "m") == ["mail"]
+    assert admin.asked[0] == Where("", "shop.toml")
+
+
+def test_when_nobody_answers_there_is_nothing_to_offer() -> None:
+    assert flow_names(Context({"publisher": "127.0.0.1:1"}), "") == []
+    assert flow_names(Context({}), "") == []

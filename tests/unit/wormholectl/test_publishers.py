@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 
 
 @pytest.mark.parametrize("noun", ["publishers", "shards", "caravans", "subscribers"])

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.command_line import run
 from wormholectl import replay_job
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 from wormholectl.replay_job import Request
 
 

@@ -14,7 +14,7 @@ from wormhole.config import ArchiveConfig, TlsFiles, load
 from wormhole.coordination import StoredConfig
 from wormhole.model.errors import UnknownApplication, UsageError
 from wormholectl import replay_job
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 from wormholectl.replay_job import setting_of
 
 CONFIG = """version = 1

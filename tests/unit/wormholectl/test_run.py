@@ -9,7 +9,7 @@ from publisher import daemon as publisher_daemon
 from tests.support.command_line import run
 from tests.unit.wormholectl.test_config_file import DATASET, toml
 from wormhole.host import logs
-from wormholectl import background, up
+from wormholectl import up, up_background
 
 
 def test_the_publisher_gets_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,8 +33,8 @@ def test_the_monitor_gets_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("detach", [True, False])
 def test_up_and_down_get_theirs(monkeypatch: pytest.MonkeyPatch, detach: bool) -> None:
     ran: list[object] = []
-    monkeypatch.setattr(background, "detached", lambda *arguments: ran.append(("detached", *arguments)))
-    monkeypatch.setattr(background, "down", lambda *arguments: ran.append(("down", *arguments)))
+    monkeypatch.setattr(up_background, "detached", lambda *arguments: ran.append(("detached", *arguments)))
+    monkeypatch.setattr(up_background, "down", lambda *arguments: ran.append(("down", *arguments)))
     monkeypatch.setattr(up, "foreground", lambda *arguments: ran.append(("foreground", *arguments)))
     options = ["-f", "shop.toml", "--data", "here"]
     assert run("up", *options, *(["--detach"] if detach else [])) == (0, "", "")

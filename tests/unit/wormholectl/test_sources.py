@@ -9,7 +9,7 @@ import pytest
 
 from wormhole.model.errors import UsageError
 from wormhole.ports.datastore import Login
-from wormholectl.guard import WRONG
+from wormholectl.errors import WRONG
 from wormholectl.sources import datastore_at, login_of, source_kind
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from tests.support.publisher_status import status
 from tests.unit.wormholectl.test_discovery import static
 from wormhole.model.errors import UsageError
 from wormholectl.admin_client import Answer
-from wormholectl.discovery import Where
+from wormholectl.options import Where
 from wormholectl.survey import clock_of, look
 
 

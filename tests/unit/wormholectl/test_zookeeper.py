@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,25 +11,11 @@ from tests.support.command_line import run
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_client import connect_blocking, disconnect_blocking, new_client
 from wormhole.coordination.up_data_folder import up_folder, write_embedded
-from wormholectl import zookeeper as commands
 
 
-def test_what_is_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(commands, "_make_credentials", lambda *arguments: asked.append(arguments))
-    monkeypatch.setattr(commands, "_close", lambda *arguments: asked.append(arguments))
-    assert run("zookeeper", "credentials", "--to", "folder", "-c", "zk1:2181/root")[0] == 0
-    assert run("zookeeper", "close", "-c", "zk1:2181/root", "--yes")[0] == 0
-    monkeypatch.setenv("WORMHOLE_COORDINATOR_AUTH_FILE", "operator")
-    assert run("zookeeper", "close", "-c", "zk1:2181/root")[0] == 0
-    assert asked == [
-        ("zk1:2181/root", Path("folder")),
-        ("zk1:2181/root", None, True),
-        ("zk1:2181/root", Path("operator"), False),
-    ]
-
-
-def test_who_would_be_locked_out_is_shown_before_anything_is_closed(zookeeper: str, tmp_path: Path) -> None:
+def test_who_would_be_locked_out_is_shown_before_anything_is_closed(
+    zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "shop.toml").write_text(FILE.format(zookeeper=zookeeper))
     assert run("config", "apply", str(tmp_path / "shop.toml"), "--yes")[0] == 0
     assert run("zookeeper", "credentials", "--to", str(tmp_path / "files"), "-c", zookeeper)[0] == 0
@@ -39,12 +24,15 @@ def test_who_would_be_locked_out_is_shown_before_anything_is_closed(zookeeper: s
     connect_blocking(client, open_one)
     try:
         client.create(client.paths.subscriber("cache", "old-one"), b"{}", ephemeral=True, makepath=True)
-        close = ("zookeeper", "close", "-c", zookeeper, "--credentials", str(tmp_path / "files" / "operator"))
+        operator = str(tmp_path / "files" / "operator")
+        close = ("zookeeper", "close", "-c", zookeeper)
+        monkeypatch.setenv("WORMHOLE_COORDINATOR_AUTH_FILE", operator)
         code, out, err = run(*close)
+        monkeypatch.delenv("WORMHOLE_COORDINATOR_AUTH_FILE")
         assert (code, "nobody can be asked" in err) == (2, True), err
         assert "subscribers/old-one" in out
         assert run("config", "show", "-c", zookeeper)[0] == 0, "nothing was closed"
-        code, out, _ = run(*close, "--yes")
+        code, out, _ = run(*close, "--credentials", operator, "--yes")
         assert (code, "is closed to everybody" in out) == (0, True)
         assert run("config", "show", "-c", zookeeper)[0] == 2
     finally:

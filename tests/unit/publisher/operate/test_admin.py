@@ -27,7 +27,8 @@ from wormhole.host.trust import Trust
 from wormhole.ports.marker_store import FlowControl
 from wormhole.push.refusal import refusal_of
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Where, ask_each
+from wormholectl.admin_client import ask_each
+from wormholectl.options import Where
 
 _SERVICE = "/wormhole.wire.v1.Admin/"
 PAUSE = request("pause")

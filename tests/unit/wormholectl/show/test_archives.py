@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_replay.archive.compact import Merged
-from wormholectl.show.archives import merged_object, merged_row
+from wormholectl.show.archives import _merged_object, _merged_row
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from wormholectl.show.archives import merged_object, merged_row
     ],
 )
 def test_what_became_of_small_files(merged: Merged, after: str, remark: str, more: dict[str, object]) -> None:
-    assert merged_row(merged) == ("main", "2", "100 B", after, remark)
+    assert _merged_row(merged) == ("main", "2", "100 B", after, remark)
     common = {"shard": "main", "files": 2, "bytes_before": 100, "state": merged.state}
-    assert merged_object(merged) == common | more
+    assert _merged_object(merged) == common | more

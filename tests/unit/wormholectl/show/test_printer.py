@@ -46,7 +46,7 @@ def test_a_pipe_gets_plain_lines_of_any_length(capsys: pytest.CaptureFixture[str
     print_table(["A", "LONG NAME"], [["1", "y" * 200], ["22", ""]], "none")
     print_table(["A"], [], "none")
     assert capsys.readouterr().out == (
-        "x" * 300 + ' [not markup]\n{"é": 1}\nA   LONG NAME\n1   ' + "y" * 200 + "\n22\nnone\n"
+        "x" * 300 + ' [not markup]\n{"schema": 1, "é": 1}\nA   LONG NAME\n1   ' + "y" * 200 + "\n22\nnone\n"
     )
 
 

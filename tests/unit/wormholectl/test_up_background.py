@@ -17,8 +17,8 @@ from tests.support import stub_publisher
 from tests.support.eventually import PATIENCE_S
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import Fatal, Retryable, UsageError, WormholeError
-from wormholectl import background
-from wormholectl.background import detached, down
+from wormholectl import up_background
+from wormholectl.up_background import detached, down
 
 KEY = LogKey("shop", "main", "db1")
 TELLS = "import os, sys; os.write(int(sys.argv[1]), sys.argv[2].encode())"
@@ -27,7 +27,7 @@ TELLS = "import os, sys; os.write(int(sys.argv[1]), sys.argv[2].encode())"
 def reporting(monkeypatch: pytest.MonkeyPatch, told: object, code: str = TELLS) -> None:
     text = "" if told is None else json.dumps(told) + "\n"
     monkeypatch.setattr(
-        background, "_command", lambda file, folder, to: [sys.executable, "-I", "-S", "-c", code, str(to), text]
+        up_background, "_command", lambda file, folder, to: [sys.executable, "-I", "-S", "-c", code, str(to), text]
     )
 
 
@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def test_the_background_process_runs_the_same_command(tmp_path: Path) -> None:
-    assert background._command(Path("shop.toml"), tmp_path, 7)[1:] == [
+    assert up_background._command(Path("shop.toml"), tmp_path, 7)[1:] == [
         *("-P", "-m", "wormholectl", "up", "-f", str(Path.cwd() / "shop.toml"), "--data", str(tmp_path)),
         *("--report-to", "7"),
     ]
@@ -159,7 +159,7 @@ def test_down_kills_a_left_publisher_that_does_not_end(left: Left) -> None:
 
 
 def test_down_says_when_an_up_does_not_end(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_SPARE_S", 0.0)
+    monkeypatch.setattr(up_background, "_SPARE_S", 0.0)
     (left.folder / "behaviour").write_text("deaf")
     process = left.start()
     left.tell(process.pid, process_started(process.pid), timeout=0.1)

@@ -1,28 +1,26 @@
 """``wormholectl snapshot`` and ``wormholectl history``: tables as Parquet, out of the archive."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.archive import ArchiveAt, Dataset
-from wormholectl.guard import needs
-from wormholectl.options import Archives, AsJson
-from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text, say_waiting
+from wormholectl.archive import ArchiveAt
+from wormholectl.errors import needs
+from wormholectl.options import Archives, AsJson, Dataset, Master
+from wormholectl.show.printer import print_json, print_table, print_text, say_waiting
 
 if TYPE_CHECKING:
-    from spark_replay.tables.folder import Written
-    from spark_replay.tables.selection import TableOptions
-    from wormhole.config import DatasetConfig
+    from pyspark.sql import SparkSession
 
-__all__ = ["Request", "app"]
+    from spark_replay.archive.store import ArchiveStore
+    from spark_replay.tables.folder import Written
+
+__all__ = ["app"]
 
 app = typer.Typer()
 
@@ -53,8 +51,6 @@ Fields = Annotated[
         "--field", metavar="TABLE:PATH=TYPE", help="A named field of a store's values as a column.", show_default=False
     ),
 ]
-Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's; else spark-submit's, else local[*].")]
-
 _SNAPSHOT: Final = """Examples:
 
   wormholectl snapshot orders --to /data/snapshots/today -c shop.toml
@@ -72,6 +68,7 @@ _HISTORY: Final = """Examples:
 
 
 @app.command(epilog=_SNAPSHOT)
+@needs("spark")
 def snapshot(
     to: To,
     dataset: Dataset = "",
@@ -85,11 +82,14 @@ def snapshot(
     as_json: AsJson = False,
 ) -> None:
     """Write a dataset's tables as they are, or were, into Parquet."""
-    given = (tuple(one or ()) for one in (archives, tables, types, fields))
-    _write(coordinator, Request(to, dataset, None, until, master, *given), as_json)
+    from spark_replay.tables.snapshot import write_snapshot
+
+    store, given = _given(coordinator, dataset, archives, tables, types, fields, until)
+    _show(write_snapshot(_spark(store, master), store, _absolute(to), **given), store.dataset, as_json)
 
 
 @app.command(epilog=_HISTORY)
+@needs("spark")
 def history(
     to: To,
     dataset: Dataset = "",
@@ -105,79 +105,53 @@ def history(
     master: Master = "",
     as_json: AsJson = False,
 ) -> None:
-    """Write every version of every row into Parquet: from where to where it was so, and what ended it."""
-    given = (tuple(one or ()) for one in (archives, tables, types, fields))
-    _write(coordinator, Request(to, dataset, start, until, master, *given), as_json)
+    """Write every version of every row into Parquet, with the beginning and the end of each."""
+    from spark_replay.replay.plan import asked_from
+    from spark_replay.tables.history import write_history
+
+    store, given = _given(coordinator, dataset, archives, tables, types, fields, until)
+    given["start"] = asked_from(start, "", time.time_ns() // 1000)
+    _show(write_history(_spark(store, master), store, _absolute(to), **given), store.dataset, as_json)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The options. ``start``: of a history; ``None``: a snapshot. ``archives``: that may be read though only ZooKeeper
-    names them. ``types`` and ``fields``: ``TABLE:NAME=TYPE``.
-    """
-
-    to: str
-    dataset: str
-    start: str | None
-    until: str
-    master: str
-    archives: tuple[str, ...]
-    tables: tuple[str, ...]
-    types: tuple[str, ...]
-    fields: tuple[str, ...]
-
-
-@needs("spark")
-def _write(coordinator: str, request: Request, as_json: bool) -> None:
-    """Write a snapshot or a history and show what was written. All that can be wrong with the request is reported
-    before Spark starts.
+def _given(
+    coordinator: str,
+    dataset: str,
+    archives: list[str] | None,
+    tables: list[str] | None,
+    types: list[str] | None,
+    fields: list[str] | None,
+    until: str,
+) -> "tuple[ArchiveStore, dict[str, Any]]":
+    """The archive, and what a snapshot and a history have in common. Nothing is started for a wrong request.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
-    from spark_replay.spark.session import check_spark, spark_session
+    from spark_replay.spark.session import check_spark
 
     check_spark()
     from spark_replay.archive.store import store_of
-    from spark_replay.replay.plan import asked_from, asked_until
-    from spark_replay.tables.history import write_history
-    from spark_replay.tables.snapshot import write_snapshot
+    from spark_replay.replay.plan import asked_until
+    from spark_replay.tables.selection import TableOptions
     from wormholectl.archive_choice import archived, check_formats
 
     now_us = time.time_ns() // 1000
-    selection = archived(coordinator, request.dataset, request.archives)
-    store = store_of(selection.config, selection.name)
-    dataset = selection.config.datasets[selection.name]
-    until = asked_until(request.until, now_us)
-    readings = _readings(dataset, request)
-    if selection.stored:
-        check_formats(selection.name, (one.value_format for one in readings.values()))
-    to = request.to if "://" in request.to else str(Path(request.to).absolute())
-    now = datetime.fromtimestamp(now_us / 1e6, UTC)
-    start = None if request.start is None else asked_from(request.start or "earliest", "", now_us)
-    say_waiting("starting Spark")
-    spark = spark_session(f"wormhole tables of {dataset.name}", request.master or None)
-    if start is None:
-        written = write_snapshot(spark, store, to, tables=request.tables, readings=readings, until=until, now=now)
-    else:
-        written = write_history(
-            spark, store, to, tables=request.tables, readings=readings, start=start, until=until, now=now
-        )
-    _show(written, dataset.name, as_json)
-
-
-def _readings(dataset: DatasetConfig, request: Request) -> dict[str, TableOptions]:
-    from spark_replay.tables.selection import TableOptions
-
-    types, fields = _named("--type", request.types), _named("--field", request.fields)
-    return {
+    chosen = archived(coordinator, dataset, archives or ())
+    store, settings = store_of(chosen.config, chosen.name), chosen.config.datasets[chosen.name]
+    typed, named = _by_table("--type", types or ()), _by_table("--field", fields or ())
+    readings = {
         table: TableOptions(
-            types.get(table, {}), fields.get(table, {}), dataset.values.get(table, dataset.value_format)
+            typed.get(table, {}), named.get(table, {}), settings.values.get(table, settings.value_format)
         )
-        for table in {*types, *fields}
+        for table in {*typed, *named}
     }
+    if chosen.stored:
+        check_formats(chosen.name, (one.value_format for one in readings.values()))
+    given = {"until": asked_until(until, now_us), "now": datetime.fromtimestamp(now_us / 1e6, UTC)}
+    return store, {"tables": tuple(tables or ()), "readings": readings, **given}
 
 
-def _named(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
+def _by_table(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for text in given:
         table, _, rest = text.partition(":")
@@ -190,11 +164,21 @@ def _named(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _show(written: Written, dataset: str, as_json: bool) -> None:
+def _spark(store: "ArchiveStore", master: str) -> "SparkSession":
+    from spark_replay.spark.session import spark_session
+
+    say_waiting("starting Spark")
+    return spark_session(f"wormhole tables of {store.dataset}", master or None)
+
+
+def _absolute(to: str) -> str:
+    return to if "://" in to else str(Path(to).absolute())
+
+
+def _show(written: "Written", dataset: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "schema": SCHEMA,
                 "dataset": dataset,
                 "to": written.to,
                 "tables": [

@@ -14,7 +14,7 @@ from wormhole.model.errors import (
     UsageError,
     WormholeError,
 )
-from wormholectl.guard import BROKEN, DEBUG, UNREACHABLE, WRONG, GuardedGroup, exit_code, message, needs
+from wormholectl.errors import BROKEN, DEBUG, UNREACHABLE, WRONG, GuardedGroup, exit_code, message, needs
 
 
 def app_raising(error: BaseException) -> typer.Typer:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark_replay.archive.store import ArchiveStore
 from spark_replay.spark import session
+from spark_replay.tables.folder import Written
+from spark_replay.tables.selection import TableOptions
 from tests.support.archives import put, tx, write_archive
 from tests.support.command_line import run
-from wormholectl import tables as commands
-
-
-@pytest.mark.parametrize("command", ["snapshot", "history"])
-def test_they_hand_on_what_was_given(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[object] = []
-    monkeypatch.setattr(commands, "_write", lambda *given: seen.append(given))
-    options = ["-t", "a", "-t", "b", "--until", "2h", "--type", "a:x=text", "--field", "b:y=int", "--master", "local"]
-    options += ["--archive", "s3://b/a", "--archive", "/srv/archive"]
-    code, _, err = run(command, "orders", "--to", "x", "-c", "shop.toml", *options, "--json")
-    assert code == 0, err
-    start = "earliest" if command == "history" else None
-    archives = ("s3://b/a", "/srv/archive")
-    of = (archives, ("a", "b"), ("a:x=text",), ("b:y=int",))
-    request = commands.Request("x", "orders", start, "2h", "local", *of)
-    assert seen == [("shop.toml", request, True)]
 
 
 @pytest.mark.parametrize("command", ["snapshot", "history"])
@@ -68,3 +56,24 @@ def test_wrong_requests(words: str, told: str, config: Path) -> None:
     code, _, err = run(*words.split(), "-c", str(config))
     assert (code, told in err) == (2, True), err
     assert "next:" in err
+
+
+@pytest.mark.parametrize("command", ["snapshot", "history"])
+def test_they_hand_on_what_was_given(command: str, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def write(spark: object, store: ArchiveStore, to: str, **given: Any) -> Written:
+        seen.append((spark, store.dataset, to, given))
+        return Written(to, {}, {}, {}, ())
+
+    monkeypatch.setattr(f"spark_replay.tables.{command}.write_{command}", write)
+    monkeypatch.setattr(session, "spark_session", lambda name, master: (name, master))
+    options = ["-t", "a", "-t", "b", "--until", "2h", "--type", "a:x=text", "--field", "b:y=int", "--master", "local"]
+    code, out, err = run(command, "shop", "--to", "s3://b/x", "-c", str(config), *options, "--json")
+    assert (code, json.loads(out)["dataset"]) == (0, "shop"), err
+    ((spark, dataset, to, given),) = seen
+    assert (spark, dataset, to) == (("wormhole tables of shop", "local"), "shop", "s3://b/x")
+    assert given["tables"] == ("a", "b")
+    assert given["readings"] == {"a": TableOptions({"x": "text"}), "b": TableOptions({}, {"y": "int"})}
+    assert given["now"].timestamp() * 1e6 - given["until"].at_us == pytest.approx(7200e6)
+    assert ("start" in given) is (command == "history")

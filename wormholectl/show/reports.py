@@ -1,0 +1,33 @@
+"""A report of ``doctor``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wormhole.model.findings import Report
+from wormholectl.show.printer import counted, print_json, print_line
+
+__all__ = ["show_report"]
+
+_SIGNS: Final = {"ok": ("ok       ", "green"), "warn": ("note     ", "yellow"), "problem": ("PROBLEM  ", "bold red")}
+
+
+def show_report(found: Report, as_json: bool) -> None:
+    """Facts, findings with their next steps, and how many there are of each severity."""
+    report = found.as_dict()
+    if as_json:
+        print_json(report)
+        return
+    print_line([(report["url"], "bold")])
+    for name, fact in report["facts"].items():
+        print_line([(f"  {name}: ", "dim"), (fact, "")])
+    for finding in report["findings"]:
+        sign, style = _SIGNS[finding["severity"]]
+        print_line([(sign, style), (f"{finding['check']}: {finding['what']}", "")])
+        if finding["because"]:
+            print_line([(f"{'':9}{finding['because']}", "dim")])
+        if finding["next_step"]:
+            print_line([(f"{'':9}next: {finding['next_step']}", "")])
+    severities = [finding["severity"] for finding in report["findings"]]
+    problems, notes = severities.count("problem"), severities.count("warn")
+    print_line([(f"{counted(problems, 'problem')}, {counted(notes, 'note')}", "bold")])
