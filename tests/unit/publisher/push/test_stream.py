@@ -78,7 +78,7 @@ class Owner:
     def _ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
         for flow in lost:
             flow.release(cause)
-        self.lost.append((lost, cause))
+        self.lost.append((lost, str(stream.problem)))
 
     def _failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
         flow.release(event.message)
