@@ -1,4 +1,4 @@
-"""The kinds of values that settings are made of: each says in one sentence what is allowed."""
+"""The kinds of values that settings are made of: each has one sentence about what is allowed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_address(value: str) -> str:
 def _path(value: object, info: ValidationInfo) -> Path:
     if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
-    # Relative to the file that says it, not to wherever the process was started.
+    # Relative to the file that holds it, not to wherever the process was started.
     folder = (info.context or {}).get("folder")
     return Path(folder, value) if folder is not None else Path(value)
 
@@ -117,7 +117,7 @@ Name = Annotated[str, AfterValidator(_name)]
 LogName = Annotated[str, AfterValidator(_log_name)]
 Address = Annotated[str, AfterValidator(check_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
-# Absolute as JSON, since that is read elsewhere than where the file stood.
+# Absolute as JSON, since that is read elsewhere than where the file was.
 PathFromHere = Annotated[
     Path, BeforeValidator(_path), PlainSerializer(lambda path: str(path.absolute()), when_used="json-unless-none")
 ]

@@ -1,8 +1,8 @@
-"""What can be configured, as frozen values: meaning, unit, default and its reason stand at each field.
+"""What can be configured, as frozen values: each field has its meaning, unit, default and the reason.
 
 A validator here sees one value or one table. What concerns several tables (an application's dataset must exist) is
 checked in :mod:`wormhole.config.load`, which also turns every complaint into one report. ``fields`` holds the kinds of
-values, ``processes`` what a host's processes are told.
+values, ``processes`` the settings of a host's processes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 MIB: Final = 1 << 20
 
 SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}){0,2}", re.ASCII)
-"""Of a source that a host lists; of one that stands in a log's own table it is ``DATASET/COPY/LOG``."""
+"""Of a source that a host lists; of one in a log's own table it is ``DATASET/COPY/LOG``."""
 _PIN_BUDGET: Final = 4096 * MIB
 _LEAST_RATE: Final = 64 << 10  # bytes per second of a reading cap: less is a mistake in the unit
 
@@ -153,9 +153,9 @@ def _checked_source(value: str) -> str:
 
 
 class LogConfig(Settings):
-    """One datastore's log. ``host``: where its publisher runs (empty: on any host that is told to).
+    """One datastore's log. ``host``: where its publisher runs (empty: on any host whose monitor is configured to).
 
-    ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind that ``named_kind`` says; or,
+    ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind ``named_kind``; or,
     in a file, the source itself with its ``password_file``, ``pin_folder`` and ``pin_budget``, as a list of this one
     for the host that reads the file.
     """
@@ -215,7 +215,7 @@ class LogConfig(Settings):
         if self.inline is None:
             own = sorted(self.model_fields_set & {"password_file", "pin_folder", "pin_budget"})
             if own:
-                raise ValueError(f"{own[0]} stands beside the source, in [sources.{self.source}] of its host")
+                raise ValueError(f"{own[0]} belongs to the source, in [sources.{self.source}] of its host")
             if not self.named_kind:
                 raise ValueError(
                     f"must be {forms()}; or the name of a source: add [sources.{self.source}] here, or say "
@@ -229,7 +229,7 @@ class LogConfig(Settings):
 
     @property
     def kind(self) -> str:
-        """The scheme of the source, whether it stands here or in the list of its host."""
+        """The scheme of the source, whether it is given here or in the list of its host."""
         return self.source.partition(":")[0] if ":" in self.source else self.named_kind
 
     @property
@@ -307,7 +307,7 @@ class ArchiveConfig(Settings):
             return _checked_archive_url(scheme, value)
         if not value or "\0" in value or value.startswith("~"):
             raise ValueError(f"must be a folder, {_ARCHIVES}")
-        # As with every path: relative to the file that says it.
+        # As with every path: relative to the file that holds it.
         folder = (info.context or {}).get("folder")
         return _no_patterns(str(Path(folder, value).absolute()) if folder is not None else value)
 
@@ -379,7 +379,7 @@ class ApplicationConfig(Settings):
 
     ``tables``: the tables it wants, all when empty. ``where``: a filter's text, all when empty
     (:mod:`wormhole.filters` parses both). ``allow``: names of the subscribers that may receive it, any when empty.
-    ``on_failure``: what becomes of an update whose retries are exhausted: the flow stands at it, or it is parked with
+    ``on_failure``: what becomes of an update whose retries are exhausted: the flow halts at it, or it is parked with
     what follows of its row. ``on_bad_value``: what becomes of the flow when a value that the filter tests is not of the
     declared format; it is delivered and counted either way. ``pin``: shard to subscriber id. ``subscribers``: id to
     address, in the static form only.
@@ -450,7 +450,7 @@ class Config(Settings):
 
     @property
     def form(self) -> CoordinatorForm:
-        """ZooKeeper where one is named; static when the file says so or lists subscribers; else embedded."""
+        """ZooKeeper where one is named; static where the file sets it or lists subscribers; else embedded."""
         if self.coordinator.zookeeper:
             return CoordinatorForm.ZOOKEEPER
         if self.coordinator.static or any(app.subscribers for app in self.applications.values()):

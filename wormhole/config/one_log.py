@@ -40,7 +40,7 @@ def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
         "applications": {},
     }
     if config.form is CoordinatorForm.STATIC:
-        # Said outright: the application that showed the form may be one of another dataset.
+        # Explicitly: the application that showed the form may be one of another dataset.
         changes["coordinator"] = config.coordinator.model_copy(update={"static": True})
         changes["applications"] = {
             name: application

@@ -10,13 +10,13 @@ __all__ = ["without_password"]
 # Every repetition ends where the next begins, or is bounded: the text may be another's, and time must grow with its
 # length alone.
 _PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*\Z")
-# Where no scheme stands: `user:password@zk1:2181`.
+# Without a scheme: `user:password@zk1:2181`.
 _BARE_PASSWORD: Final = re.compile(r"((?:^|[\s,\"'])[^/@\s:,\"']+):[^/@\s]{0,500}@")
 _PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
 
 
 def without_password(text: str) -> str:
-    """A URL, or a text with one, in which ``***`` stands for the password, also where the URL is malformed or lacks its
+    """A URL, or a text with one, with ``***`` in place of the password, also where the URL is malformed or lacks its
     scheme.
     """
     before, at, after = text.rpartition("@")

@@ -1,4 +1,4 @@
-"""What a host's processes are told: where coordination is, and ``[tls]``, ``[publisher]`` and ``[monitor]``."""
+"""The settings of a host's processes: where coordination is, and ``[tls]``, ``[publisher]`` and ``[monitor]``."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class CoordinatorForm(Enum):
     ZOOKEEPER = "zookeeper"
     STATIC = "static"
     EMBEDDED = "embedded"
-    """The file names neither: whoever reads it embeds a ZooKeeper on loopback, or asks for one of the other two."""
+    """The file names neither: its reader embeds a ZooKeeper on loopback, or asks for one of the other two."""
 
 
 class CoordinatorConfig(Settings):
-    """``[coordinator]``. ``zookeeper``: ``host:port,host:port/root``. ``static``: the addresses stand in this file.
+    """``[coordinator]``. ``zookeeper``: ``host:port,host:port/root``. ``static``: this file has the addresses.
 
     ``tls`` is for the connection to ZooKeeper; ``auth_file`` holds ``user:password`` for ZooKeeper's digest scheme.
     ``same_user``: they go only to a server on this machine whose process is of the user who owns ``auth_file``, or of
@@ -68,7 +68,7 @@ class CoordinatorConfig(Settings):
     # An owner that lost contact stops after 2/3 of this; its flows wait that long. Ten seconds rides out a leader
     # election.
     session_timeout: Seconds = 10.0
-    # How long `start` waits for the first contact before it says that nothing answers.
+    # How long `start` waits for the first contact before it fails.
     connect_timeout: Seconds = 15.0
     tls: TlsFiles | None = None
     auth_file: PathFromHere | None = None
@@ -144,7 +144,7 @@ class PublisherConfig(Settings):
     dead_letters: int = Field(default=1000, ge=1, le=1_000_000)
     # How long a vanished subscriber may stay away before its shards move.
     grace_period: Seconds = 5.0
-    # How long a handler may run; a subscriber that was told to let go is waited for that long.
+    # How long a handler may run; a subscriber that has to release a flow is waited for that long.
     handler_timeout: Seconds = 60.0
     # Each side sends something at least this often; three missed ones end the stream.
     heartbeat: Seconds = 3.0
@@ -173,7 +173,8 @@ class RestartConfig(Settings):
     """How a publisher that ended by itself is started again: after ``first_wait``, then longer, up to ``longest_wait``
     (seconds).
 
-    ``crashes`` ends within ``within`` seconds are a crash loop: it is given up loudly until the configuration changes.
+    ``crashes`` ends within ``within`` seconds are a crash loop: nothing is started until the configuration
+    changes.
     """
 
     first_wait: Seconds = 0.5

@@ -122,7 +122,7 @@ def _value_at(given: object, where: Sequence[str | int]) -> object:
 
 
 def _keys(model: type[BaseModel], where: Sequence[str | int]) -> list[str]:
-    """Keys that may stand at ``where`` below ``model``; none where any key may."""
+    """Keys that are allowed at ``where`` below ``model``; none where any key may."""
     kind: Any = model
     for part in where:
         kind = _plain(kind)

@@ -1,9 +1,9 @@
-"""Which log a host reads: what a dataset says can only choose among what the host's own file allows. Pure.
+"""Which log a host reads: a dataset can only choose among what the host's own file allows. Pure.
 
-A dataset in ZooKeeper names a source; the file of the host says what that is: address, password file, folders. A source
-that stands in a log's own table of a file is listed by that, under the name ``DATASET/COPY/LOG``. A host whose file
+A dataset in ZooKeeper names a source; the file of the host defines it: address, password file, folders. A source
+in a log's own table of a file is listed by that, under the name ``DATASET/COPY/LOG``. A host whose file
 lists nothing at all is one of an earlier release: until ``wormholectl hosts adopt`` wrote the list, it takes a whole
-source that stands in ZooKeeper.
+source that ZooKeeper holds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["bound", "check_formats", "listed", "published", "source_of", "unlist
 
 
 def listed(config: Config) -> dict[str, SourceConfig] | None:
-    """What the host with this file allows, by name; ``None``: its file says nothing of sources."""
+    """What the host with this file allows, by name; ``None``: its file lists no sources."""
     inline = {name: log.inline for name, log in _logs(config.datasets) if log.inline is not None}
     if config.sources is None and not inline:
         return None
@@ -98,7 +98,7 @@ def with_sources(config: Config, name: str) -> dict[str, SourceConfig] | None:
 
 
 def unlisted(config: Config, datasets: Mapping[str, DatasetConfig]) -> dict[str, SourceConfig]:
-    """Sources that stand in ``datasets`` themselves, as an earlier release stored them, and that ``config`` does not
+    """Sources that ``datasets`` hold themselves, as an earlier release stored them, and that ``config`` does not
     list."""
     known = listed(config) or {}
     return {name: log.inline for name, log in _logs(datasets) if log.inline is not None and name not in known}

@@ -25,7 +25,7 @@ def to_toml(datasets: Mapping[str, DatasetConfig], applications: Mapping[str, Ap
 
 
 def sources_to_toml(sources: Mapping[str, SourceConfig]) -> str:
-    """Tables to add to a host's file, ``[sources.NAME]``; an empty list says that there are none."""
+    """Tables to add to a host's file, ``[sources.NAME]``; an empty list for none."""
     lines: list[str] = [] if sources else ["", "[sources]"]
     for name in sorted(sources):
         _table(["sources", name], sources[name].model_dump(mode="json", exclude_defaults=True), lines)

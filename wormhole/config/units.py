@@ -29,12 +29,12 @@ _LONGEST_S: Final = 366 * 86400.0
 
 
 def parse_size(value: object) -> int:
-    """Bytes from ``"256MiB"`` or a whole number of bytes. Raises ``ValueError`` that says what is allowed."""
+    """Bytes from ``"256MiB"`` or a whole number of bytes. Raises ``ValueError`` with what is allowed."""
     return _size(value, 'a size such as "256MiB", "64KiB" or a whole number of bytes')
 
 
 def parse_rate(value: object) -> int:
-    """Bytes per second from ``"40MiB/s"`` or a whole number. Raises ``ValueError`` that says what is allowed."""
+    """Bytes per second from ``"40MiB/s"`` or a whole number. Raises ``ValueError`` with what is allowed."""
     allowed = 'a rate such as "40MiB/s" or a whole number of bytes per second'
     if isinstance(value, str):
         amount, slash, per = value.partition("/")
@@ -45,7 +45,7 @@ def parse_rate(value: object) -> int:
 
 
 def parse_duration(value: object) -> float:
-    """Seconds from ``"250ms"``, ``"1m"`` or a number of seconds. Raises ``ValueError`` that says what is allowed."""
+    """Seconds from ``"250ms"``, ``"1m"`` or a number of seconds. Raises ``ValueError`` with what is allowed."""
     allowed = 'a duration such as "250ms", "10s", "1m" or a number of seconds'
     seconds: float
     if isinstance(value, str):

@@ -2,7 +2,7 @@
 
 ``lexer`` text to tokens -> ``parser`` tokens to a ``tree`` -> ``normal`` one form for one meaning, and its hash ->
 ``evaluate`` a plan per table, of the functions that ``leaf_tests`` makes -> ``filter`` asks the plan of each update of
-a run, through the ``view`` that filters share. ``capabilities`` says what a kind of source can decide.
+a run, through the ``view`` that filters share. ``capabilities`` knows what a kind of source can decide.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Decision:
 
     ``decided``: nothing. ``simple``: may an update with this plain key match, whatever its values? That decides, unless
     there is ``record``: then it is what the row before the change may have matched, and ``record`` is asked of the row
-    after it. ``general``: what becomes of any update; ``parsed``: only that can tell, also where the key is plain.
+    after it. ``general``: what becomes of any update; ``parsed``: only that can decide, also where the key is plain.
     """
 
     decided: bool | None
@@ -74,7 +74,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Plan:
-    """A filter for one schema. ``by_op[n]``: the decision for operation number ``n``; 0 stands for one that is not
+    """A filter for one schema. ``by_op[n]``: the decision for operation number ``n``; 0 is one that is not
     known.
 
     ``whole``: the answer where no operation and no key changes it, else ``None``. ``ops_only``: no key is ever asked.

@@ -2,8 +2,8 @@
 keys.
 
 Everything here answers *may* the update match: a test that cannot be decided (a value that is not in the log, a number
-compared with text, a column the table does not have) counts as passed, whether it stands under ``not`` or not.
-Negations stand at single tests only (:mod:`wormhole.filters.normal`), so it is enough that each test answers for itself
+compared with text, a column the table does not have) counts as passed, whether under ``not`` or not.
+Only single tests are negated (:mod:`wormhole.filters.normal`), so it is enough that each test answers for itself
 and for its opposite.
 """
 
@@ -250,7 +250,7 @@ def _equal_text(value: bytes, negated: bool) -> _FieldTest:
 
 
 def record_test(leaf: Leaf, negated: bool, names: Names) -> RecordTest:
-    """A test of a record: the key is its first entry, fields stand at their slots."""
+    """A test of a record: the key is its first entry, fields are at their slots."""
     if isinstance(leaf, Compare | In | StartsWith | Is):
         slot = names.slot(leaf.subject)
         if slot is not None:

@@ -1,4 +1,4 @@
-"""Filter text to tokens, each with the column where it stands, and errors that point there."""
+"""Filter text to tokens, each with its column, and errors that point there."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The normal form of a filter: what is meant, apart from how it was written.
 
-Negations stand at single tests only, nested ``and`` and ``or`` are flat, without repeats and in a fixed order,
+Only single tests are negated, nested ``and`` and ``or`` are flat, without repeats and in a fixed order,
 constants are folded, text is bytes, lists are sorted. A test of a key is never folded to a constant, for it is unknown
 where the key is. Equal normal forms select the same updates, so the hash of the normal form is what flows with the same
 filter share work by, and what is stored beside a datamarker.

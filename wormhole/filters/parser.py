@@ -77,7 +77,7 @@ _MAX_MODULUS: Final = 1 << 32
 def parse(text: str) -> Expr:
     """The tree of a filter.
 
-    Raises :class:`~wormhole.model.errors.FilterError` that points at the column and says what is allowed.
+    Raises :class:`~wormhole.model.errors.FilterError` that points at the column and has what is allowed.
     """
     parser = _Parser(text)
     expr = parser.either()

@@ -1,6 +1,6 @@
 """The syntax tree of a filter, and its text.
 
-Trees are values: two filters that were written alike are equal, whatever the columns they stood at (``at`` is left out
+Trees are values: two filters that were written alike are equal, at whatever columns (``at`` is left out
 of the comparison and only serves errors). :func:`write` and :func:`wormhole.filters.parser.parse` are inverses.
 """
 
@@ -53,7 +53,7 @@ RESERVED: Final = frozenset(
     {"and", "or", "not", "in", "startswith", "matches", "true", "false", "null"}
     | {"table", "op", "key", "hash", "prefix", "changed", "entered", "left"}
 )
-"""Words that name no field unless they stand in backticks."""
+"""Words that name no field unless they are in backticks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,7 +271,7 @@ class RunView:
                     keys.append(blob[at + 6 : key_end])
                     continue
             head = Head(decode_row(blob[at:end]))
-            # An operation of a later version is delivered, whatever the filter (see evaluate.py): 0 stands for it.
+            # An operation of a later version is delivered, whatever the filter (see evaluate.py): it is 0 there.
             ops[i] = head.op if 0 <= head.op <= 7 else 0
             if head.old is not None:
                 moved.append(i)

@@ -1,7 +1,7 @@
 """What a store's values hold: declared per dataset or table, read by filters that test named fields.
 
 A value of a store of bytes is bytes to the log. ``spec`` is what the configuration declares, ``decoders`` reads fields
-out of one value, ``table`` says which decoder belongs to which table, and ``open`` makes the decoders of a
+out of one value, ``table`` chooses the decoder of each table, and ``open`` makes the decoders of a
 configuration.
 """
 

@@ -24,8 +24,8 @@ __all__ += ["JsonDecoder", "MsgpackDecoder", "ProtobufDecoder"]
 FieldPath = tuple[str, ...]
 
 
-class BadValue(ValueError):  # noqa: N818  # what stands in the log, not what went wrong here
-    """A value that is not of the declared format; the text says why, in a few words."""
+class BadValue(ValueError):  # noqa: N818  # content of the log, not a failure of this code
+    """A value that is not of the declared format; the text is the reason, in a few words."""
 
 
 @final
@@ -101,7 +101,7 @@ def _refused(text: str) -> NoReturn:
 
 
 class JsonDecoder:
-    """UTF-8 JSON. Numbers are exact (integers, else decimals); of a name that stands twice the last counts."""
+    """UTF-8 JSON. Numbers are exact (integers, else decimals); of a repeated name the last counts."""
 
     name = "json"
 

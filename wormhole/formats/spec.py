@@ -32,7 +32,7 @@ class FormatSpec:
     def read(cls, value: object, folder: Path | None = None) -> FormatSpec:
         """From what TOML or JSON holds; relative paths start at ``folder``.
 
-        Raises ``ValueError`` that says what is allowed.
+        Raises ``ValueError`` with what is allowed.
         """
         if isinstance(value, cls):
             return value

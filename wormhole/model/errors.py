@@ -1,6 +1,6 @@
 """Every error of the project, in one tree.
 
-The class says who has to act::
+The class shows who has to act::
 
     WormholeError
     ├── Retryable                 passes by itself: try again with backoff
@@ -88,7 +88,7 @@ class WormholeError(Exception):
         self.hint = hint
 
     def at(self, *, shard: str | None = None, flow: str | None = None, position: str | None = None) -> WormholeError:
-        """Add what the raising layer could not know; what is already said stays. Returns itself."""
+        """Add what the raising layer could not know; what is known already stays. Returns itself."""
         self.shard = self.shard or shard
         self.flow = self.flow or flow
         self.position = self.position or position
@@ -249,7 +249,7 @@ class UsageError(WormholeError):
 
     @classmethod
     def not_installed(cls, error: ModuleNotFoundError, requirement: str) -> UsageError:
-        """Says how to install what could not be imported."""
+        """The error for a module that could not be imported, with what to install."""
         return cls(f"this command needs {error.name}, which is not installed", hint=f"pip install '{requirement}'")
 
 

@@ -24,7 +24,7 @@ class LogGap:
     """A range that the log does not hold.
 
     ``first_missing`` and ``last_missing`` are logical positions of the source, inclusive;
-    empty when unknown. ``message`` says what happened and where. ``behind``: what a datamarker right behind the gap
+    empty when unknown. ``message``: what happened and where. ``behind``: what a datamarker right behind the gap
     counts as delivered; empty: ``last_missing``. The two differ where a position is a set: the range must not name what
     was delivered before.
     """

@@ -59,10 +59,10 @@ def number_is_behind(number: int, marker: Datamarker) -> bool:
 
 
 class Datastore(ABC):
-    """One kind of datastore. ``requirement``: what ``pip install`` needs to be told to make it work.
+    """One kind of datastore. ``requirement``: the argument of ``pip install`` that makes it work.
 
     ``refuses``: the settings of a log that mean nothing here (``password_file``, ``pin_folder``, ``server_ids``,
-    ``skip_tables``, ``history_tables``), each with a sentence that says why. ``table_words``: what one table and
+    ``skip_tables``, ``history_tables``), each with the reason. ``table_words``: what one table and
     several are called. ``user_files``: the file in a user's home that may hold a password; empty for none.
     """
 
@@ -78,10 +78,9 @@ class Datastore(ABC):
 
     @abstractmethod
     def check_url(self, url: str, *, configured: bool = False) -> None:
-        """Raises ``ValueError`` that says what the URL must be, and never holds a password. Touches neither files nor
-        the network.
+        """Raises ``ValueError`` with what the URL must be and without a password. Uses neither files nor the network.
 
-        ``configured``: it stands in a configuration, where no file of the user's adds to it.
+        ``configured``: it is part of a configuration, to which no file of a user adds anything.
         """
 
     @abstractmethod
@@ -119,7 +118,7 @@ class Datastore(ABC):
     # -- what `wormholectl init` asks
 
     def split_database(self, url: str) -> tuple[str, str]:
-        """The URL of the log, and the database that stands behind it in ``url``; empty where none does."""
+        """The URL of the log, and the database that ``url`` names after it; empty for none."""
         return url, ""
 
     def configured_url(self, url: str, login: Login) -> str:

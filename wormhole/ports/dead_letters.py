@@ -50,7 +50,7 @@ __all__ = [
 
 @dataclass(slots=True, frozen=True)
 class UpdatePlace:
-    """Where an update stands among those of its flow, however they were cut into batches; see push.proto.
+    """The place of an update among those of its flow, however they were cut into batches; see push.proto.
 
     ``inside``: ``position`` is where its transaction begins, for that was not finished in the batch that the update
     came in.
@@ -252,7 +252,7 @@ def bound_together(letters: Sequence[DeadLetter], chosen: Iterable[str]) -> tupl
 
 
 def place_of(update: Update) -> UpdatePlace:
-    """Where the update stands."""
+    """The place of the update."""
     return UpdatePlace(update.position, update.in_unfinished, update.transaction.id, update.index)
 
 

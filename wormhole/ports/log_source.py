@@ -14,7 +14,7 @@ __all__ = ["LogReader", "LogSource", "SourceStatus"]
 
 @dataclass(slots=True)
 class SourceStatus:
-    """What a source tells about its log.
+    """The state of a source's log.
 
     ``end``: the place after the last complete transaction that was seen; ``pinned_bytes``: disk that the source itself
     keeps from deletion; ``oldest``: the earliest place that can still be read; ``problems``: for the operator;
@@ -36,7 +36,7 @@ class SourceStatus:
 class LogReader(Protocol):
     """One position in the log, moving forward. Used by one thread; every call may block.
 
-    Order: segments come in log order and adjoin (``begin`` equals the previous ``end``) unless ``gap`` says otherwise.
+    Order: segments come in log order and adjoin (``begin`` equals the previous ``end``) except after a ``gap``.
     Transactions: never interleaved; one larger than ``max_bytes`` comes in several segments, all but the last with
     ``marker`` ``None``. Only committed transactions, and only ones that the log holds whole (a torn tail is waited
     for). Duplicates: none from one reader; a reader opened at a datamarker begins with the first transaction after it.
@@ -94,7 +94,7 @@ class LogSource(Protocol):
 
         ``at_us``: microseconds since 1970 in UTC. Times are as exact as the log keeps them; where that leaves a choice
         the earlier place is meant, so that nothing committed later is passed over. Raises
-        :class:`~wormhole.model.errors.PositionPurged`, which says where the log begins and when that was, for a time
+        :class:`~wormhole.model.errors.PositionPurged`, which names the begin of the log and its time, for a time
         before.
         """
         ...

@@ -1,7 +1,7 @@
 """The port to where datamarkers are kept. ``tests/contract`` runs one suite over every implementation.
 
 A flow's record holds its datamarker and its epoch together, so that storing a marker and checking who owns the flow is
-one transaction: a former owner whose acknowledgement arrives late is refused, whatever its clock says.
+one transaction: a late acknowledgement of a former owner is refused, whatever its clock shows.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ MOST_SKIPPED = 100
 
 
 class ReplayState(Enum):
-    """Where a mass replay of a flow stands. Nobody gets the flow from the log in any of these."""
+    """The stage of a mass replay of a flow. In each of them the flow is not served from the log."""
 
     HELD = "held"
     """It was begun; nothing was pushed yet."""
     REPLAYING = "replaying"
     NEEDS_REPLAY = "needs_replay"
-    """It was given up, and the log no longer holds the flow's datamarker."""
+    """It was abandoned, and the log no longer holds the flow's datamarker."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,7 +64,7 @@ class ReplayControl:
     was planned; ``snapshot``: where the snapshot ends whose rows come first, if any do; ``where``: a filter beside the
     application's; ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
     ``lease_s``: how long the driver may be silent. ``ticket``: hash of what permits the driver to go on. ``attempts``:
-    how often a task opened it, the last time at ``subscriber``; ``opener``: who that task says that it is.
+    how often a task opened it, the last time at ``subscriber``; ``opener``: the name that task gave.
     """
 
     id: str

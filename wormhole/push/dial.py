@@ -15,6 +15,7 @@ from wormhole.host.socket_table import end_uids
 from wormhole.host.tls import is_loopback, target_options
 from wormhole.model.errors import ProtocolError, StreamBroken, WormholeError
 from wormhole.push.refusal import why_unreachable
+from wormhole.wire.bounds import MOST_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from wormhole.host.certificates import Certificate
@@ -34,7 +35,7 @@ __all__ = [
 
 _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [
-    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
     # Dialling again is its caller's business, with a backoff of its own; a shared subchannel would add gRPC's, and that
     # of others.

@@ -57,7 +57,7 @@ class Body:
 
 
 def _packed(values: array[int]) -> array[int]:
-    """One entry when it stands for all (see update.proto), else the array itself."""
+    """One entry where it is that of all (see update.proto), else the array itself."""
     if len(values) > 1 and values.count(values[0]) == len(values):
         return values[:1]
     return values
@@ -80,7 +80,7 @@ def build_body(
 
     Transactions that keep no update are left out, except one that began in an earlier segment: its end has to travel
     even if its last updates were dropped. Those before ``first_tx`` are left out whatever they are (``keep`` has none
-    of their updates); ``inside`` says that earlier updates of that one were sent from another segment. ``None`` when
+    of their updates); ``inside``: earlier updates of that one were sent from another segment. ``None`` when
     nothing at all is left.
     """
     message = update_pb2.BatchBody(
@@ -204,7 +204,7 @@ class ParsedBody:
     tx_end: Sequence[int]
     marks: Sequence[int] = ()
     window: int | None = None
-    """Of the commit time of all updates (:mod:`wormhole.wire.tally`); ``None``: of several, or not told."""
+    """Of the commit time of all updates (:mod:`wormhole.wire.tally`); ``None``: of several, or unknown."""
 
     def to_bytes(self) -> bytes:
         """Inverse of :func:`parse_body`."""

@@ -26,7 +26,7 @@ class _Transaction:
 
 @dataclass(slots=True, frozen=True)
 class _Held:
-    """One update with what a body says of it."""
+    """One update with what a body holds of it."""
 
     update: bytes
     schema_id: int

@@ -78,7 +78,7 @@ def encode_row(
     key_end: Iterable[Value] = (),
     too_large: bool = False,
 ) -> bytes:
-    """Serialize one update. Values stand in schema order."""
+    """Serialize one update. Values are in schema order."""
     message = update_pb2.Update(op=_OP_NUMBER[op], too_large=too_large)  # type: ignore[arg-type]
     for values, target in (
         (key, message.key),

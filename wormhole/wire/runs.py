@@ -72,7 +72,7 @@ def _packed_indexes(indexes: array[int], tx_end: array[int]) -> tuple[array[int]
     """The indexes to send and the first index: none where they only count up (see ``Run.indexes``)."""
     if not indexes:
         return indexes, 0
-    # Nothing says how far a transaction had come that ends here without an update: its first index does not matter.
+    # For a transaction that ends here without an update the first index does not matter.
     first = indexes[0] if not (tx_end and tx_end[0] == 0) else 0
     starts = set(tx_end)
     expected = first

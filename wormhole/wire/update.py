@@ -164,7 +164,7 @@ class Update:
     def entered(self) -> bool:
         """Whether the change brought the row into what the application's filter selects.
 
-        Never set for an insert, which says it itself.
+        Never set for an insert, which is one by itself.
         """
         return self._batch.body.mark_of(self._ordinal) == _ENTERED
 
@@ -172,8 +172,8 @@ class Update:
     def left(self) -> bool:
         """Whether the row is out of what the application's filter selects, and has to be dropped like a deleted one.
 
-        ``op`` is what the log says, an ``UPSERT`` or ``UPDATE``. Where the log has no values from before the change,
-        nobody can tell whether the row was ever selected: then every change to a row that does not pass
+        ``op`` is that of the log, an ``UPSERT`` or ``UPDATE``. Where the log has no values from before the change,
+        it is unknown whether the row was ever selected: then every change to a row that does not pass
         comes so, with its key and ``after`` ``None``.
         """
         return self._batch.body.mark_of(self._ordinal) == _LEFT
@@ -230,7 +230,7 @@ class Update:
         DELETE_RANGE).
 
         The keys are hashable, of this process only, and equal for equal keys of one table. Each begins with the table;
-        an update without a key has the table alone, which stands for every key of it.
+        an update without a key has the table alone, which means every key of it.
         """
         row = self._load()
         if op_of(row) in _BARRIERS:

@@ -124,7 +124,7 @@ class MemorySource:
     def restore(self, to: Datamarker, *, new_incarnation: bool = False) -> None:
         """Lose everything after ``to``, as a restored server or one that lost its tail.
 
-        Without ``new_incarnation`` the places are used again, so that only the anchors can tell.
+        Without ``new_incarnation`` the places are used again, so that only the anchors differ.
         """
         with self._changed:
             while self._transactions and self._transactions[-1].marker.order > to.order:
@@ -341,7 +341,7 @@ class _MemoryReader:
         for transaction in islice(source._transactions, first, None):
             if transaction.gap is not None and not self._row:
                 if segment.log_bytes or gap is not None:
-                    break  # a gap may stand at the beginning of a segment only
+                    break  # a gap may be at the beginning of a segment only
                 segment.gap = transaction.gap
                 segment.begin = transaction.begin
             finished = self._append(transaction, max_bytes, segment)

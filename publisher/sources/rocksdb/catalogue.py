@@ -23,7 +23,7 @@ _TIMESTAMP_BYTES: Final = 8
 class FamilyCatalogue:
     """Implements :class:`~publisher.sources.rocksdb.port.Catalogue`. Thread-safe.
 
-    A MANIFEST that RocksDB made anew does not tell of families that were dropped before, while the log still holds
+    A MANIFEST that RocksDB made anew does not name families that were dropped before, while the log still holds
     their changes: names once seen are kept in ``state``.
     """
 
@@ -77,7 +77,7 @@ class FamilyCatalogue:
 
     @property
     def last_sequence(self) -> int:
-        """Greatest sequence number that the MANIFEST tells of: what the tables hold reaches at least that far."""
+        """Greatest sequence number that the MANIFEST holds: what the tables hold reaches at least that far."""
         return self._last_sequence
 
     @property
@@ -88,7 +88,7 @@ class FamilyCatalogue:
             return (int(number), self._manifest_sequence) if self._inode >= 0 and number.isdecimal() else (0, 0)
 
     def logs(self) -> frozenset[int]:
-        """Numbers of WAL files that the MANIFEST tells of: a flush names the file that goes on after it."""
+        """Numbers of WAL files that the MANIFEST names: a flush names the file that goes on after it."""
         with self._lock:
             self._refresh()
             return frozenset(self._logs)
@@ -119,7 +119,7 @@ class FamilyCatalogue:
         except (OSError, DecodeError) as error:
             self._inode = -1  # from its beginning, the next time
             problem = f"column families cannot be read from {self._database / self._manifest}: {error}"
-            if problem != self._problem:  # looked at once a second, told once
+            if problem != self._problem:  # read once a second, reported once
                 _log.warning("%s", problem)
             self._problem = problem
 

@@ -1,12 +1,12 @@
 """One place in the WAL, moving forward over files, records and gaps; what it passes goes into an encoder.
 
-What stands where a record should, and what is done, in the order of the questions::
+What is found where a record should be, and what is done, in the order of the questions::
 
     whole record                                   encode it
     nothing, zeros, or an older log's leftovers    newer file with records? go there : wait
     no whole record, valid log of this file behind it             damage: DecodeError
     no whole record, newer file with records, numbers adjoin      a crash left it, the database dropped it: go there
-    no whole record, newer file with records, numbers do not      damage: DecodeError (in a recycled file: a gap, told)
+    no whole record, newer file with records, numbers do not      damage: DecodeError (in a recycled file: a gap)
     no whole record, no newer file                                not written yet: wait
 """
 
@@ -50,7 +50,7 @@ class Step:
     END: Final = 0
     """Nothing more is there just now."""
     PROGRESS: Final = 1
-    """Records were passed: the cursor stands at a transaction's end."""
+    """Records were passed: the cursor is at a transaction's end."""
     PIECE: Final = 2
     """A piece of a transaction is encoded that goes on in the next step."""
     GAP: Final = 3
@@ -132,12 +132,12 @@ class Cursor:
 
     @property
     def open_index(self) -> int:
-        """Updates of the transaction that the cursor stands inside of, encoded so far."""
+        """Updates of the transaction that the cursor is inside of, encoded so far."""
         return self._walk.index if self._walk is not None else 0
 
     @property
     def open_end(self) -> int:
-        """The offset after the transaction that the cursor stands inside of."""
+        """The offset after the transaction that the cursor is inside of."""
         return self._walk_end[0]
 
     def step(self, max_bytes: int) -> int:
@@ -300,7 +300,7 @@ class Cursor:
         return self._go_on(max_bytes)
 
     def _fetch(self, prepared: Prepared) -> Payload:
-        """The batch in which a prepared transaction stands."""
+        """The batch that holds a prepared transaction."""
         file, at = prepared.place
         if self._wal is not None and self._wal.number == file:
             return self._wal.open_payload(at)
@@ -334,7 +334,7 @@ class Cursor:
             return Step.PIECE
         self._walk = None
         if outcome == Outcome.GAP:
-            wal.frames.count = 0  # the record is begun anew after the gap was told
+            wal.frames.count = 0  # the record is begun anew after the gap was reported
             return self._tell_gap(encoder.sequence)
         if outcome == Outcome.BACK:
             raise self._back(wal, self._walk_begin)

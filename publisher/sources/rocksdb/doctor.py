@@ -60,7 +60,7 @@ def check(url: str, state_dir: Path) -> Report:
         "disableWAL",
         WARN,
         "writes with WriteOptions.disableWAL cannot be seen from outside",
-        "they never enter the log: no subscriber gets them, and only a gap in the sequence numbers tells",
+        "they never enter the log: no subscriber gets them, and only a gap in the sequence numbers shows it",
         "make sure that no writer sets disableWAL for data that subscribers need",
     )
     return report
@@ -122,7 +122,7 @@ def _visibility(options: DatabaseOptions, report: Report) -> None:
         report.add(
             "allow_mmap_writes",
             WARN,
-            "allow_mmap_writes=true: the kernel does not tell when a WAL grows",
+            "allow_mmap_writes=true: the kernel does not report when a WAL grows",
             "changes are found at intervals of up to a second",
             "set allow_mmap_writes=false",
         )
@@ -290,7 +290,7 @@ def _check_families(path: Path, report: Report) -> None:
                 "manifest",
                 PROBLEM,
                 catalogue.problem,
-                "changes of column families cannot be told apart by name",
+                "changes of column families cannot be distinguished by name",
                 "let the publisher's user read the MANIFEST, and check it with ldb manifest_dump",
             )
             return

@@ -86,7 +86,7 @@ def newest_options(path: Path) -> DatabaseOptions | None:
         try:
             return parse_options((path / name).read_text(encoding="utf-8", errors="backslashreplace"))
         except (OSError, DecodeError):
-            continue  # deleted meanwhile, or not written whole yet: the one before still tells most
+            continue  # deleted meanwhile, or not written whole yet: the one before still has most
     return None
 
 
@@ -101,7 +101,7 @@ def wal_directory(path: Path, options: DatabaseOptions | None) -> Path:
         return path
     if not text.startswith("/"):
         raise UsageError(
-            f"{path}: wal_dir={text!r} is relative to a working directory that the OPTIONS file does not tell",
+            f"{path}: wal_dir={text!r} is relative to a working directory that the OPTIONS file does not contain",
             hint="open the database with an absolute wal_dir",
         )
     return Path(text)
@@ -142,7 +142,6 @@ def _scan(directory: Path) -> Iterator[LiveFile]:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a WAL, which tell it from every other: they hold its first record's checksum and sequence
-    number."""
+    """The first bytes of a WAL, which no other has: they hold its first record's checksum and sequence number."""
     with path.open("rb", buffering=0) as file:
         return file.read(_HEAD) or b""

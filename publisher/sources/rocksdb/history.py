@@ -47,7 +47,7 @@ class WalHistory:
         state = read_state(self._state_path)
         self.evidence = Evidence.from_json(state.get("evidence"))
         self.about: dict[str, str] = dict(state.get("about", {}))
-        """What `histories.json` says of this history, so that either file alone is enough."""
+        """What `histories.json` holds of this history, so that either file alone is enough."""
         stored = state.get("reached")
         self.reached: tuple[int, int] = (int(stored[0]), int(stored[1])) if isinstance(stored, list) else (-1, 0)
         """Number of a WAL, and a sequence number of this history in it: those of later files are greater."""
@@ -215,7 +215,7 @@ class WalHistory:
     def missed(self, number: int) -> None:
         """A file was made and is gone now: it was missed, unless a look at the directory found it in between."""
         with self._changed:
-            # The greatest number tells nothing here: the look may have found only the file that followed.
+            # The greatest number does not matter here: the scan may have found only the file that followed.
             known = number <= self._released or number in self._pins or number in self._live
             if not known and number not in self._lost and number not in self._unwatched:
                 self._note_missed(number)
@@ -276,7 +276,7 @@ class WalHistory:
                 pin.delete()
             self._pins.clear()
 
-    # --- what a status says ------------------------------------------------------------------------------------
+    # --- for the status ----------------------------------------------------------------------------------------
 
     @property
     def pinned_bytes(self) -> int:
@@ -315,7 +315,7 @@ class WalHistory:
                     f"WAL files {_ranges(self._lost)} were dropped because the kept files passed the disk "
                     f"budget of {self._budget} bytes: "
                     "what they held is lost for every flow that has not read it. Raise the budget, or resume "
-                    "the flows that stand"
+                    "the flows that are held"
                 )
             if self._problem:
                 found.append(self._problem)
@@ -480,7 +480,7 @@ class WalHistory:
 
 
 def _written_us(file: LiveFile) -> int:
-    """When the file was last written to, as far as can be told: it may be gone."""
+    """When the file was last written to, as far as known: it may be gone."""
     try:
         return file.path.stat().st_mtime_ns // 1000
     except FileNotFoundError:

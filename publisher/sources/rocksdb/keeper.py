@@ -47,7 +47,7 @@ from wormhole.model.problem import Problem
 __all__ = ["History", "WalKeeper"]
 
 _log = logging.getLogger(__name__)
-_SCAN_S: Final = 1.0  # a look at the directory even if nothing was told: events may be lost
+_SCAN_S: Final = 1.0  # a scan of the directory even without events: they may be lost
 _RESCAN_S: Final = 0.02  # between two looks while files come and go; new ones are kept at once all the same
 _GATHER_S: Final = 0.0005  # between two wake-ups under a busy writer
 _UNNAMED: Final = "unnamed "
@@ -169,11 +169,6 @@ class WalKeeper:
             return self._history
 
     @property
-    def two_phase(self) -> bool:
-        """Whether there may be prepared transactions in the log, as far as the settings tell."""
-        return self._options is None or self._options.flag("allow_2pc")
-
-    @property
     def gone(self) -> str:
         """Why there is no database at the path any more; empty while there is one."""
         if (self._path / "CURRENT").exists():
@@ -198,7 +193,7 @@ class WalKeeper:
             self._answered.wait_for(lambda: self._stopping.is_set() or self._answers >= request)
 
     def release(self, incarnation: int, number: int, offset: int) -> None:
-        """Nothing before this place is needed; histories before ``incarnation`` are given up."""
+        """Nothing before this place is needed; histories before ``incarnation`` are deleted."""
         with self._lock:
             if self._history is not None and incarnation == self._history.incarnation:
                 self._history.files.release(number, offset)

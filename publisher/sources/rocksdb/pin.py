@@ -56,7 +56,7 @@ class Pin:
         return self.size > before
 
     def _follow_recycled(self) -> bool:
-        """Copy records of this WAL only: behind them stands what the file held before, or what was written over
+        """Copy records of this WAL only: behind them is what the file held before, or what was written over
         them."""
         before = self.size
         frames = Frames()
@@ -174,6 +174,6 @@ def copy_of(live: LiveFile, folder: Path, *, recycled: bool, anew: bool = False)
     """Keep ``live`` by a copy that follows it. Raises ``OSError``.
 
     ``recycled``: the database writes over its old WAL files, so that only records of this one are copied. ``anew``:
-    what is kept under its number is given up, else a copy that was begun is continued.
+    what is kept under its number is deleted, else a copy that was begun is continued.
     """
     return Pin._following(live, folder / live.path.name, recycled=recycled, anew=anew)

@@ -1,4 +1,4 @@
-"""From what a user or a stored datamarker says to a place in the log, and whether it is still there."""
+"""From a user's text or a stored datamarker to a place in the log, and whether it is still there."""
 
 from __future__ import annotations
 

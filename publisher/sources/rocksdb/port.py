@@ -18,7 +18,7 @@ class WalFiles(Protocol):
     def path(self, number: int) -> Path | None:
         """Where WAL ``number`` can be read now, live or pinned; ``None``: not there.
 
-        What is under the path stays that WAL for as long as it is open; a recycled file's old content is told apart by
+        What is under the path stays that WAL for as long as it is open; a recycled file's old content is recognised by
         the log number in its records.
         """
         ...
@@ -39,7 +39,7 @@ class WalFiles(Protocol):
 
 
 class Catalogue(Protocol):
-    """Column families by number, as the MANIFEST says."""
+    """Column families by number, as the MANIFEST has them."""
 
     def name(self, column_family: int) -> str | None:
         """Name of a column family, dropped ones included; looks into the MANIFEST again when asked for an unknown

@@ -1,9 +1,9 @@
 """The reader of RocksDB's log: WAL files in, segments out.
 
-Order: records come as they stand in the WAL, files in the order of their numbers. Transactions: one record is one,
+Order: records come in the order of the WAL, files in the order of their numbers. Transactions: one record is one,
 whose id is ``<source id>:<its first sequence number>``; what a two-phase commit prepared comes with its commit. Large
-ones come in pieces. Duplicates: none. Gaps: sequence numbers that the log does not hold are told in ``Segment.gap``,
-with their range. A torn end is waited for.
+ones come in pieces. Duplicates: none. Gaps: sequence numbers that the log does not hold are in ``Segment.gap``, with
+their range. A torn end is waited for.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RocksReader:
 
     ``files``, ``catalogue``, ``times``: see :mod:`publisher.sources.rocksdb.port`. ``log``: the log's name, from which
     those of shards are made. ``source_id``: the left half of transaction ids. The marker's anchor is not compared here:
-    that is for whoever opens the reader. ``too_large``: updates that went without their values so far.
+    that is for the caller that opens the reader. ``too_large``: updates that went without their values so far.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class RocksReader:
             at=start.offset,
             silent_until=(order.file, order.offset) if start is not order else None,
         )
-        self._open_index = 0  # updates of the open transaction that are handed out, and the shards they went to
+        self._open_index = 0  # updates of the open transaction that were returned, and the shards they went to
         self._open_shards: set[int] = set()
         self._gap: LogGap | None = None
         self._failure: WormholeError | None = None
@@ -116,7 +116,7 @@ class RocksReader:
                 except WormholeError as error:
                     if not self._advanced():
                         raise
-                    # What stands before the fault goes out first.
+                    # What is before the fault is returned first.
                     self._failure = error
                     return self._segment(True)
                 if step == Step.GAP:
@@ -126,7 +126,7 @@ class RocksReader:
                 elif step == Step.PIECE:
                     return self._segment(False)
                 elif step == Step.PROGRESS:
-                    # Small records of several kinds share a segment, as long as they stand in one piece of file.
+                    # Small records of several kinds share a segment, as long as they are in one piece of file.
                     if not cursor.silent and (
                         cursor.gap is not None or not cursor.loaded or encoder.used >= max_bytes // 2
                     ):
@@ -162,7 +162,7 @@ class RocksReader:
     def _segment(self, whole: bool) -> Segment:
         """What was encoded since the last segment.
 
-        ``whole``: the cursor stands at a transaction's end, not inside one."""
+        ``whole``: the cursor is at a transaction's end, not inside one."""
         cursor = self._cursor
         piece = self._encoder.take()
         end = LogPosition(self._incarnation, cursor.file, cursor.at)
@@ -201,7 +201,7 @@ class RocksReader:
         return segment
 
     def _times_of(self, file: int, offsets: Sequence[int]) -> array[int]:
-        """Commit times of transactions at ascending places: they never fall, so equal ends tell what is between
+        """Commit times of transactions at ascending places: they never fall, so equal ends give what is between
         them."""
         live = time.monotonic() - self._at_end_s < _LIVE_S
 

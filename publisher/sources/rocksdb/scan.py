@@ -63,7 +63,7 @@ def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datama
 
     ``after``: a marker known before, to read on from; by default everything is read. Its anchor is kept when nothing
     follows. A log without any record gives the beginning of its oldest file. ``committed_at_us`` is left at 0 (or
-    ``after``'s). Damage does not hide the end: the reader that comes to it tells it, and flows behind it are not
+    ``after``'s). Damage does not hide the end: the reader that comes to it reports it, and flows behind it are not
     concerned. Raises :class:`~wormhole.model.errors.DecodeError` for a record that is whole and cannot be decoded, with
     nothing behind it in a newer file, and :class:`~wormhole.model.errors.SourceUnavailable`.
     """
@@ -129,7 +129,7 @@ def last_of(path: Path, number: int) -> int:
 
 
 def end_of(files: Mapping[int, Path]) -> int:
-    """What `last_of` says of the newest of these WAL files that holds any record; 0: none does."""
+    """What `last_of` finds in the newest of these WAL files that holds any record; 0: none does."""
     return next((last for number in sorted(files, reverse=True) if (last := last_of(files[number], number))), 0)
 
 

@@ -32,8 +32,8 @@ __all__ = ["RocksSource"]
 class RocksSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the database in the directory ``path``.
 
-    Order and gaps: as :class:`~publisher.sources.rocksdb.reader.RocksReader` says. Places are (incarnation, WAL number,
-    offset); logical positions are sequence numbers. WAL files are kept from deletion from ``start`` on until they are
+    Order and gaps: those of :class:`~publisher.sources.rocksdb.reader.RocksReader`. Places are (incarnation, WAL
+    number, offset); logical positions are sequence numbers. WAL files are kept from ``start`` on until they are
     released, also while stopped.
     """
 
@@ -149,7 +149,7 @@ class RocksSource:
         try:
             return find_sequence(history.files, sequence, source_id=history.source_id, incarnation=history.incarnation)
         except DecodeError:
-            # Damage before the place is what somebody may want to get past; a number alone says nothing of where that
+            # Damage before the place is what somebody may want to get past; a number alone does not show where that
             # is.
             found = None if place is None else record_after(history.files, place)
             if found is None:
@@ -213,7 +213,7 @@ class RocksSource:
                 history.catalogue.forget_logs(oldest.file)
         except OSError as error:
             raise SourceUnavailable(
-                f"what is kept of {self._path}'s log cannot be given up: {error}",
+                f"the kept log of {self._path} cannot be deleted: {error}",
                 hint="make space on the disk of the publisher's state_dir; it is tried again",
             ) from error
 
@@ -263,7 +263,7 @@ class RocksSource:
         )
 
     def _split(self, history: History, back: WentBack) -> None:
-        """Let another history begin where ``back`` says that one does. Raises :class:`SourceUnavailable`."""
+        """Let another history begin where ``back`` found one. Raises :class:`SourceUnavailable`."""
         try:
             self._keeper.split(history, back.file, back.message)
         except OSError as error:

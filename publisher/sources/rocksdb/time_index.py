@@ -1,8 +1,8 @@
 """Commit times for a log that holds none: a durable index from places to times.
 
-An entry says: transactions that end at this place or later were committed at this time, up to the next entry. At the
+An entry means: transactions that end at this place or later were committed at this time, up to the next entry. At the
 live end one entry a second is made, so a time is at most a second early; what was written while nobody read gets the
-times at which its files were written. Once given, a place's time never changes, whoever reads it and how often:
+times at which its files were written. Once given, a place's time never changes, however often it is read:
 ``covered`` is the place up to which times were given, and nothing before it gets a new entry.
 
 Two files. The index: a header of 8 bytes, then entries of 32: place (20, see ``LogPosition.to_bytes``), microseconds
@@ -73,7 +73,7 @@ class TimeIndex:
             known = self._look_up(position)
             if known is not None:
                 return known
-        # Not under the lock: it asks others, who tell us of new files under locks of their own.
+        # Not under the lock: it calls others, which report new files under locks of their own.
         size, written_us = self._measure(position.file)
         with self._lock:
             known = self._look_up(position)
@@ -97,7 +97,7 @@ class TimeIndex:
         """The place before which all that ends was committed at or before ``at_us``, and the time of what ends there
         (0: none yet).
 
-        The earlier one where times are too coarse to tell. ``None``: no time is known at all.
+        The earlier one where times are too coarse to decide. ``None``: no time is known at all.
         """
         with self._lock:
             if not self._entries:
@@ -113,7 +113,7 @@ class TimeIndex:
     def file_appeared(self, incarnation: int, number: int, written_us: int) -> None:
         """A WAL was created, about when the one before it was last written to (``written_us``; 0: unknown, then now).
 
-        Has to be told before anybody reads the file.
+        Has to be called before the file is read.
         """
         with self._lock:
             position = LogPosition(incarnation, number, 0)

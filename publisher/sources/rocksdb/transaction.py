@@ -1,7 +1,7 @@
 """Records that are more than one plain batch in memory: two-phase commit, and records too large to hold.
 
 A record is walked in pieces. Where it holds a COMMIT, the entries of the prepared transaction are read again from the
-record of its PREPARE: the WAL itself is what they are kept in until then, in memory stands only where they are::
+record of its PREPARE: the WAL itself is what they are kept in until then, memory holds only where they are::
 
     walk := entry* ((BEGIN_PREPARE entry* END_PREPARE) | COMMIT prepared | COMMIT_AT prepared | ROLLBACK)*
 """
@@ -21,7 +21,6 @@ __all__ = ["Bytes", "Outcome", "Payload", "Prepared", "RecordWalk", "refuse_per_
 _PIECE: Final = 64 << 10
 _BEGIN_PREPARE: Final = 0x09
 _END_PREPARE: Final = 0x0A
-_COMMIT: Final = 0x0B
 _ROLLBACK: Final = 0x0C
 _COMMIT_AT: Final = 0x15
 
@@ -48,7 +47,7 @@ class Bytes:
 
 @dataclass(slots=True)
 class Prepared:
-    """Where the entries of a prepared transaction stand: bytes ``begin`` to ``end`` of the batch at ``place`` (file,
+    """Where the entries of a prepared transaction are: bytes ``begin`` to ``end`` of the batch at ``place`` (file,
     offset)."""
 
     place: tuple[int, int]
@@ -115,7 +114,7 @@ class _Level:
         self.buffer = parts.getvalue()  # which is not copied: a value of the largest update is there once
 
     def drop(self) -> None:
-        """Give up what stands before ``at``, where that is much."""
+        """Free what is before ``at``, where that is much."""
         if self.at > _PIECE * 16:
             self.buffer = self.buffer[self.at :]
             self.offset += self.at
@@ -162,7 +161,7 @@ class RecordWalk:
     def step(self, max_bytes: int) -> int:
         """Encode about ``max_bytes`` more.
 
-        Returns an `Outcome`; after `Outcome.DONE` the transaction's end has still to be told.
+        Returns an `Outcome`; after `Outcome.DONE` the transaction's end has still to be reported.
 
         `GAP` and `BACK` come before anything was encoded or changed; after `UNPREPARED` (see ``xid``) it goes on behind
         the commit. Raises :class:`DecodeError`.
@@ -275,7 +274,7 @@ class RecordWalk:
             self._prepared[xid] = Prepared(self._place, begin, end, self._written - before)
             return None
         if self._prepare is not None or self._in_commit:
-            raise DecodeError("record: a commit or rollback stands inside a prepare")
+            raise DecodeError("record: a commit or rollback is inside a prepare")
         if kind == _ROLLBACK:
             self._prepared.pop(xid, None)
             level.at = after

@@ -15,7 +15,7 @@ FORM: Final = "rocksdb:///absolute/path"
 
 
 def check_url(url: str) -> None:
-    """Raises ``ValueError`` that says what the URL must be."""
+    """Raises ``ValueError`` that describes a right URL."""
     try:
         parts = urlsplit(url)
     except ValueError:

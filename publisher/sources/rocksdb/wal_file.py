@@ -51,7 +51,7 @@ _FAULTS: Final = {
 
 
 class FillResult(Enum):
-    """What stands at a place."""
+    """What is at a place."""
 
     RECORDS = 1
     """Whole records, now in ``frames``."""
@@ -194,7 +194,7 @@ class WalFile:
         while True:
             data = self._pread(_CHUNK, at)
             stop, status = 0, ROOM
-            while status == ROOM:  # fragments may be as small as their headers: many stand in what was read once
+            while status == ROOM:  # fragments may be as small as their headers: one read may hold many
                 begun = stop
                 stop, status = frame(data, at, begun, self.number, frames, inside, True)
                 for i in range(frames.count):

@@ -35,7 +35,7 @@ class DirectoryWatch:
     """One waiting thread; :meth:`wake` may be called by any.
 
     ``relevant``: which file names matter; changes of others are not reported. ``polling``: look at intervals instead of
-    being told, also what happens by itself where inotify gives out (its limits, some network file systems).
+    using inotify, also what happens by itself where inotify gives out (its limits, some network file systems).
     """
 
     def __init__(self, relevant: Callable[[str], bool], *, polling: bool = False) -> None:

@@ -190,7 +190,7 @@ class ManifestDecoder:
         if kind not in (_FULL, _FIRST, _MIDDLE, _LAST):
             raise DecodeError(f"MANIFEST {where}: record kind {kind} is unknown")
         if (kind in (_MIDDLE, _LAST)) != self._inside:
-            raise DecodeError(f"MANIFEST {where}: a part of a record stands where none belongs")
+            raise DecodeError(f"MANIFEST {where}: a part of a record is where none belongs")
         self._edit += memoryview(kind_and_payload)[1:]
         if len(self._edit) > _MAX_EDIT:
             raise DecodeError(f"MANIFEST {where}: the edit is over {_MAX_EDIT} bytes")

@@ -28,7 +28,7 @@ def _split(key: bytes, timestamp: int, commit_timestamp: bytes) -> tuple[bytes, 
         return (key,)
     if len(key) < timestamp:
         raise DecodeError(f"a key of {len(key)} bytes is shorter than its column family's timestamp of {timestamp}")
-    # A prepared transaction is logged with zeros for a timestamp, which its commit then says.
+    # A prepared transaction is logged with zeros for a timestamp, which its commit holds.
     known = commit_timestamp if len(commit_timestamp) == timestamp else key[-timestamp:]
     return (key[:-timestamp], known)
 

@@ -91,7 +91,7 @@ def test_descriptor_sets_are_listed_too() -> None:
     ("text", "why"),
     [
         (LOG + 'source = "db1"', r"add \[sources.db1\] here, or say what its host lists"),
-        (NAMED + 'password_file = "/etc/w"', r"password_file stands beside the source, in \[sources.db1\] of its host"),
+        (NAMED + 'password_file = "/etc/w"', r"password_file belongs to the source, in \[sources.db1\] of its host"),
         (LOG + 'source = "mysql://w@h:1"\nkind = "mariadb"', "is another one than that of source"),
         ('[sources."../x"]\nsource = "rocksdb:///x"', "must be a name"),
         ('[sources.x]\nsource = "mysql://w:secret@h:1"', "must not hold a password"),

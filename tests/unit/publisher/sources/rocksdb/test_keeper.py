@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from publisher.sources.rocksdb import keeper as keeper_module
 from publisher.sources.rocksdb import watch as watch_module
 from publisher.sources.rocksdb.continuity import first_too_low
 from publisher.sources.rocksdb.keeper import WalKeeper
+from tests.support.eventually import until
 from tests.support.rocks_writer import RocksWriter
 from tests.support.rocksdb_wal import WalWriter, batch, put
 from wormhole.model.errors import SourceUnavailable, UsageError
@@ -30,6 +31,17 @@ def keeper(tmp_path: Path) -> WalKeeper:
     return WalKeeper(tmp_path / "store", tmp_path / "kept", 1 << 20)
 
 
+@contextmanager
+def kept(tmp_path: Path) -> Iterator[WalKeeper]:
+    """A keeper between its start and its stop."""
+    started = keeper(tmp_path)
+    started.start()
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
 def test_the_same_database_keeps_its_incarnation(tmp_path: Path) -> None:
     database(tmp_path / "store")
     first = keeper(tmp_path)
@@ -40,40 +52,31 @@ def test_the_same_database_keeps_its_incarnation(tmp_path: Path) -> None:
     first.stop()
     with pytest.raises(SourceUnavailable):
         assert first.current
-    second = keeper(tmp_path)
-    second.start()
-    assert second.current.incarnation == 1
-    second.stop()
+    with kept(tmp_path) as second:
+        assert second.current.incarnation == 1
 
 
 def test_another_identity_another_incarnation_and_back_again(tmp_path: Path) -> None:
     database(tmp_path / "store")
-    watched = keeper(tmp_path)
-    watched.start()
-    database(tmp_path / "store", "dddd", b"other")
-    watched.scan()
-    assert (watched.current.incarnation, watched.current.source_id) == (2, "dddd")
-    watched.stop()
+    with kept(tmp_path) as watched:
+        database(tmp_path / "store", "dddd", b"other")
+        watched.scan()
+        assert (watched.current.incarnation, watched.current.source_id) == (2, "dddd")
     database(tmp_path / "store")
-    watched = keeper(tmp_path)
-    watched.start()
-    assert watched.current.incarnation == 1
-    watched.stop()
+    with kept(tmp_path) as watched:
+        assert watched.current.incarnation == 1
 
 
 def test_an_earlier_state_of_the_same_database_has_other_ids(tmp_path: Path) -> None:
     database(tmp_path / "store")
-    first = keeper(tmp_path)
-    first.start()
-    first.stop()
+    with kept(tmp_path):
+        pass
     (tmp_path / "store" / "000004.log").unlink()
     database(tmp_path / "store", wal=b"other")
-    second = keeper(tmp_path)
-    second.start()
-    assert (second.current.incarnation, second.current.source_id) == (2, "aaaabbbb-2")
-    second.release(2, 4, 1)
-    assert not (tmp_path / "kept" / "1").exists()
-    second.stop()
+    with kept(tmp_path) as second:
+        assert (second.current.incarnation, second.current.source_id) == (2, "aaaabbbb-2")
+        second.release(2, 4, 1)
+        assert not (tmp_path / "kept" / "1").exists()
 
 
 def log(*sequences: int) -> bytes:
@@ -89,10 +92,8 @@ def kept_after(tmp_path: Path, *behind: tuple[int, bytes], end: tuple[int, int] 
     into them."""
     store = tmp_path / "store"
     database(store, wal=log(1, 2, 3))
-    watched = keeper(tmp_path)
-    watched.start()
-    watched.reached(LogPosition(1, *end), "3")
-    watched.stop()
+    with kept(tmp_path) as watched:
+        watched.reached(LogPosition(1, *end), "3")
     for number, content in behind:
         path = store / f"{number:06d}.log"
         path.write_bytes(content)
@@ -101,42 +102,32 @@ def kept_after(tmp_path: Path, *behind: tuple[int, bytes], end: tuple[int, int] 
 
 def incarnation(tmp_path: Path) -> int:
     """That a publisher has which starts now."""
-    watched = keeper(tmp_path)
-    watched.start()
-    watched.scan()
-    found = watched.current.incarnation
-    watched.stop()
-    return found
+    with kept(tmp_path) as watched:
+        watched.scan()
+        return watched.current.incarnation
 
 
 @pytest.mark.parametrize(
-    "behind",
-    [((8, log(4, 5)),), ((8, log(4)), (12, log(5))), ((8, log(4, 5)), (12, b"torn"))],
-    ids=["one", "two", "before a torn one"],
+    ("behind", "expected"),
+    [
+        (((8, log(4, 5)),), 1),
+        (((8, log(4)), (12, log(5))), 1),
+        (((8, log(4, 5)), (12, b"torn")), 1),
+        (((8, log(3, 4, 5)),), 2),
+        (((8, log(3)), (12, log(4, 5))), 2),
+        (((8, log(3, 4, 5)), (12, b"torn")), 2),
+    ],
+    ids=["one", "two", "before a torn one", "back in one", "back in the first of two", "back before a torn one"],
 )
-def test_kept_and_never_read_that_follows_is_the_same_history(
-    tmp_path: Path, behind: tuple[tuple[int, bytes], ...]
+def test_a_kept_file_that_was_never_read_follows_or_is_another_history(
+    tmp_path: Path, behind: tuple[tuple[int, bytes], ...], expected: int
 ) -> None:
+    """Another one: a crash took the end of the log, and its sequence numbers were used again."""
     kept_after(tmp_path, *behind)
     for number in (4, *(number for number, _ in behind)):
         (tmp_path / "store" / f"{number:06d}.log").unlink()
     (tmp_path / "store" / "000016.log").write_bytes(log(6))
-    assert incarnation(tmp_path) == 1
-
-
-@pytest.mark.parametrize(
-    "behind",
-    [((8, log(3, 4, 5)),), ((8, log(3)), (12, log(4, 5))), ((8, log(3, 4, 5)), (12, b"torn"))],
-    ids=["one", "the first of two", "before a torn one"],
-)
-def test_kept_and_never_read_behind_what_a_crash_took_is_another_history(
-    tmp_path: Path, behind: tuple[tuple[int, bytes], ...]
-) -> None:
-    kept_after(tmp_path, *behind)
-    for number in (4, *(number for number, _ in behind)):
-        (tmp_path / "store" / f"{number:06d}.log").unlink()
-    (tmp_path / "store" / "000016.log").write_bytes(log(6))
-    assert incarnation(tmp_path) == 2
+    assert incarnation(tmp_path) == expected
 
 
 @pytest.mark.parametrize(("following", "expected"), [(3, 2), (4, 1)])
@@ -172,97 +163,84 @@ def by_hand(tmp_path: Path) -> WalKeeper:
     return watched
 
 
-def test_a_copy_that_undoes_what_is_kept_and_unread_is_an_earlier_state(tmp_path: Path) -> None:
-    store, copy = tmp_path / "store", tmp_path / "copy"
-    writer = RocksWriter(store)
+@pytest.fixture
+def copied(tmp_path: Path) -> Iterator[RocksWriter]:
+    """The writer of a database with one change, of which a copy was made."""
+    writer = RocksWriter(tmp_path / "store")
     writer.put(b"a", b"1")
     writer.close()
-    shutil.copytree(store, copy)
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
     writer.open()
-    watched = by_hand(tmp_path)
-    writer.put(b"b", b"2")
+    yield writer
+    writer.exit()
+
+
+def put_back(tmp_path: Path, writer: RocksWriter) -> None:
+    """Replace the database by the copy, and open it until it is past every number that was seen."""
     writer.close()
-    shutil.rmtree(store)
-    shutil.copytree(copy, store)
-    for _ in range(5):  # past every number that was seen
+    shutil.rmtree(tmp_path / "store")
+    shutil.copytree(tmp_path / "copy", tmp_path / "store")
+    for _ in range(5):
         writer.open()
         writer.close()
     writer.open()
+
+
+def test_a_copy_that_undoes_what_is_kept_and_unread_is_an_earlier_state(tmp_path: Path, copied: RocksWriter) -> None:
+    watched = by_hand(tmp_path)
+    copied.put(b"b", b"2")
+    put_back(tmp_path, copied)
     watched.scan()
-    incarnation = watched.current.incarnation
+    assert watched.current.incarnation == 2
     watched.stop()
-    writer.exit()
-    assert incarnation == 2
 
 
 def test_a_copy_that_comes_during_a_look_is_noticed_by_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: RocksWriter
 ) -> None:
-    store, copy = tmp_path / "store", tmp_path / "copy"
-    writer = RocksWriter(store)
-    writer.put(b"a", b"1")
-    writer.close()
-    shutil.copytree(store, copy)
-    writer.open()
     watched = by_hand(tmp_path)
-    writer.put(b"b", b"2")
+    copied.put(b"b", b"2")
     watched.scan()
     watched.reached(LogPosition(1, watched.current.files.highest, 1), "2")
 
     def interrupted(*arguments: Any) -> str | None:
         monkeypatch.setattr(keeper_module, "first_too_low", first_too_low)
         found = first_too_low(*arguments)
-        writer.close()
-        shutil.rmtree(store)
-        shutil.copytree(copy, store)
-        for _ in range(5):  # past every number that was seen
-            writer.open()
-            writer.close()
-        writer.open()
+        put_back(tmp_path, copied)
         return found
 
     monkeypatch.setattr(keeper_module, "first_too_low", interrupted)
     watched.scan()
     watched.scan()
-    incarnation = watched.current.incarnation
+    assert watched.current.incarnation == 2
     watched.stop()
-    writer.exit()
-    assert incarnation == 2
 
 
 def test_either_of_the_two_state_files_is_enough_and_no_number_is_given_twice(tmp_path: Path) -> None:
     database(tmp_path / "store")
-    first = keeper(tmp_path)
-    first.start()
-    database(tmp_path / "store", "dddd", b"other")
-    first.scan()
-    first.stop()
+    with kept(tmp_path) as first:
+        database(tmp_path / "store", "dddd", b"other")
+        first.scan()
     (tmp_path / "kept" / "histories.json").write_text("{")
-    second = keeper(tmp_path)
-    second.start()
-    assert (second.current.incarnation, second.current.source_id) == (2, "dddd")
-    second.stop()
+    with kept(tmp_path) as second:
+        assert (second.current.incarnation, second.current.source_id) == (2, "dddd")
     (tmp_path / "kept" / "histories.json").unlink()
     (tmp_path / "kept" / "2" / "known.json").unlink()
-    third = keeper(tmp_path)
-    third.start()
-    assert third.current.incarnation == 3
-    third.stop()
+    with kept(tmp_path) as third:
+        assert third.current.incarnation == 3
 
 
 def test_a_database_that_goes_away_is_a_problem_that_passes(tmp_path: Path) -> None:
     database(tmp_path / "store")
-    watched = keeper(tmp_path)
-    watched.start()
-    (tmp_path / "store").rename(tmp_path / "away")
-    watched.scan()
-    assert "is gone" in str(watched.problems()[0])
-    (tmp_path / "away").rename(tmp_path / "store")
-    watched.scan()
-    # Whether inotify can be had is the machine's business.
-    assert not [problem for problem in map(str, watched.problems()) if "inotify" not in problem]
-    assert watched.current.incarnation == 1
-    watched.stop()
+    with kept(tmp_path) as watched:
+        (tmp_path / "store").rename(tmp_path / "away")
+        watched.scan()
+        assert "is gone" in str(watched.problems()[0])
+        (tmp_path / "away").rename(tmp_path / "store")
+        watched.scan()
+        # Whether inotify can be had is the machine's business.
+        assert not [problem for problem in map(str, watched.problems()) if "inotify" not in problem]
+        assert watched.current.incarnation == 1
 
 
 def test_a_system_without_a_free_inotify_instance_is_coped_with_and_reported_once(
@@ -276,28 +254,22 @@ def test_a_system_without_a_free_inotify_instance_is_coped_with_and_reported_onc
         watched.scan()
         assert any("no inotify instance" in problem and "Next: " in problem for problem in map(str, watched.problems()))
         (tmp_path / "store" / "000005.log").write_bytes(b"second")
-        until(lambda: watched.current.files.path(5) is not None)
+        until(lambda: watched.current.files.path(5) is not None, "the file is kept")
     told = [record.message for record in caplog.records if "inotify" in record.message]
     assert len(told) == 1
     spare = watch_module._open_inotify()
     if spare >= 0:  # there may be none in truth
         os.close(spare)
-        until(lambda: not any("inotify" in problem for problem in map(str, watched.problems())))
+        until(
+            lambda: not any("inotify" in problem for problem in map(str, watched.problems())), "inotify is used again"
+        )
     watched.stop()
-
-
-def until(true: Callable[[], object]) -> None:
-    """The keeper's own thread gets there; the test's time limit ends one that does not."""
-    while not true():
-        time.sleep(0.002)
 
 
 def test_a_folder_belongs_to_one(tmp_path: Path) -> None:
     database(tmp_path / "store")
-    first, second = keeper(tmp_path), keeper(tmp_path)
-    first.start()
-    with pytest.raises(UsageError, match="in use"):
+    second = keeper(tmp_path)
+    with kept(tmp_path), pytest.raises(UsageError, match="in use"):
         second.start()
-    first.stop()
     second.start()
     second.stop()

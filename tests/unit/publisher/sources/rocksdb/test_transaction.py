@@ -138,7 +138,7 @@ def test_a_commit_of_nothing_known_is_told_and_passed() -> None:
         ([BEGIN, put(b"a", b"1")], 1, "a prepare has no end"),
         ([end(b"t")], 0, "that did not begin"),
         ([BEGIN, BEGIN], 0, "inside a prepare"),
-        ([BEGIN, commit(b"t"), end(b"t")], 0, "stands inside a prepare"),
+        ([BEGIN, commit(b"t"), end(b"t")], 0, "is inside a prepare"),
         ([put(b"a", b"1"), rollback(b"t")], 2, "has 2 entries and has 1"),
         ([b"\x0b\x7fshort"], 0, "name of a transaction"),
         ([b"\x0b\xff\xff\xff\xff\xff\xff"], 0, "name of a transaction"),
