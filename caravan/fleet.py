@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.governor import Governor, Limits
 from caravan.log_map import LogMap
 from caravan.plan import Action, Board, CaravanView, Close, FlowView, SendBack, Start, plan
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
@@ -73,8 +73,7 @@ class Fleet:
     """Caravans over one log. All methods but :meth:`run` are called on the event loop and do not block.
 
     ``gather`` returns the least time between two reads at the live end (seconds), see :meth:`Caravan.run`; ``late``
-    returns how late the event loop is (seconds). ``clock`` measures durations; ``wall`` dates events, in seconds since
-    1970.
+    returns how late the event loop is (seconds). ``clock`` measures durations and dates events.
     """
 
     def __init__(
@@ -85,8 +84,7 @@ class Fleet:
         gather: Callable[[], float],
         late: Callable[[], float] = lambda: 0.0,
         *,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.limits = limits
         self.read_bytes = _read_bytes(limits)
@@ -100,7 +98,6 @@ class Fleet:
         self._gather = gather
         self._late = late
         self._clock = clock
-        self._wall = wall
         self._flows: dict[str, CaravanFlow] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._numbers = 0
@@ -153,7 +150,7 @@ class Fleet:
         if former is not None and former is not flow:
             self.remove(former)
         self._flows[flow.name] = flow
-        now = self._clock()
+        now = self._clock.monotonic()
         if now - self._last_added > _QUIET_S:
             self._first_added = now
         self._last_added = now
@@ -171,7 +168,7 @@ class Fleet:
         Flows of caravans that may not be any more join others, without going back in the log."""
         self.limits = self.governor.limits = limits
         self.read_bytes = _read_bytes(limits)
-        self.total_cap.change(limits.total_read_rate, self._clock())
+        self.total_cap.change(limits.total_read_rate, self._clock.monotonic())
         self._note(0, CaravanEventKind.LIMITS_CHANGED, cause)
         self._changed.set()
 
@@ -237,7 +234,7 @@ class Fleet:
         try:
             while True:
                 await self._carry_out()
-                self.governor.adjust(self._late(), self._clock())
+                self.governor.adjust(self._late(), self._clock.monotonic())
                 await asyncio.sleep(_LEAST_PLAN_S)
                 try:
                     async with asyncio.timeout(_TICK_S):
@@ -269,9 +266,9 @@ class Fleet:
         )
 
     async def _carry_out(self) -> None:
-        if asyncio.get_running_loop().time() < self._not_before:
+        if self._clock.monotonic() < self._not_before:
             return
-        now = self._clock()
+        now = self._clock.monotonic()
         views = [self._view(c, now) for c in self.caravans.values()]
         flows = [self._flow_view(flow) for flow in self._wanting()]
         # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the
@@ -344,7 +341,7 @@ class Fleet:
         self._said.add("flows join a caravan", flow.name, f"caravan {number}: {cause}")
 
     def _note(self, caravan: int, kind: CaravanEventKind, what: str) -> None:
-        self.history.append(CaravanEvent(self._wall(), caravan, kind, what))
+        self.history.append(CaravanEvent(self._clock.wall(), caravan, kind, what))
 
     def _leave(self, flow: CaravanFlow, state: CaravanFlowState, cause: str) -> None:
         caravan = self.caravan_of(flow)
@@ -390,7 +387,7 @@ class Fleet:
 
     def _pause(self, cause: str) -> None:
         """Nothing is opened for a moment. Logged once however often it repeats, until the log is read again."""
-        self._not_before = asyncio.get_running_loop().time() + _REOPEN_S
+        self._not_before = self._clock.monotonic() + _REOPEN_S
         if cause != self._paused_for:
             self._paused_for = cause
             _log.warning("%s", cause)
@@ -401,10 +398,10 @@ class Fleet:
         self._paused_for = ""
         caravan = Caravan(number, marker, reader, self, self.limits.read_rate, cause)
         self.caravans[number] = caravan
-        self._ahead_at[number] = self._clock()
-        self.governor.adjust(self._late(), self._clock())
+        self._ahead_at[number] = self._clock.monotonic()
+        self.governor.adjust(self._late(), self._clock.monotonic())
         self.most = max(self.most, len(self.caravans))
-        task = asyncio.create_task(caravan.run(self._clock), name=f"caravan-{number}")
+        task = asyncio.create_task(caravan.run(self._clock.monotonic), name=f"caravan-{number}")
         task.add_done_callback(lambda done: self._ended(caravan, done))
         self._tasks[number] = task
         self._note(number, CaravanEventKind.STARTED, f"starts at {marker.order}: {cause}")

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -37,6 +36,7 @@ from publisher.push.pacing import gather_interval
 from publisher.push.stages import PublisherFlowState, Stage
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.metrics import Histogram, catalogue
 from wormhole.model.errors import ProtocolError, WormholeError
 from wormhole.model.position import Datamarker
@@ -67,11 +67,13 @@ class Publisher:
         store: MarkerStore,
         coordinator: Coordinator,
         known: KnownFlows | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self.clock = clock
         self.served = served
         self.source = source
         self.coordinator = coordinator
-        self.started = time.time()
+        self.started = clock.wall()
         settings = served.settings
         host = socket.gethostname()
         hello = push_pb2.Hello(
@@ -95,8 +97,8 @@ class Publisher:
         self.log_watch = LogWatch()
         self.progress = Progress()
         told = FleetEvents(self._held, self._advanced)
-        self.fleet = Fleet(source, limits, told, self._gather_interval, lambda: self._lag)
-        self.caps = LiveCaps(coordinator, served.dataset, self.fleet)
+        self.fleet = Fleet(source, limits, told, self._gather_interval, lambda: self._lag, clock=clock)
+        self.caps = LiveCaps(coordinator, served.dataset, self.fleet, clock)
         events = StreamEvents(
             ready=lambda stream: self.assigner.changed(),
             opened=self._opened,
@@ -111,29 +113,30 @@ class Publisher:
         # One update of the largest size, and what stands beside it: of all subscribers together.
         self.parking_room = Room(settings.max_update_bytes + _BESIDE_AN_UPDATE)
         behind: set[str] = set()
-        self.delivery_counter = DeliveryCounter(store)
-        self.ownership = Ownership(coordinator, fenced=settings.markers == "zookeeper")
-        self.markers = MarkerWriter(store, self._stored, self._refused, behind.__contains__)
+        self.delivery_counter = DeliveryCounter(store, clock)
+        self.ownership = Ownership(coordinator, fenced=settings.markers == "zookeeper", clock=clock)
+        self.markers = MarkerWriter(store, self._stored, self._refused, behind.__contains__, clock)
         self.assigner = Assigner(
             store,
             self.fleet,
-            Dialer(hello, served.trust, self.parking_room),
+            Dialer(hello, served.trust, self.parking_room, clock=clock.monotonic),
             events,
             Patience(settings.grace_period, settings.handler_timeout),
             self.ownership,
             self.markers.flush,
             self.record,
             self._prepare,
+            clock,
         )
         letters = store.dead_letters()
         self.dead_letters = DeadLetterOffice(
-            letters, settings.dead_letters, self.assigner.flows, self.assigner.holds, self._again, self._lost
+            letters, settings.dead_letters, self.assigner.flows, self.assigner.holds, self._again, self._lost, clock
         )
         self.known = known or KnownFlows(coordinator)
         registrar = Registrar(store, source, served.log, self.known)
-        self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind)
+        self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind, clock)
         self._chores = Chores()
-        self.losses = Losses(source, self.assigner, self.fleet, self._chores, self._rewind)
+        self.losses = Losses(source, self.assigner, self.fleet, self._chores, self._rewind, clock)
         self._controlling = asyncio.Lock()
         self.replays = Replays(
             source,
@@ -148,6 +151,7 @@ class Publisher:
             self.move,
             self.record,
             self.parking_room,
+            clock,
         )
         self.housekeeping = Housekeeping(
             source,
@@ -160,6 +164,7 @@ class Publisher:
             self.log_watch,
             self.progress,
             lambda: self.record(self.assigner.flows.values()),
+            clock,
         )
 
     # -- life
@@ -221,7 +226,7 @@ class Publisher:
                 # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its
                 # monitor ends for good.
                 self.fleet.paused(f"the end of the log is not known yet: {error}")
-                await asyncio.sleep(_RETRY_S)
+                await self.clock.sleep(_RETRY_S)
         # The first shard of an application may have been born since it was registered: reading what is between shows
         # it.
         await self.fleet.run(min((latest, *self.applications.unused_starts()), key=lambda marker: marker.order))
@@ -390,7 +395,7 @@ class Publisher:
             ages = self.ack_ages.get(flow.application)
             if ages is None:
                 ages = self.ack_ages[flow.application] = Histogram(catalogue.ACK_AGE)
-            ages.observe(max(0.0, time.time() - marker.committed_at_us / 1e6))
+            ages.observe(max(0.0, self.clock.wall() - marker.committed_at_us / 1e6))
         pages = self.delivery_counter.acknowledged(flow, marker)
         self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, pages))
 
@@ -485,7 +490,7 @@ class Publisher:
         """The subscriber holds the shard in another epoch.
 
         Whether it says in which one: those of an earlier release do not."""
-        contest = after_refusal(event, flow.contest, sole=self.ownership.sole(), now=time.monotonic())
+        contest = after_refusal(event, flow.contest, sole=self.ownership.sole(), now=self.clock.monotonic())
         if contest is None:
             return False
         if store_was_lost(flow.contest, contest, acknowledged=flow.acknowledged):

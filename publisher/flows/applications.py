@@ -20,6 +20,7 @@ from wormhole.config.datastores import capabilities_of
 from wormhole.coordination.port import Coordinator
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
+from wormhole.host.clock import Clock
 from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import WormholeError
 from wormhole.model.position import Datamarker, LogPosition
@@ -68,7 +69,9 @@ class Applications:
         coordinator: Coordinator,
         assigner: Assigner,
         behind: set[str],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self.known = asyncio.Event()
         self.unserved: dict[str, ApplicationConfig] = {}
         self.registering = asyncio.Lock()
@@ -191,7 +194,7 @@ class Applications:
                 return
             except WormholeError as error:
                 _log.error("who subscribes to %s cannot be seen, it is tried again: %s", application, error)
-                await asyncio.sleep(_RETRY_S)
+                await self._clock.sleep(_RETRY_S)
 
     def see(self, shards: Collection[str], but_for: str = "") -> None:
         """The log shows these shards: every application, ``but_for`` one that is being registered anyway, gets those

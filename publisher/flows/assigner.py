@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.rules import written_anew
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import Fatal, MarkerStoreError, WormholeError
 from wormhole.model.problem import Problem
@@ -101,6 +101,7 @@ class Assigner:
         settle: Callable[[], Awaitable[None]],
         record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
         prepare: Callable[[PublisherFlow], Awaitable[None]],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.flows: dict[FlowKey, PublisherFlow] = {}
         self._store = store
@@ -112,6 +113,7 @@ class Assigner:
         self._settle = settle
         self._record = record
         self._prepare = prepare
+        self._clock = clock
         self._applications: dict[str, _Application] = {}
         self._former: dict[
             FlowKey, PublisherFlow
@@ -142,7 +144,7 @@ class Assigner:
         app = self._applications.get(application)
         if app is None:
             return
-        now = time.monotonic()
+        now = self._clock.monotonic()
         app.infos = tuple(infos)
         present = {info.id: info for info in app.infos}
         for name, member in tuple(app.members.items()):
@@ -194,7 +196,7 @@ class Assigner:
         """A stream broke: its flows wait for it to come back, or for another subscriber."""
         for flow in lost:
             holder = flow.subscriber
-            idle = flow.releasing and time.monotonic() - flow.asked_at > self._patience.handler
+            idle = flow.releasing and self._clock.monotonic() - flow.asked_at > self._patience.handler
             flow.release(f"its stream ended: {cause}")
             if stream.left:
                 continue
@@ -250,7 +252,7 @@ class Assigner:
             if any(other.key == flow.key for other in member.stream.flows):
                 flow.explain(f"{member.stream.info.id} finishes what it has begun")
                 return None
-        return self._taker(app, flow, app.wanted.get(flow.shard), time.monotonic())
+        return self._taker(app, flow, app.wanted.get(flow.shard), self._clock.monotonic())
 
     def lend(self, flow: PublisherFlow, subscriber: str) -> None:
         """A replay pushes, or pushed, to the subscriber: a handler of it may run although no stream here has the
@@ -362,7 +364,7 @@ class Assigner:
         return live or unreachable
 
     async def _decide(self, app: _Application) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         for name, member in tuple(app.members.items()):
             # One that said goodbye and is still listed may come back.
             listed = member.gone_since is None and app.config.allows(name)
@@ -496,7 +498,7 @@ class Assigner:
         if not self._may_give(stream, flow) or flow.epoch != epoch or not self.keeps_order(stream, flow):
             return False
         stream.assign(flow, yields=not self._permits.sole() or flow.contested)
-        flow.assign(stream.info.id, time.monotonic())
+        flow.assign(stream.info.id, self._clock.monotonic())
         self._said.add("flows given away", f"{flow.name} to {stream.info.id}", f"in epoch {epoch} from {flow.marker}")
         return True
 
@@ -511,7 +513,7 @@ class Assigner:
         stream."""
         if flow not in stream.flows:
             return  # the next one who gets it must not be taken for one who was asked
-        flow.recall(cause, time.monotonic())
+        flow.recall(cause, self._clock.monotonic())
         stream.revoke(flow, cause)
 
 

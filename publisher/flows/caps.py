@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from caravan.fleet import Fleet, Limits
 from wormhole.config import CaravanCaps, DatasetConfig, format_size
 from wormhole.coordination.port import Coordinator
+from wormhole.host.clock import Clock
 from wormhole.model.errors import WormholeError
 
 __all__ = ["LiveCaps", "limits_of"]
@@ -28,7 +28,8 @@ class LiveCaps:
     ``caps`` are those that hold: at first those that it was started with.
     """
 
-    def __init__(self, coordinator: Coordinator, dataset: DatasetConfig, fleet: Fleet) -> None:
+    def __init__(self, coordinator: Coordinator, dataset: DatasetConfig, fleet: Fleet, clock: Clock) -> None:
+        self._clock = clock
         self.caps = dataset.caravans
         self._name = dataset.name
         self._coordinator = coordinator
@@ -48,7 +49,7 @@ class LiveCaps:
                 return
             except WormholeError as error:
                 _log.error("the caps on reading cannot be followed, it is tried again: %s", error)
-                await asyncio.sleep(_RETRY_S)
+                await self._clock.sleep(_RETRY_S)
 
     def _change(self, caps: CaravanCaps) -> None:
         cause = f"caps of dataset {self._name}: {_text(self.caps)} -> {_text(caps)}"

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from typing import Final, TypeVar
 
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import DecodeError, EpochRefused, MarkerStoreError, ProtocolError, UsageError, WormholeError
 from wormhole.model.position import flow_name
 from wormhole.ports.dead_letters import (
@@ -66,7 +66,9 @@ class DeadLetterOffice:
         held: Callable[[PublisherFlow], bool],
         again: Callable[[PublisherFlow, str], None],
         lost: Callable[[PublisherFlow], None],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self.limit = limit
         self._store = store
         self._flows = flows
@@ -139,7 +141,7 @@ class DeadLetterOffice:
                     _log.error(
                         "%s waits, for update %s cannot be parked: %s", flow.name, letter.id, error, extra=flow.about
                     )
-            await asyncio.sleep(_RETRY_S)
+            await self._clock.sleep(_RETRY_S)
         return None
 
     async def _park(
@@ -157,7 +159,7 @@ class DeadLetterOffice:
                 self._full[flow.key] = epoch
                 _log.error("%s is full: %s", flow.name, refused, extra=flow.about)
             return refused
-        letter = replace(letter, parked_at=time.time(), retrying=False)
+        letter = replace(letter, parked_at=self._clock.wall(), retrying=False)
         await asyncio.to_thread(self._store.park, flow.key, epoch, letter, parcel)
         flow.parks_now(in_order((*(one for one in flow.parked or () if one is not known), letter)))
         # What follows of a row may be hundreds, which the list shows.
@@ -328,7 +330,7 @@ class DeadLetterOffice:
                     trouble = str(error)
                     flow.explain(error.text, error.hint or "")
                     _log.error("%s waits for its parked updates: %s", flow.name, error, extra=flow.about)
-            await asyncio.sleep(_RETRY_S)
+            await self._clock.sleep(_RETRY_S)
         return None
 
 

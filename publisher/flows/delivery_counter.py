@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Mapping
 
 from publisher.push.flow import PublisherFlow
 from wormhole.audit.delivery_counts import DeliveryCounts, RangeKind, is_ahead, moved_page
 from wormhole.audit.sent_counts import EarlierCounts, EndedEpoch, SentCounts, Settled
 from wormhole.audit.window_counts import DELAY_LIMITS_S, Mismatch
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.marker_store import FlowKey, MarkerStore
 from wormhole.wire.markers import position_to_message
@@ -31,7 +31,8 @@ _NOT_LOADED = (0, DeliveryCounts())
 class DeliveryCounter:
     """Of all flows of one log. Called on the event loop; :meth:`load` reads the store in a thread."""
 
-    def __init__(self, store: MarkerStore) -> None:
+    def __init__(self, store: MarkerStore, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self.mismatches: dict[str, int] = {}
         """By application: how often what was sent and what was processed differed."""
         self._store = store
@@ -100,7 +101,7 @@ class DeliveryCounter:
         """
         if flow.key not in self._loaded:
             return {}
-        counts, filter_hash, now = self._loaded[flow.key][1], flow.filter.hash, time.time()
+        counts, filter_hash, now = self._loaded[flow.key][1], flow.filter.hash, self._clock.wall()
         if settled.before is not None:
             counted_to = counts.counted_to(filter_hash)
             if counted_to is not None and counted_to < settled.begin:
@@ -140,7 +141,7 @@ class DeliveryCounter:
             # After a rewind, what was acknowledged before may be gone from the store: the next epoch reads it again.
             return {}
         self._count_ended(counts, *ended)
-        return counts.changed(time.time())
+        return counts.changed(self._clock.wall())
 
     def report(self, request: admin_pb2.AuditRequest, flows: Iterable[PublisherFlow]) -> admin_pb2.AuditReply:
         """The counts, as the request selects them."""
@@ -156,7 +157,7 @@ class DeliveryCounter:
 
     def _count_earlier(self, counts: DeliveryCounts, filter_hash: str, life: int, earlier: EarlierCounts) -> None:
         """A subscriber reports what it counted before it took the flow."""
-        now = time.time()
+        now = self._clock.wall()
         note = counts.processed_further
         if any(epoch < counts.moved_in for epoch in earlier.epochs):
             note = counts.processed_moved_past
@@ -170,7 +171,7 @@ class DeliveryCounter:
 
     def _count_ended(self, counts: DeliveryCounts, filter_hash: str, ended: EndedEpoch, *, stored: bool = True) -> None:
         """``stored``: whether the counts have everything that was acknowledged."""
-        now = time.time()
+        now = self._clock.wall()
         if ended.before is not None:
             self._count_earlier(counts, filter_hash, ended.life, ended.before)
         news = {window: one for window, one in ended.reported.items() if counts.is_news(ended.life, window, one)}

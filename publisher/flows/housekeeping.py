@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
 from caravan.fleet import Fleet
@@ -15,6 +14,7 @@ from publisher.flows.log_watch import LogWatch
 from publisher.flows.ownership import Ownership
 from publisher.flows.progress import Progress
 from publisher.flows.replays import Replays
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import CoordinationLost, WormholeError
 from wormhole.ports.log_source import LogSource
 
@@ -45,7 +45,9 @@ class Housekeeping:
         log_watch: LogWatch,
         progress: Progress,
         note: Callable[[], Awaitable[None]],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._source = source
         self._fleet = fleet
         self._assigner = assigner
@@ -59,12 +61,12 @@ class Housekeeping:
 
     async def run(self) -> None:
         """Until it is cancelled, from the time on that the applications are known."""
-        released = tried = time.monotonic()
+        released = tried = self._clock.monotonic()
         trouble = ""
         await self._applications.known.wait()
         while True:
-            await asyncio.sleep(_EVERY_S)
-            now = time.monotonic()
+            await self._clock.sleep(_EVERY_S)
+            now = self._clock.monotonic()
             self._look_at_lead(now)
             if self._ownership.ours():
                 self._replays.look(now)
@@ -108,7 +110,7 @@ class Housekeeping:
         except WormholeError as error:
             self._log_watch.failed(error.problem)
             raise
-        self._log_watch.measured(status, time.monotonic())
+        self._log_watch.measured(status, self._clock.monotonic())
         self._fleet.files(status.files)
 
     def _look_at_lead(self, now: float) -> None:

@@ -15,6 +15,7 @@ from publisher.flows.background import Chores
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from publisher.push.stream import SubscriberStream
+from wormhole.host.clock import Clock
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, UsageError, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
@@ -37,7 +38,9 @@ class Losses:
         fleet: Fleet,
         chores: Chores,
         go_back: Callable[[SubscriberStream, PublisherFlow, Datamarker], Coroutine[None, None, None]],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._source = source
         self._assigner = assigner
         self._fleet = fleet
@@ -70,7 +73,7 @@ class Losses:
                 if str(trouble) != told:
                     told = str(trouble)
                     _log.warning("the loss of %s is reported later: %s", flow.name, trouble, extra=flow.about)
-                await asyncio.sleep(_RETRY_S)
+                await self._clock.sleep(_RETRY_S)
                 if flow.caravan_flow is not caravan_flow:
                     return
         stream = self._assigner.stream_of(flow)

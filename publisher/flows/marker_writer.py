@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.metrics import Histogram, catalogue
 from wormhole.model.errors import Retryable, WormholeError
 from wormhole.ports.marker_store import FlowKey, MarkerStore, MarkerWrite
@@ -36,7 +36,9 @@ class MarkerWriter:
         stored: Callable[[MarkerWrite], None],
         refused: Callable[[MarkerWrite], None],
         held: Callable[[str], bool] = lambda application: False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self.problem = ""
         self._store = store
         self._stored = stored
@@ -67,7 +69,7 @@ class MarkerWriter:
     async def run(self) -> None:
         """Write until cancelled; a failing store is tried again and never ends this."""
         while True:
-            await asyncio.sleep(_EVERY_S)
+            await self._clock.sleep(_EVERY_S)
             try:
                 await self.flush()
             except WormholeError as error:
@@ -87,9 +89,9 @@ class MarkerWriter:
             writes = [write for write in self._pending.values() if write.flow[0] not in held]
             if not writes:
                 return
-            began = time.monotonic()
+            began = self._clock.monotonic()
             refused = frozenset(await asyncio.to_thread(self._store.store, writes))
-            self.write_times.observe(time.monotonic() - began)
+            self.write_times.observe(self._clock.monotonic() - began)
             for write in writes:
                 if self._pending.get(write.flow) is write:
                     del self._pending[write.flow]

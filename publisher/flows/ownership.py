@@ -8,24 +8,20 @@ there.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from functools import partial
 
 from wormhole.coordination.port import Contact, Coordinator, PublisherInfo, Registration
 from wormhole.coordination.retry import retry_during_outage
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.problem import Problem
 
 __all__ = ["Ownership"]
 
 
 class Ownership:
-    """``fenced``: the markers are where other publishers can write them too, so nothing is sent beyond the lease.
+    """``fenced``: the markers are where other publishers can write them too, so nothing is sent beyond the lease."""
 
-    ``clock``: seconds, monotonic.
-    """
-
-    def __init__(self, coordinator: Coordinator, *, fenced: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, coordinator: Coordinator, *, fenced: bool, clock: Clock = SYSTEM_CLOCK) -> None:
         self._coordinator = coordinator
         self._fenced = fenced
         self._clock = clock
@@ -80,7 +76,7 @@ class Ownership:
                 "another publisher took the log over while contact with ZooKeeper was lost",
                 "`wormholectl publishers` names it; stop the one that is not meant to serve the log",
             )
-        silence = self._clock() - self._coordinator.last_contact()
+        silence = self._clock.monotonic() - self._coordinator.last_contact()
         return Problem(
             f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "
             "the flows",
@@ -88,4 +84,4 @@ class Ownership:
         )
 
     def _leased(self) -> bool:
-        return self._clock() < self._coordinator.last_contact() + self._coordinator.lease_s()
+        return self._clock.monotonic() < self._coordinator.last_contact() + self._coordinator.lease_s()

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from publisher.flows.replay_states import Run, cause, hashed, mine, opened, park
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.audit.sent_counts import Settled
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import Diverged, PositionPurged, ProtocolError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.problem import NO_PROBLEM, Problem
@@ -104,7 +104,9 @@ class Replays:
         move: Callable[[PublisherFlow, Datamarker], Awaitable[None]],
         record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
         room: Room,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._room = room
         self._source = source
         self._store = store
@@ -158,10 +160,10 @@ class Replays:
                     hint="begin at the datamarker or before it",
                 )
             known = self.run_of(flow)
-            leased = known is None or time.monotonic() < known.until
+            leased = known is None or self._clock.monotonic() < known.until
             with _recorded(flow):
                 await self._control(flow, lambda c: replace(c, replay=taken(flow.name, c.replay, wanted, leased)))
-            run = Run(wanted.id, time.monotonic() + wanted.lease_s)
+            run = Run(wanted.id, self._clock.monotonic() + wanted.lease_s)
             if known is not None and known.id == run.id:
                 run.updates, run.bytes = known.updates, known.bytes
             if known is not None:
@@ -298,7 +300,7 @@ class Replays:
         flow = self._flow(key)
         now = permitted(flow.name, flow.control.replay, replay, ticket)
         run = self._known(flow, now)
-        run.until, run.trouble = time.monotonic() + now.lease_s, ""
+        run.until, run.trouble = self._clock.monotonic() + now.lease_s, ""
 
     async def finish(
         self, key: FlowKey, replay: str, ticket: str, epoch: int, marker: Datamarker, *, accept_gap: bool
@@ -376,7 +378,7 @@ class Replays:
                 if now is None or run is None or now.state not in _ACTIVE:
                     return
                 gap = await self._gap(flow.marker)
-                if time.monotonic() >= run.until:  # it may have been renewed meanwhile
+                if self._clock.monotonic() >= run.until:  # it may have been renewed meanwhile
                     await self._give_back(flow, now, gap, f"has a driver that was silent for {now.lease_s:g} s")
         except WormholeError as error:  # looked at again: it must not stay held without anybody knowing
             run = self._runs.get(key)
@@ -476,7 +478,7 @@ class Replays:
     def _known(self, flow: PublisherFlow, replay: ReplayControl) -> Run:
         run = self.run_of(flow)
         if run is None:  # of a publisher before this one: its driver has a whole lease to find this one
-            run = self._runs[flow.key] = Run(replay.id, time.monotonic() + replay.lease_s)
+            run = self._runs[flow.key] = Run(replay.id, self._clock.monotonic() + replay.lease_s)
         return run
 
     def _at_work(self, flow: PublisherFlow, now: ReplayControl, epoch: int) -> Run:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from publisher.operate.control import Control
 from publisher.operate.replay_requests import ReplayRequests
 from publisher.operate.status import status
 from publisher.publisher import Publisher
+from wormhole.host.clock import Clock
 from wormhole.host.compiled import compiled_modules
 from wormhole.host.http_server import MOST_CONNECTIONS
 from wormhole.host.local_admin import socket_target
@@ -56,7 +56,8 @@ class _Places:
     most: the event loop is that of the flows too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._strangers = 0
         self._turn = asyncio.Lock()
 
@@ -64,11 +65,11 @@ class _Places:
     async def turn(self) -> AsyncIterator[None]:
         """Do something for a stranger that keeps the loop busy."""
         async with self._turn:
-            began = time.monotonic()
+            began = self._clock.monotonic()
             try:
                 yield
             finally:
-                await asyncio.sleep(time.monotonic() - began)
+                await self._clock.sleep(self._clock.monotonic() - began)
 
     async def request(self, requests: AsyncIterator[bytes], context: Any, *, known: bool) -> bytes:
         """The client's request, within its time. ``known``: it has a credential."""
@@ -96,7 +97,7 @@ class _Service:
         self._control = Control(publisher)
         self._replays = ReplayRequests(publisher)
         self._under_way: set[asyncio.Task[Any]] = set()
-        self._places = _Places()
+        self._places = _Places(publisher.clock)
 
     def opened(self, method: _Method) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
         """The method, for a client that may open the call and send nothing."""

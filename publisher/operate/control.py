@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Final
 
 import grpc
@@ -134,7 +134,7 @@ class Control:
     def _pause(self, flow: PublisherFlow, who: str) -> _Step:
         if flow.control.paused:
             raise not_now(flow, f"it is paused already, by {flow.control.paused}")
-        paused = f"{who} at {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC"
+        paused = f"{who} at {datetime.fromtimestamp(self._publisher.clock.wall(), UTC):%Y-%m-%d %H:%M:%S} UTC"
         after = self._status(flow)
         after.paused, after.state, after.cause = paused, "paused", f"paused by {paused}"
         after.subscriber = ""
@@ -183,13 +183,13 @@ class Control:
             case "place":
                 to = await located(source, by_text(source, wanted.place))
             case "at_s":
-                to = await located(source, by_time(source, wanted.at_s, time.time()))
+                to = await located(source, by_time(source, wanted.at_s, self._publisher.clock.wall()))
             case _:
                 raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request does not say where to set the marker")
         return self._move("set-marker", flow, to)
 
     def _move(self, what: str, flow: PublisherFlow, to: Datamarker) -> _Step:
-        notes = distance(self._publisher.log_watch, flow.shard, flow.marker, to, time.time())
+        notes = distance(self._publisher.log_watch, flow.shard, flow.marker, to, self._publisher.clock.wall())
         notes.append("an application that keeps its place with its own data begins there, not at this one")
         if flow.control.paused:
             notes.append("the flow stays paused")
@@ -209,7 +209,7 @@ class Control:
         after.place.CopyFrom(position_to_message(to.order))
         after.epoch += 1
         after.loss_pending = False
-        lag = self._publisher.log_watch.lag(flow.shard, to, time.time())
+        lag = self._publisher.log_watch.lag(flow.shard, to, self._publisher.clock.wall())
         after.lag_s = lag.seconds
         after.ClearField("lag_bytes")
         after.ClearField("lag_transactions")
@@ -385,7 +385,7 @@ class Control:
         self._assigner.changed()
 
     def _status(self, flow: PublisherFlow) -> admin_pb2.FlowStatus:
-        return flow_status(self._publisher, flow, self._publisher.lead_flows(), time.time())
+        return flow_status(self._publisher, flow, self._publisher.lead_flows())
 
     def _state(self, flow: PublisherFlow) -> str:
         return self._publisher.state(flow, self._publisher.lead_flows()).value

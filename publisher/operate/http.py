@@ -8,7 +8,6 @@ needs no gRPC.
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -40,7 +39,7 @@ async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, ins
         return web.Response(text="ok\n")
 
     async def readyz(request: web.Request) -> web.Response:
-        found = readiness(publisher, time.monotonic())
+        found = readiness(publisher, publisher.clock.monotonic())
         text = "ready\n" if found.ready else "".join(f"{visible(reason)}\n" for reason in found.reasons)
         return web.Response(text=text, status=200 if found.ready else 503)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -88,7 +87,7 @@ def _process() -> list[_Row]:
 
 def _whole(publisher: Publisher) -> Iterator[_Row]:
     """What is not about single flows or subscribers."""
-    now = time.monotonic()
+    now = publisher.clock.monotonic()
     yield c.PUBLISHER_START, publisher.started
     yield c.PUBLISHER_READY, readiness(publisher, now).ready
     yield c.PUBLISHER_LOOP_DELAY, publisher.loop_delay
@@ -150,8 +149,8 @@ def _furthest_behind(publisher: Publisher, lead: Caravan | None, others: list[Ca
 def _flow(
     publisher: Publisher, flow: PublisherFlow, state: PublisherFlowState
 ) -> Iterator[tuple[Metric, float | None]]:
-    watch, clock = publisher.log_watch, time.monotonic()
-    lag = watch.lag(flow.shard, flow.marker, time.time())
+    watch, clock = publisher.log_watch, publisher.clock.monotonic()
+    lag = watch.lag(flow.shard, flow.marker, publisher.clock.wall())
     stream = publisher.assigner.stream_of(flow)
     credit, in_flight = (0, 0) if stream is None else stream.credit(flow)
     # Behind by bytes and not by time: nobody knows when what follows was committed, for nothing was read there yet.

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-import time
 from typing import Final
 
 import grpc
@@ -81,7 +80,7 @@ def person(who: str, certificate: str) -> str:
 
 async def record(publisher: Publisher, who: str, what: str, target: str, old: str, new: str) -> list[str]:
     """Keep what was done in the history; returns what the operator should know when that failed."""
-    entry = HistoryEntry(time.time(), who, what, target, old, new)
+    entry = HistoryEntry(publisher.clock.wall(), who, what, target, old, new)
     try:
         async with asyncio.timeout(_RECORD_S):
             await publisher.coordinator.record(entry)

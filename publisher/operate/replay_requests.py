@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -114,7 +113,7 @@ class ReplayRequests:
                 check_id(request.replay),
                 who,
                 _mode(asked.mode),
-                time.time(),
+                self._publisher.clock.wall(),
                 _lease(asked.lease_s),
                 hashed(ticket),
                 begin=_marker(asked, "begin"),
@@ -204,7 +203,7 @@ class ReplayRequests:
         flow: PublisherFlow | None = self._publisher.assigner.flows.get(key)
         if flow is None:
             return  # its application was removed meanwhile
-        reply.flow.CopyFrom(flow_status(self._publisher, flow, self._publisher.lead_flows(), time.time()))
+        reply.flow.CopyFrom(flow_status(self._publisher, flow, self._publisher.lead_flows()))
         told = replay_status(self._publisher, flow)
         if told is not None:
             reply.replay.CopyFrom(told)

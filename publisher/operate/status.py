@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -60,12 +59,12 @@ def status(publisher: Publisher, only: str = "", after: str = "") -> admin_pb2.P
 
 
 def _add_flows(message: admin_pb2.PublisherStatus, publisher: Publisher, only: str, after: str) -> None:
-    now, lead_flows = time.time(), publisher.lead_flows()
+    lead_flows = publisher.lead_flows()
     flows = {flow.name: flow for flow in publisher.assigner.flows.values()}
     names = sorted(name for name in flows if name > after) if not only else [only] if only in flows else []
     size = 0
     for count, name in enumerate(names):
-        told = flow_status(publisher, flows[name], lead_flows, now)
+        told = flow_status(publisher, flows[name], lead_flows)
         size += told.ByteSize()
         if count and (size > _PAGE_BYTES or count == _PAGE_FLOWS):
             message.more = names[count - 1]
@@ -74,7 +73,7 @@ def _add_flows(message: admin_pb2.PublisherStatus, publisher: Publisher, only: s
 
 
 def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
-    now, lead = time.time(), publisher.fleet.lead
+    now, lead = publisher.clock.wall(), publisher.fleet.lead
     message = admin_pb2.PublisherStatus(
         dataset=publisher.served.dataset.name,
         copy=publisher.served.copy,
@@ -110,14 +109,14 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
     growth = publisher.log_watch.growth()
     if growth is not None:
         message.log_bytes_per_s = growth
-    stuck = publisher.progress.stuck_s(time.monotonic())
+    stuck = publisher.progress.stuck_s(publisher.clock.monotonic())
     if stuck is not None:
         message.stuck_s = stuck
     history = publisher.fleet.history
     message.events.extend(_event(happened) for happened in tuple(history)[-_EVENTS:])
     names = _LIST_BYTES
     for _, caravan in sorted(publisher.fleet.caravans.items()):
-        told = _caravan(caravan, caravan is lead, history)
+        told = _caravan(caravan, caravan is lead, history, publisher.clock.monotonic())
         names -= told.ByteSize()
         if names < 0:
             unlisted = f"the {len(told.flows)} flows of caravan {caravan.number} are not listed here: they are too many"
@@ -154,17 +153,15 @@ def _subscriber(stream: SubscriberStream) -> admin_pb2.SubscriberStatus:
     )
 
 
-def flow_status(
-    publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset[str], now: float
-) -> admin_pb2.FlowStatus:
-    """One flow's state. ``lead_flows``: as :meth:`Publisher.lead_flows` says; ``now``: seconds since 1970."""
+def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset[str]) -> admin_pb2.FlowStatus:
+    """One flow's state. ``lead_flows``: as :meth:`Publisher.lead_flows` says."""
     stream = publisher.assigner.stream_of(flow)
     credit, in_flight = (0, 0) if stream is None else stream.credit(flow)
     caravan_flow = flow.caravan_flow
     caravan = None if caravan_flow is None else publisher.fleet.caravan_of(caravan_flow)
     place = flow.marker.order if caravan_flow is None else caravan_flow.place
-    lag = publisher.log_watch.lag(flow.shard, flow.marker, now)
-    clock = time.monotonic()
+    lag = publisher.log_watch.lag(flow.shard, flow.marker, publisher.clock.wall())
+    clock = publisher.clock.monotonic()
     problem = publisher.cause(flow)
     return admin_pb2.FlowStatus(
         flow=flow_name(flow.application, flow.shard),
@@ -223,7 +220,7 @@ def replay_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.Replay
     if run is not None:
         told.updates, told.bytes = run.updates, run.bytes
     if replay.state is not ReplayState.NEEDS_REPLAY:
-        told.lease_left_s = replay.lease_s if run is None else max(0.0, run.until - time.monotonic())
+        told.lease_left_s = replay.lease_s if run is None else max(0.0, run.until - publisher.clock.monotonic())
     return told
 
 
@@ -231,13 +228,13 @@ def _event(event: CaravanEvent) -> admin_pb2.CaravanEvent:
     return admin_pb2.CaravanEvent(at_s=event.at, caravan=event.caravan, kind=event.kind.name, what=event.what)
 
 
-def _caravan(caravan: Caravan, lead: bool, history: Iterable[CaravanEvent]) -> admin_pb2.CaravanStatus:
+def _caravan(caravan: Caravan, lead: bool, history: Iterable[CaravanEvent], now: float) -> admin_pb2.CaravanStatus:
     mine = [event for event in history if event.caravan == caravan.number]
     return admin_pb2.CaravanStatus(
         number=caravan.number,
         lead=lead,
         place=position_to_message(caravan.buffer.place),
-        bytes_per_s=caravan.bytes_per_s(time.monotonic()),
+        bytes_per_s=caravan.bytes_per_s(now),
         flows=sorted(flow.name for flow in caravan.flows),
         buffered_bytes=caravan.buffer.size,
         cause=caravan.cause,

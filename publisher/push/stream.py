@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import Outgoing
 from publisher.push.redial import Redial
 from wormhole.coordination.port import SubscriberInfo
+from wormhole.host.clock import SYSTEM_CLOCK
 from wormhole.model.errors import ProtocolError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker
@@ -72,7 +72,7 @@ class Dialer:
     trust: Trust | None
     room: Room = field(default_factory=lambda: Room(MOST_BYTES))
     reading: Reading = field(default_factory=Reading)
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = SYSTEM_CLOCK.monotonic
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,8 +134,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="silent-driver-goes-live-beyond-the-log",
         file="publisher/flows/replays.py",
-        old="                gap = await self._gap(flow.marker)\n                if time",
-        new="                gap = None\n                if time",
+        old="                gap = await self._gap(flow.marker)\n                if self._clock",
+        new="                gap = None\n                if self._clock",
         tests=(f"{_REPLAYS}::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",),
         promise="a flow whose replay was given up goes live only where the log holds its datamarker",
     ),
@@ -150,7 +150,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="renewed-too-late",
         file="publisher/flows/replays.py",
-        old="                if time.monotonic() >= run.until:",
+        old="                if self._clock.monotonic() >= run.until:",
         new="                if run:",
         tests=(f"{_REPLAYS}::test_a_renewal_while_the_log_is_looked_at_counts",),
         promise="a driver that renewed its lease keeps the flow",

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,6 +39,7 @@ from wormhole.coordination.kazoo_client import (
     new_client,
 )
 from wormhole.coordination.records import Paths
+from wormhole.host.clock import SYSTEM_CLOCK
 from wormhole.model.errors import MarkerStoreError
 from wormhole.model.position import Datamarker
 from wormhole.ports.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
@@ -358,4 +358,4 @@ def _setting(path: str, data: bytes, version: int) -> Callable[[Any], Any]:
 def _step_aside(race: int) -> None:
     """Before another try, a moment that grows with the races lost, jittered so that two writers do not keep step."""
     if race:
-        time.sleep(random.uniform(0, 0.005 * race))
+        SYSTEM_CLOCK.pause(random.uniform(0, 0.005 * race))

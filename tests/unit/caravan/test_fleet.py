@@ -20,6 +20,7 @@ from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import PATIENCE_S, patience
 from wormhole.filters import Filter
+from wormhole.host.clock import Clock
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
@@ -121,7 +122,7 @@ class Yard:
         """Where the lead begins, if not at the start."""
         self.held: list[tuple[CaravanFlow, WormholeError]] = []
         events = FleetEvents(lambda f, e: self.held.append((f, e)), lambda s, m: None)
-        self.fleet = Fleet(self.source, limits, events, lambda: 0.0, wall=lambda: WALL)
+        self.fleet = Fleet(self.source, limits, events, lambda: 0.0, clock=Clock(wall=lambda: WALL))
 
     def rider(self, name: str, marker: Datamarker | None = None) -> Rider:
         return Rider(self.fleet, name, marker or self.start)

@@ -20,6 +20,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.stages import PublisherFlowState
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.memory import MemoryMarkerStore
+from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from tests.support.markers import marker
 from wormhole.config import ApplicationConfig
@@ -33,14 +34,6 @@ GRACE, HANDLER = 5.0, 60.0
 BOTH = {"s1": 1.0, "s2": 1.0}
 MINE = next(shard for shard in map(str, range(100)) if assign([shard], BOTH)[shard] == "s1")
 """A shard that belongs to s1 for as long as it takes part."""
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Store(MemoryMarkerStore):
@@ -129,7 +122,7 @@ class Desk:
     """An assigner and what is around it. ``told``: everything that it did, in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock = Clock()
+        self.clock = ScriptedClock()
         self.told: list[str] = []
         self.present = Present()
         self.dialled: list[Stream] = []
@@ -137,7 +130,6 @@ class Desk:
         self.record_failure: WormholeError | None = None
         self.parked: dict[FlowKey, tuple[DeadLetter, ...]] = {}
         self.store = Store(self.told)
-        monkeypatch.setattr(module, "time", self.clock)
         monkeypatch.setattr(module, "SubscriberStream", self._stream)
         self.assigner = Assigner(
             self.store,
@@ -149,6 +141,7 @@ class Desk:
             self._settle,
             self._record,
             self._prepare,
+            self.clock.clock,
         )
 
     def _stream(self, info: SubscriberInfo, *parts: object) -> Stream:

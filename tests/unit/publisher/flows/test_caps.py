@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from caravan.fleet import CaravanEventKind, Fleet, FleetEvents
-from publisher.flows import caps as caps_module
 from publisher.flows.caps import LiveCaps, limits_of
+from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from wormhole.config import CaravanCaps, DatasetConfig
@@ -67,7 +67,6 @@ async def test_a_running_publisher_obeys_what_is_applied(world: World, caplog: p
 
 
 async def test_what_cannot_be_followed_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps_module, "_RETRY_S", 0.001)
     client = MemoryCoordinator(world.coordination)
     await client.start()
     await store(world, dataset(CaravanCaps(max=1)))
@@ -85,7 +84,7 @@ async def test_what_cannot_be_followed_is_tried_again(world: World, monkeypatch:
     fleet = Fleet(
         world.source, limits_of(CaravanCaps(), MIB), FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0
     )
-    following = asyncio.create_task(LiveCaps(client, dataset(CaravanCaps()), fleet).run())
+    following = asyncio.create_task(LiveCaps(client, dataset(CaravanCaps()), fleet, ScriptedClock().clock).run())
     await eventually(lambda: fleet.limits.caravans == 1, "the caps at the second try")
     await client.stop()
     await following

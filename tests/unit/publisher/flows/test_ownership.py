@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from publisher.flows.ownership import Ownership
+from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import PublisherInfo
@@ -15,20 +16,13 @@ ONE = PublisherInfo("shop", "main", "db1", "host1", 1, "", 1.0)
 TWO = PublisherInfo("shop", "main", "db1", "host2", 2, "", 2.0)
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Scene:
     """``fenced``: markers that other hosts can write."""
 
     def __init__(self, *, fenced: bool) -> None:
-        self.clock = Clock()
-        self.coordinator = MemoryCoordinator(MemoryWorld(), session_timeout=3.0, clock=self.clock)
-        self.ownership = Ownership(self.coordinator, fenced=fenced, clock=self.clock)
+        self.clock = ScriptedClock()
+        self.coordinator = MemoryCoordinator(MemoryWorld(), session_timeout=3.0, clock=self.clock.clock.monotonic)
+        self.ownership = Ownership(self.coordinator, fenced=fenced, clock=self.clock.clock)
 
     @property
     def may(self) -> tuple[bool, bool, bool]:

@@ -613,7 +613,7 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
         publisher._again(flow, "given anew")
         await finished(s1, assigned)
         await eventually(lambda: "its datamarker is missing" in flow.cause, "held")
-        listed = flow_status(publisher, flow, frozenset(), 0.0)
+        listed = flow_status(publisher, flow, frozenset())
         assert (listed.state, listed.loss_pending) == ("held", True)
         assert listed.problem.text.startswith("its datamarker is missing")
         assert "flows accept-loss" in listed.problem.hint

@@ -9,19 +9,24 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from publisher.flows.marker_writer import MarkerWriter
 from publisher.operate import readiness
 from publisher.operate.http import serve_http
 from tests.support.eventually import eventually, patience
 from tests.unit.publisher.conftest import World
 from wormhole.host.compiled import compiled_modules
 from wormhole.host.http_server import url
-from wormhole.model.errors import ConfigError
+from wormhole.model.errors import ConfigError, MarkerStoreError
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader
 from wormhole.wire.v1 import admin_pb2
 
 
-async def test_metrics_health_and_readiness_with_its_reasons(world: World) -> None:
+async def full(writer: MarkerWriter) -> None:
+    raise MarkerStoreError("the disk is full")
+
+
+async def test_metrics_health_and_readiness_with_its_reasons(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.application()
     await asyncio.to_thread(compiled_modules)  # as a publisher's process does at its start
     async with world.publisher() as publisher:
@@ -36,7 +41,8 @@ async def test_metrics_health_and_readiness_with_its_reasons(world: World) -> No
                 assert await ask("/healthz") == (200, "ok\n")
                 await eventually(publisher.applications.known.is_set, "the configuration is known")
                 assert await ask("/readyz") == (200, "ready\n")
-                publisher.markers.problem = "the disk is full"
+                monkeypatch.setattr(MarkerWriter, "flush", full)
+                await eventually(lambda: publisher.markers.problem, "the next attempt to store datamarkers")
                 assert await ask("/readyz") == (503, "datamarkers cannot be stored: the disk is full\n")
                 async with session.get(url(server.address, None, "/status")) as answer:
                     told = admin_pb2.PublisherStatus.FromString(await answer.read())
@@ -52,6 +58,7 @@ async def test_metrics_health_and_readiness_with_its_reasons(world: World) -> No
                 ) as answer:
                     assert answer.status == 421
         finally:
+            monkeypatch.undo()
             await server.close()
 
 

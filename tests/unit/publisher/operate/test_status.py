@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 
 from publisher.flows.progress import Progress
 from publisher.operate.status import flow_status, status
@@ -83,19 +82,19 @@ async def test_what_operators_asked_and_why_it_waits_is_told(world: World) -> No
         await s1.accepts(await s1.hears("assign"))
         await s1.hears("batch")
         [flow] = publisher.assigner.flows.values()
-        clock = time.monotonic()
+        clock = publisher.clock.monotonic()
         flow.controlled(FlowControl("maria", ("mem:1:0",)))
         flow.halted_at = "mem:0:0"
         flow.lacks_credit(clock - 100)
         flow.progressed(clock - 50)
-        told = flow_status(publisher, flow, frozenset(), time.time())
+        told = flow_status(publisher, flow, frozenset())
         assert (told.paused, list(told.skip), told.halted_at, told.dead_letters) == ("maria", ["mem:1:0"], "mem:0:0", 0)
         assert told.credit_waited_s >= 100
         assert 50 <= told.progress_s < told.credit_waited_s
         assert not told.loss_pending
         flow.ask(LogGap(LossKind.PURGED, "", "", "gone"), flow.marker)
         flow.has_credit()
-        told = flow_status(publisher, flow, frozenset(), time.time())
+        told = flow_status(publisher, flow, frozenset())
         assert told.loss_pending
         assert told.credit_waited_s == 0
 
@@ -104,7 +103,7 @@ async def test_a_log_that_is_not_read_is_told_with_its_time(world: World) -> Non
     async with world.publisher() as publisher:
         publisher.progress = Progress()
         assert not status(publisher).HasField("stuck_s")
-        place, since = world.source.latest().order, time.monotonic() - 60
+        place, since = world.source.latest().order, publisher.clock.monotonic() - 60
         for behind in (1, 2, 3):
             publisher.progress.measured(place, behind, since)
         assert status(publisher).stuck_s >= 60

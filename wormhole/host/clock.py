@@ -1,0 +1,26 @@
+"""What time it is: passed to whatever measures durations, dates events or waits, so that a test can decide it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["SYSTEM_CLOCK", "Clock"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """``monotonic``: seconds, for durations; ``wall``: seconds since 1970; ``sleep`` waits; ``pause`` blocks the
+    thread.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    pause: Callable[[float], None] = time.sleep
+
+
+SYSTEM_CLOCK: Final = Clock()
