@@ -146,7 +146,7 @@ def test_a_payload_of_mysql_that_inflates_to_a_multiple(scripted: Make, rows: in
     assert len(stream.packets()) < 64 << 10
     of, sizes = scripted(stream), list[int]()
     assert peak_of(of, sizes) < HELD
-    assert of.encoder.too_large == rows
+    assert of.encoder.rows.too_large == rows
     assert sum(sizes) == sum(len(large(key, size)) for key in range(rows)) + len(
         entry(encode_row(Op.INSERT, (rows,), after=(rows, b"x")))
     )
@@ -266,7 +266,7 @@ def test_nothing_of_an_event_with_a_wrong_checksum_is_handed_on(scripted: Make) 
     of = scripted(stream)
     with pytest.raises(DecodeError, match="its checksum does not match"):
         list(read(of))
-    assert of.encoder.updates == 0
+    assert of.encoder.rows.updates == 0
     assert not of.walk.verified
 
 

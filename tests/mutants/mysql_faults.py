@@ -186,8 +186,8 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-unreadable-table-skipped-in-silence",
-        file=_WALK,
-        old="        self.broken.update(fresh)\n",
+        file="publisher/sources/mysql/broken_shards.py",
+        old="        self.update(fresh)\n",
         new="",
         tests=_WALK_TESTS,
         promise="rows that cannot be read hold their shard",
@@ -195,7 +195,7 @@ MYSQL_FAULTS: list[Fault] = [
     Fault(
         name="mysql-statement-skipped-in-silence",
         file=_WALK,
-        old="        elif kind is Kind.DML and not encoder.suppress:\n            raise _statement_format(query.sql)\n",
+        old="        elif kind is Kind.DML and not encoder.suppress:\n            raise statement_format(query.sql)\n",
         new="",
         tests=_WALK_TESTS,
         promise="changes logged as statements are never taken for none",

@@ -86,7 +86,9 @@ def outcome(module: ModuleType, data: bytes, body: bytes, shard: int, most: int,
                 break
         piece = e.take(len(seen) % 2 == 1)
         seen.append([bytes(piece.blob), *(list(getattr(piece, name)) for name in piece.__slots__[1:]), e.first_index])
-    seen.append((e.last_number, e.last_end, e.last_checksum, e.in_transaction, e.file_offset, e.too_large, e.sources))
+    seen.append(
+        (e.last_number, e.last_end, e.last_checksum, e.in_transaction, e.file_offset, e.rows.too_large, e.sources.names)
+    )
     return seen
 
 

@@ -2,6 +2,9 @@ import cython
 
 cdef unsigned int _ALL
 
+@cython.locals(view="unsigned int[::1]", i=Py_ssize_t)
+cpdef object uniform(object column, Py_ssize_t n)
+
 @cython.locals(
     n=Py_ssize_t, transactions=Py_ssize_t, ended=Py_ssize_t, ends="unsigned int[::1]", shard_of="unsigned int[::1]",
     tx_end="unsigned int[::1]", out_ends="unsigned int[::1]", out_index="unsigned int[::1]", out="unsigned int[::1]",

@@ -10,10 +10,19 @@ from publisher.sources.encode.piece import ALL_SHARDS, Piece
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run
 
-__all__ = ["open_shards", "runs_of"]
+__all__ = ["open_shards", "runs_of", "uniform"]
 
 # The constant again, private: the .pxd makes a C integer of it.
 _ALL: Final = ALL_SHARDS
+
+
+def uniform(column: array[int], n: int) -> array[int]:
+    """The first ``n`` entries; one for all where they are the same."""
+    view = column
+    for i in range(1, n):
+        if view[i] != view[0]:
+            return column[:n]
+    return column[: min(n, 1)]
 
 
 def shards_in(shard_of: Sequence[int], known: Sequence[int]) -> set[int]:

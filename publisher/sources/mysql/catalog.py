@@ -94,16 +94,10 @@ class Catalog:
         with self._lock:
             try:
                 if self._whole:
-                    with self._path.open("a", encoding="ascii") as file:
-                        self._write(file.write, self._unsaved)
-                        file.flush()
-                        os.fsync(file.fileno())
+                    self._write(self._path, "a", self._unsaved)
                 else:
                     temporary = self._path.with_suffix(".new")
-                    with temporary.open("w", encoding="ascii") as file:
-                        self._write(file.write, self._tables)
-                        file.flush()
-                        os.fsync(file.fileno())
+                    self._write(temporary, "w", self._tables)
                     temporary.replace(self._path)
             except OSError as error:
                 self._whole = False
@@ -163,10 +157,11 @@ class Catalog:
             self._forgotten += 1
             self._whole = False
 
-    def _write(self, write: object, tables: Iterable[Table]) -> None:
-        assert callable(write)
-        for table in tables:
-            write(json.dumps([*table, self._tables[table]]) + "\n")
+    def _write(self, path: Path, mode: str, tables: Iterable[Table]) -> None:
+        with path.open(mode, encoding="ascii") as file:
+            file.writelines(json.dumps([*table, self._tables[table]]) + "\n" for table in tables)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _keys(keyed: bool | None) -> int:

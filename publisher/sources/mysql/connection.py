@@ -39,13 +39,39 @@ __all__ = [
 
 # Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and
 # https://mariadb.com/kb/en/mariadb-error-code-reference/.
-_CANNOT_CONNECT: Final = 2003
-_NO_TLS: Final = 2026
-_PLUGIN: Final = frozenset({2059, 2061, 1251, 1524})
-_WRONG_PASSWORD: Final = frozenset({1045, 1698})
-_NOT_FROM_HERE: Final = 1130
-_ACCOUNT: Final = frozenset({1820, 1862, 3118, 4151})
-_PRIVILEGE: Final = frozenset({1044, 1142, 1143, 1227, 1370})
+# What somebody has to repair: the numbers, what the server refuses, and the next step.
+_REFUSALS: Final = (
+    (
+        {1045, 1698},
+        "the server refuses the account or its password: {text}{source}",
+        "give the password with --password-file (password_file in the configuration) or in ~/.my.cnf",
+    ),
+    (
+        {1130},
+        "the server takes no connections from this host: {text}",
+        "CREATE USER '{user}'@'<this host>' IDENTIFIED BY ...; and grant it what `wormholectl doctor` says",
+    ),
+    (
+        {1820, 1862, 3118, 4151},
+        "the account cannot be used: {text}",
+        "ALTER USER ... as an administrator",
+    ),
+    (
+        {1044, 1142, 1143, 1227, 1370},
+        "a privilege is missing: {text}",
+        "`wormholectl doctor URL` says which to grant",
+    ),
+    (
+        {2059, 2061, 1251, 1524},
+        "the account's authentication plugin is not supported: {text}",
+        "ALTER USER ... IDENTIFIED WITH caching_sha2_password (MariaDB: mysql_native_password) BY ...",
+    ),
+    (
+        {2026},
+        "TLS is asked for and the server offers none",
+        "let the server have a certificate (ssl_cert, ssl_key), or write tls=prefer",
+    ),
+)
 _NONSENSE: Final = (
     "it is tried again; check host and port, and what is between here and the server (a proxy, another service); "
     "if a plain client gets right answers there, report this"
@@ -182,34 +208,11 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
     if isinstance(cause, OSError):
         return _of_socket(cause, about)
     number, text = server_text(error)
-    if number in _WRONG_PASSWORD:
-        source = about.password_from if isinstance(about, Address) else ""
-        return UsageError(
-            f"{about}: the server refuses the account or its password: {text}" + (f" ({source})" if source else ""),
-            hint="give the password with --password-file (password_file in the configuration) or in ~/.my.cnf",
-        )
-    if number == _NOT_FROM_HERE:
-        user = about.user if isinstance(about, Address) else "wormhole"
-        return UsageError(
-            f"{about}: the server takes no connections from this host: {text}",
-            hint=f"CREATE USER '{user}'@'<this host>' IDENTIFIED BY ...; and grant it what `wormholectl doctor` says",
-        )
-    if number in _ACCOUNT:
-        return UsageError(f"{about}: the account cannot be used: {text}", hint="ALTER USER ... as an administrator")
-    if number in _PRIVILEGE:
-        return UsageError(
-            f"{about}: a privilege is missing: {text}", hint="`wormholectl doctor URL` says which to grant"
-        )
-    if number in _PLUGIN:
-        return UsageError(
-            f"{about}: the account's authentication plugin is not supported: {text}",
-            hint="ALTER USER ... IDENTIFIED WITH caching_sha2_password (MariaDB: mysql_native_password) BY ...",
-        )
-    if number == _NO_TLS:
-        return UsageError(
-            f"{about}: TLS is asked for and the server offers none",
-            hint="let the server have a certificate (ssl_cert, ssl_key), or write tls=prefer",
-        )
+    for numbers, what, hint in _REFUSALS:
+        if number in numbers:
+            user = about.user if isinstance(about, Address) else "wormhole"
+            source = f" ({about.password_from})" if isinstance(about, Address) and about.password_from else ""
+            return UsageError(f"{about}: {what.format(text=text, source=source)}", hint=hint.format(user=user))
     if number in _PASSING or 2000 <= number < 3000 or not number:
         kind = SourceSilent if isinstance(error.__context__, TimeoutError) else SourceUnavailable
         return kind(f"{about}: {text}", hint="it is tried again; look at the server's error log")

@@ -52,9 +52,8 @@ def _lost_files(known: Known, view: View, fingerprint: Callable[[int], str]) -> 
     if not left:
         first, last = min(known.files), max(known.files)
         why = (
-            f"of the binlog files {view.name(first)} to {view.name(last)}, which were seen, none is left, and "
-            f"no publisher was connected when {view.name(view.first)} and those after it were begun: they "
-            "cannot be told "
+            f"of the binlog files {view.name(first)} to {view.name(last)}, which were seen, none is left, and no "
+            f"publisher was connected when {view.name(view.first)} and those after it were begun: they cannot be told "
             "from those of a restored copy"
         )
         return Lost(why, unproven=True)

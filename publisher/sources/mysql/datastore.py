@@ -55,20 +55,7 @@ class MySqlDatastore(Datastore):
     def open(self, url: str, options: SourceOptions) -> LogSource:
         from publisher.sources.mysql.source import MySqlSource
 
-        return MySqlSource(
-            url,
-            log=options.log,
-            state_dir=options.state_dir,
-            sharding=options.sharding,
-            max_update_bytes=options.max_update_bytes,
-            disk_budget=options.disk_budget,
-            server_ids=options.server_ids,
-            skip_tables=options.skip_tables,
-            history_tables=options.history_tables,
-            password_file=options.login.password_file,
-            my_cnf=options.login.user_files,
-            prompt=options.login.prompt,
-        )
+        return MySqlSource(url, options)
 
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
         from publisher.sources.mysql import doctor

@@ -26,8 +26,7 @@ _TABLE: Final = (
 )
 _COLUMNS: Final = (
     "SELECT COLUMN_NAME AS name, DATETIME_PRECISION AS digits, GENERATION_EXPRESSION AS made FROM "
-    "information_schema.COLUMNS "
-    "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
+    "information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
 )
 _IMPLICIT: Final = ("row_start", "row_end")
 _MICROSECONDS: Final = 6
@@ -124,10 +123,8 @@ def with_old_digits(table: TableMap, definition: Definition | None, logged_s: in
             "the log does not "
             f"say how many digits their fractions had when it was written: {', '.join(names[i] for i in old if names)}",
             hint=f"SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE {table.name} FORCE; what was logged before "
-            "cannot be read: "
-            "name the table in skip_tables and restart the publisher, or start the application anew behind it, "
-            "from a copy of the "
-            "table. The publisher's account needs SELECT on the table",
+            "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew "
+            "behind it, from a copy of the table. The publisher's account needs SELECT on the table",
             tables=(table.name,),
         )
     columns = list(table.columns)

@@ -238,9 +238,8 @@ def _not_logged(settings: Settings) -> Iterator[Finding]:
         WARN,
         "sessions with SET sql_log_bin = 0 cannot be seen from outside",
         "what they change never enters the log: no subscriber gets it, and nothing tells",
-        f"make sure that no account with {who} uses it for data that subscribers need; docs/mysql.md lists "
-        "what else changes rows "
-        "without a row in the log",
+        f"make sure that no account with {who} uses it for data that subscribers need; docs/mysql.md lists what else "
+        "changes rows without a row in the log",
     )
 
 

@@ -162,9 +162,8 @@ class Dump:
     def _check_silence(self) -> None:
         if self._silent_s > _SILENT_BEATS * HEARTBEAT_S:
             raise SourceSilent(
-                f"no whole event came from the server in {self._silent_s:.0f} s of waiting, although it was "
-                "asked for a heartbeat each "
-                f"{HEARTBEAT_S:g} s",
+                f"no whole event came from the server in {self._silent_s:.0f} s of waiting, although it was asked for "
+                f"a heartbeat each {HEARTBEAT_S:g} s",
                 hint="it is opened again; look at the network between here and the server",
             )
 

@@ -199,9 +199,8 @@ class Login:
         self._permit()
         if self._password and not self._secure and self._doubt():
             raise UsageError(
-                f"{self._address}: the server asks for the password in clear text over a connection without "
-                f"TLS ({self.plugin}); "
-                "the password was not sent",
+                f"{self._address}: the server asks for the password in clear text over a connection without TLS "
+                f"({self.plugin}); the password was not sent",
                 hint=f"let the server offer TLS, or give the account {_CACHING}",
             )
         self.gave_password = bool(self._password)
@@ -238,9 +237,8 @@ def _nonce_of(data: bytes, size: int) -> bytes:
 
 def _refusal(address: Address, plugin: str, doubt: str) -> WormholeError:
     return UsageError(
-        f"{address}: the server asks for the password itself ({plugin}), and nothing shows that it is the "
-        f"database: {doubt}; "
-        "the password was not sent",
+        f"{address}: the server asks for the password itself ({plugin}), and nothing shows that it is the database: "
+        f"{doubt}; the password was not sent",
         hint=next_step(address),
     )
 

@@ -9,6 +9,7 @@ else.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +37,7 @@ from publisher.sources.mysql.view import Asker, View
 from publisher.sources.mysql.walk import Walk
 from wormhole.model.errors import Diverged, Retryable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
-from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import SourceOptions
 
 __all__ = ["Opening"]
 
@@ -57,31 +58,21 @@ class Opening:
         histories: Histories,
         claims: IdClaims,
         doubts: Doubts,
+        options: SourceOptions,
         *,
-        log: str,
-        sharding: Sharding,
-        skip_tables: frozenset[str],
         catalog: Catalog,
         look: Callable[[Connection[Any], Catalog], object],
-        history_tables: frozenset[str],
-        max_update_bytes: int,
         folder: Path,
-        disk_budget: int,
     ) -> None:
         self._address = address
         self._asker = asker
         self._histories = histories
         self._claims = claims
         self._doubts = doubts
-        self._log = log
-        self._sharding = sharding
-        self._skip_tables = skip_tables
+        self._options = options
         self._catalog = catalog
         self._look = look
-        self._history_tables = history_tables
-        self._max_update_bytes = max_update_bytes
         self._folder = folder
-        self._disk_budget = disk_budget
 
     def open(
         self, marker: Datamarker, passed: Callable[[Datamarker], None], closed: Callable[[BinlogReader], None]
@@ -112,7 +103,7 @@ class Opening:
     def walk(
         self, view: View, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
     ) -> _Making:
-        """A walk from ``start`` on a connection of its own, for looking at the log; whoever asked closes it."""
+        """A walk from ``start`` on a connection of its own, for looking at the log; the caller closes it."""
         making = _Making(self, connect(self._address), view, incarnation)
         making.begin(start, delivered, place)
         return making
@@ -131,10 +122,8 @@ class Opening:
         )
         # Without an id of its own: nothing is read beyond the beginning, and no other reader is ended.
         making.begin(FromFile(view.name(number), FILE_BEGIN), "", LogPosition(0, number, FILE_BEGIN), server_id=0)
-        try:
+        with closing(making):
             see_beginning(making.walk)
-        finally:
-            making.close()
         return found[-1]
 
     def confirmed(
@@ -154,11 +143,9 @@ class Opening:
         try:
             making = _Making(self, connect(self._address), view, failed.incarnation)
             making.begin(start, delivered, begin, server_id=0)
-            try:
+            with closing(making):
                 if fails_again(making.walk, failed, error):
                     return error
-            finally:
-                making.close()
         except Retryable:
             pass
         return Doubted(str(error)).at(position=str(failed))
@@ -219,18 +206,19 @@ class _Making:
         self._check_file = check_file or partial(of._histories.check_file, believe=believe)
         self._server_id = 0
         self.dump: Dump | None = None
+        options = of._options
         self.tables = Tables(
-            of._log,
-            of._sharding,
-            of._skip_tables,
-            of._history_tables,
+            options.log,
+            options.sharding,
+            options.skip_tables,
+            options.history_tables,
             catalog=of._catalog,
             mariadb=of._asker.mariadb,
             describe=of.describe if of._asker.mariadb else None,
         )
-        count = of._sharding.count if of._sharding.by == "hash" else 0
-        self.encoder = Encoder(of._max_update_bytes, count)
-        self.prepared = Prepared(of._folder, of._disk_budget, held=self.encoder.held)
+        count = options.sharding.count if options.sharding.by == "hash" else 0
+        self.encoder = Encoder(options.max_update_bytes, count)
+        self.prepared = Prepared(of._folder, options.disk_budget, held=self.encoder.held)
         self.spool = Spool(of._folder, self.encoder.ignores)
 
     def begin(
@@ -301,7 +289,7 @@ class _Making:
             passed=passed,
             closed=told_closed,
             confirmed=lambda error, since: self._of.confirmed(
-                error, self._view, since, walk.place, None if place is not None or walk.file else start
+                error, self._view, since, walk.place, None if place is not None or walk.file.number else start
             ),
         )
         return reader

@@ -6,6 +6,7 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Final
 
 from publisher.sources.by_time import begins_later
@@ -100,15 +101,11 @@ class Places:
         return view
 
     def _end(self, view: View) -> LogPosition:
-        """The log's end, in a file that was looked at: it is never taken for a place of another file with the same
-        number."""
+        """The log's end, in a file whose fingerprint is known: it is never taken for a place of another file with the
+        same number."""
         end = LogPosition(self._histories.current, *view.end)
         if not self._histories.knows_file(end.file):
-            making = self._opening.walk(view, end.incarnation, FromFile(view.name(end.file), FILE_BEGIN))
-            try:
-                see_file(making.walk)
-            finally:
-                making.close()
+            self._begun_us(view, end.file)
         return end
 
     def _at(self, text: str, view: View, file: int, offset: int) -> Datamarker:
@@ -135,20 +132,17 @@ class Places:
         delivered = ""
         if self._asker.mariadb:
             delivered = self._ask(lambda control: self._asker.position_before(control, name))
-        making = self._opening.walk(view, wanted.incarnation, FromFile(name, FILE_BEGIN), delivered, begin)
-        try:
+        with closing(
+            self._opening.walk(view, wanted.incarnation, FromFile(name, FILE_BEGIN), delivered, begin)
+        ) as making:
             return last_marker(making.walk, wanted, making.delivered, making.prepared, until_us)
-        finally:
-            making.close()
 
     def _begun_us(self, view: View, file: int) -> int:
-        """When the file was begun; whole seconds."""
-        making = self._opening.walk(view, self._histories.current, FromFile(view.name(file), FILE_BEGIN))
-        try:
+        """When the file was begun; whole seconds. Its fingerprint is known then."""
+        start = FromFile(view.name(file), FILE_BEGIN)
+        with closing(self._opening.walk(view, self._histories.current, start)) as making:
             see_file(making.walk)
-            return making.walk.began_s * 1_000_000
-        finally:
-            making.close()
+            return making.walk.file.began_s * 1_000_000
 
     def _after_gtids(self, text: str) -> Datamarker:
         view = self._view(settled=True)
@@ -176,11 +170,8 @@ class Places:
         if is_all:
             latest = self._end(view)
             return Datamarker(latest, delivered, latest)
-        making = self._opening.walk(view, self._histories.current, FromGtids(delivered), delivered)
-        try:
+        with closing(self._opening.walk(view, self._histories.current, FromGtids(delivered), delivered)) as making:
             place = find_next(making.walk)
-        finally:
-            making.close()
         return Datamarker(place, delivered, place)
 
 

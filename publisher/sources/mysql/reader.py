@@ -80,7 +80,7 @@ class BinlogReader:
     @property
     def too_large(self) -> int:
         """Updates that went without their values so far."""
-        return int(self._encoder.too_large)
+        return int(self._encoder.rows.too_large)
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
@@ -88,7 +88,7 @@ class BinlogReader:
         with self._reading:
             while not self._closed.is_set():
                 ready = self._ready()
-                if self._encoder.used >= max_bytes or (self._failure is not None and ready):
+                if self._encoder.rows.used >= max_bytes or (self._failure is not None and ready):
                     return self._segment()
                 if self._failure is not None:
                     raise self._failure
@@ -102,7 +102,7 @@ class BinlogReader:
                     continue
                 if step == Step.PROGRESS:
                     continue
-                if self._ready() or (step != Step.END and self._encoder.updates and not self._walk.ends):
+                if self._ready() or (step != Step.END and self._encoder.rows.updates and not self._walk.ends):
                     return self._segment()
                 if step == Step.END and time.monotonic() >= deadline:
                     return None
@@ -188,9 +188,9 @@ class BinlogReader:
         piece = encoder.take(whole)
         gap, walk.gap = walk.gap, None
         delivered = self._delivered
-        sources, numbers = encoder.take_gtids()
+        sources, numbers = encoder.transactions.take_passed()
         if numbers:
-            delivered.add(encoder.sources, sources, numbers)
+            delivered.add(encoder.sources.names, sources, numbers)
         if gap is not None:
             gap = replace(gap, behind=str(delivered))
         runs = self._runs(piece, whole) if piece.tx_number else {}
@@ -215,8 +215,8 @@ class BinlogReader:
             piece,
             tables.shards,
             tables.schemas,
-            tuple(encoder.sources[ordinal] for ordinal in names),
-            self._walk.file,
+            tuple(encoder.sources.names[ordinal] for ordinal in names),
+            self._walk.file.number,
             piece.tx_committed_at_us,
             encoder.first_index,
             # A piece that begins with a transaction's first update ends none that was open: that one was rolled back.
@@ -245,7 +245,4 @@ class BinlogReader:
     def _broken(self, end: LogPosition, whole: bool) -> dict[str, DecodeError]:
         """The shards that break in what is handed out now: a segment that ends before the fault does not have it."""
         walk = self._walk
-        if not walk.broken or (whole and end <= walk.broken_at):
-            return {}
-        broken, walk.broken = walk.broken, {}
-        return broken
+        return {} if whole and end <= walk.broken.at else walk.broken.take()

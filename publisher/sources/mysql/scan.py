@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Final
 
 from publisher.sources.mysql.delivered import MariaDelivered, MySqlDelivered
@@ -30,12 +31,12 @@ def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
     _silence(walk, True)
     seen: Anchor | None = None
     found = anchor is None
-    patience = _Patience(walk)
-    while walk.place != order or walk.inside or not (walk.described or order.offset <= 4):
+    stalled = _Stalled(walk)
+    while walk.place != order or walk.inside or not (walk.file.described or order.offset <= 4):
         if walk.place > order:
             raise Diverged(f"{order} is no transaction's end in this log", position=str(order), hint=ANEW)
         walk.one_packet()
-        patience.check(order)
+        stalled.check(order)
         last = walk.anchor
         if anchor is None or found or last is None or last is seen:
             continue
@@ -52,29 +53,20 @@ def see_file(walk: Walk) -> None:
     """Go on until the file is known (see `Histories.check_file`), and when it was begun.
 
     Nothing can be read afterwards."""
-    patience = _Patience(walk)
-    while not walk.described:
-        walk.one_packet()
-        patience.check(walk.place)
+    _go_on(walk, lambda: walk.file.described)
 
 
 def see_beginning(walk: Walk) -> None:
     """Go on until the file's fingerprint is whole: a file of an old server has no list of GTIDs. Nothing can be read
     afterwards."""
     _silence(walk, True)
-    patience = _Patience(walk)
-    while not walk.identified and not walk.encoder.in_transaction and walk.anchor is None:
-        walk.one_packet()
-        patience.check(walk.place)
+    _go_on(walk, lambda: walk.file.identified or walk.encoder.in_transaction or walk.anchor is not None)
 
 
 def find_next(walk: Walk) -> LogPosition:
     """Where the next transaction begins; it is there. Nothing can be read afterwards."""
     _silence(walk, True)
-    patience = _Patience(walk)
-    while not walk.encoder.in_transaction and walk.anchor is None:
-        walk.one_packet()
-        patience.check(walk.place)
+    _go_on(walk, lambda: walk.encoder.in_transaction or walk.anchor is not None)
     last = walk.anchor
     return walk.open_place if last is None else last.begin
 
@@ -82,18 +74,19 @@ def find_next(walk: Walk) -> LogPosition:
 def fails_again(walk: Walk, failed: LogPosition, error: WormholeError) -> bool:
     """Whether the log fails with the same error up to ``failed``, read anew. Nothing can be read afterwards."""
     encoder, told = walk.encoder, str(error)
-    patience = _Patience(walk)
+    stalled = _Stalled(walk)
     try:
         while walk.place <= failed or walk.inside:
             walk.step(
                 1, _POLL_S
             )  # in the smallest pieces: some errors are about transactions that were handed on in part
-            patience.check(failed)
+            stalled.check(failed)
             if any(str(broken) == told for broken in walk.broken.values()):
                 return True
-            walk.broken, walk.gap = {}, None
+            walk.broken.clear()
+            walk.gap = None
             encoder.take()
-            encoder.take_gtids()
+            encoder.transactions.take_passed()
     except Retryable:
         return False
     except WormholeError as again:
@@ -116,10 +109,10 @@ def last_marker(
     _silence(walk, True)
     encoder = walk.encoder
     place, seen, oldest, committed_at_us = walk.place, walk.anchor, prepared.oldest, 0
-    patience = _Patience(walk)
+    stalled = _Stalled(walk)
     while walk.place < wanted or walk.inside:
         walk.one_packet()
-        patience.check(wanted)
+        stalled.check(wanted)
         if walk.place > wanted or walk.inside or encoder.in_transaction:
             continue
         last = walk.anchor
@@ -134,13 +127,20 @@ def last_marker(
     return Datamarker(place, str(delivered), read_from, seen, committed_at_us)
 
 
+def _go_on(walk: Walk, reached: Callable[[], bool]) -> None:
+    """Read packet by packet until ``reached`` says so."""
+    stalled = _Stalled(walk)
+    while not reached():
+        walk.one_packet()
+        stalled.check(walk.place)
+
+
 def _silence(walk: Walk, silent: bool) -> None:
     walk.encoder.suppress = walk.encoder.single = silent
 
 
-class _Patience:
-    """The server has what is looked for: when it does not send it, something is wrong that nobody should wait for in
-    silence.
+class _Stalled:
+    """Raises when a server does not send what it has: waiting on would hide that something is wrong.
 
     A large event moves the place at its end only: what arrives of it counts, as long as it is more than a drip.
     """

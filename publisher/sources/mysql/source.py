@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pymysql.connections import Connection
 
-from publisher.sources.mysql import address as addresses
+from publisher.sources.mysql.address import parse
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.checks import refuse
 from publisher.sources.mysql.connection import connect, login_of
@@ -32,7 +31,7 @@ from wormhole.host.folder_identity import identity_of
 from wormhole.model.errors import SourceUnavailable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
-from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import SourceOptions
 from wormhole.ports.log_source import SourceStatus
 
 __all__ = ["MySqlSource"]
@@ -48,38 +47,17 @@ class MySqlSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the server that ``url`` names.
 
     Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID
-    positions (MariaDB). ``state_dir`` holds which incarnation is which server, and what XA transactions prepared (at
-    most ``disk_budget`` bytes for each reader). ``password_file``, ``my_cnf`` and ``prompt``: see
-    :func:`publisher.sources.mysql.address.parse`.
+    positions (MariaDB). The state folder holds which incarnation is which server, and what XA transactions prepared (at
+    most ``disk_budget`` bytes for each reader).
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        log: str,
-        state_dir: Path,
-        sharding: Sharding,
-        max_update_bytes: int,
-        disk_budget: int,
-        server_ids: str = "",
-        skip_tables: frozenset[str] = frozenset(),
-        history_tables: frozenset[str] = frozenset(),
-        password_file: Path | None = None,
-        my_cnf: bool = False,
-        prompt: Callable[[str], str] | None = None,
-    ) -> None:
-        self._parse: Callable[[], addresses.Address] = lambda: addresses.parse(
-            url, password_file=password_file, my_cnf=my_cnf, prompt=prompt
-        )
-        self._log = log
-        self._state_dir = state_dir / "mysql"
-        self._sharding = sharding
-        self._skip_tables = skip_tables
-        self._history_tables = history_tables
-        self._max_update_bytes = max_update_bytes
-        self._disk_budget = disk_budget
-        self._server_ids = ServerIds.parse(server_ids, log)
+    def __init__(self, url: str, options: SourceOptions) -> None:
+        self._url = url
+        self._options = options
+        self._log = options.log
+        self._state_dir = options.state_dir / "mysql"
+        self._skip_tables = sorted(options.skip_tables)
+        self._server_ids = ServerIds.parse(options.server_ids, options.log)
         self._asking = threading.Lock()  # one question at a time over the control connection
         self._lock = threading.Lock()  # what a status is made of
         self._doubts = Doubts()
@@ -96,10 +74,13 @@ class MySqlSource:
 
     def start(self) -> None:
         """See the port. Refuses a server whose settings :mod:`publisher.sources.mysql.checks` calls fatal."""
-        self._address = self._parse()
+        login = self._options.login
+        self._address = parse(
+            self._url, password_file=login.password_file, my_cnf=login.user_files, prompt=login.prompt
+        )
         for remark in self._address.remarks:
             _log.warning("%s", remark)
-        for table in sorted(self._skip_tables):
+        for table in self._skip_tables:
             _log.warning("skip_tables: no update of %s is delivered", table)
         connection, settings = self._doubts.twice(self._look_first)
         try:
@@ -124,15 +105,10 @@ class MySqlSource:
             self._histories,
             self._claims,
             self._doubts,
-            log=self._log,
-            sharding=self._sharding,
-            skip_tables=self._skip_tables,
+            self._options,
             catalog=self._catalog,
             look=look,
-            history_tables=self._history_tables,
-            max_update_bytes=self._max_update_bytes,
             folder=self._state_dir,
-            disk_budget=self._disk_budget,
         )
         self._places = Places(self._ask, self._asker, self._histories, self._opening)
         self._control = connection
@@ -196,11 +172,7 @@ class MySqlSource:
         with self._lock:
             view, furthest, problem = self._view, self._furthest, self._problem
         incarnation = self._histories.current
-        skipped = (
-            f"by skip_tables, nothing of {', '.join(sorted(self._skip_tables))} is delivered"
-            if self._skip_tables
-            else ""
-        )
+        skipped = f"by skip_tables, nothing of {', '.join(self._skip_tables)} is delivered" if self._skip_tables else ""
         problems = tuple(filter(None, (problem, self._rivals, Problem(skipped), self._catalog.problem)))
         if view is None:
             place = LogPosition(incarnation, 0, 0)
@@ -316,12 +288,13 @@ class MySqlSource:
 
     def _known_shards(self, tables: Iterable[tuple[str, str, bool]]) -> frozenset[str]:
         """The shards that there are now."""
-        by, count = self._sharding.by, self._sharding.count
+        sharding = self._options.sharding
+        by, count = sharding.by, sharding.count
         if by == "log":
             return frozenset({self._log})
         hashed = {f"{self._log}.{k}of{count}" for k in range(count)}
         return frozenset(hashed) | {
-            shard_name(self._log, self._sharding, database, table)
+            shard_name(self._log, sharding, database, table)
             for database, table, keyed in tables
             if by != "hash" or not keyed
         }

@@ -12,13 +12,17 @@ from publisher.sources.mysql.decode.lexer import Dialect, Name
 from publisher.sources.mysql.decode.rare import Query
 from publisher.sources.mysql.decode.statement import Kind, Statement, classify
 from publisher.sources.mysql.tables import Tables
-from wormhole.model.errors import DecodeError
+from wormhole.model.errors import DecodeError, UnsupportedLog
 
-__all__ = ["Statements"]
+__all__ = ["Statements", "statement_format"]
 
 _log = logging.getLogger(__name__)
 
 _SHOWN: Final = 200
+_ROW_FORMAT: Final = (
+    "SET GLOBAL binlog_format = ROW, also in the server's configuration, and let every session that set it reconnect; "
+    "what was logged as statements cannot be read: start the application anew behind it, from a copy of the tables"
+)
 # Statements of which the beginning is enough.
 _WHOLE_BY_BEGINNING: Final = frozenset({Kind.DML})
 _ROUTINE: Final = re.compile(
@@ -114,8 +118,7 @@ class Statements:
                 f"the transaction {self.open_name} went back to the savepoint {name!r}, and a part of what "
                 "that undid was handed on",
                 hint="MariaDB logs such a transaction when it also made a temporary table or changed one without "
-                "transactions: "
-                "repair the application's data, then start it anew behind this place",
+                "transactions: repair the application's data, then start it anew behind this place",
             )
         return None
 
@@ -123,7 +126,7 @@ class Statements:
     def open_name(self) -> str:
         """The id of the open transaction."""
         encoder = self._encoder
-        return f"{encoder.sources[encoder.source]}:{encoder.number}"
+        return f"{encoder.sources.names[encoder.source]}:{encoder.number}"
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -148,6 +151,14 @@ class Statements:
             update_id=update_id,
         )
         return {shard for name in tables for shard in self._tables.shards_of(*name)}, error
+
+
+def statement_format(sql: str) -> UnsupportedLog:
+    """The error for a change that is logged as the statement ``sql``."""
+    return UnsupportedLog(
+        f"a change is logged as a statement, not as rows: {sql[:200]}",
+        hint=_ROW_FORMAT,
+    )
 
 
 def _printable(sql: str) -> str:

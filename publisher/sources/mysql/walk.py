@@ -13,9 +13,11 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
-from zlib import crc32
 
+from publisher.sources.mysql.binlog_file import BinlogFile
+from publisher.sources.mysql.broken_shards import BrokenShards
 from publisher.sources.mysql.decode import events, stops
 from publisher.sources.mysql.decode.actions import ROWS_EVENTS
 from publisher.sources.mysql.decode.body import Body, LargeEvent, with_length
@@ -26,7 +28,6 @@ from publisher.sources.mysql.decode.rare import (
     Rotate,
     XaPrepare,
     Xid,
-    parse_format_description,
     parse_gtid_tagged,
     parse_incident,
     parse_mariadb_gtid,
@@ -40,11 +41,10 @@ from publisher.sources.mysql.delivered import MariaDelivered, MySqlDelivered
 from publisher.sources.mysql.dump import Dump
 from publisher.sources.mysql.prepared import Prepared
 from publisher.sources.mysql.refusals import is_torn
-from publisher.sources.mysql.settings import file_number
 from publisher.sources.mysql.spool import Spool
-from publisher.sources.mysql.statements import Statements
+from publisher.sources.mysql.statements import Statements, statement_format
 from publisher.sources.mysql.tables import Tables
-from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog, WormholeError
+from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, LogPosition
 
@@ -59,35 +59,20 @@ _LARGEST_EVENT: Final = 1 << 30
 _LONGEST_STATEMENT: Final = 4 << 20
 _LARGEST_LIST: Final = 16 << 20  # of GTIDs, a million intervals
 _COMPRESSED_ROWS: Final = COMPRESSED - {events.QUERY_COMPRESSED}
-# Events that may be larger than what is held whole, and are held all the same: by type, the bytes of the largest.
-_LISTS: Final = {
-    events.TABLE_MAP: _LARGEST_LIST,
-    events.PREVIOUS_GTIDS: _LARGEST_LIST,
-    events.GTID_LIST: _LARGEST_LIST,
-}
-_NO_PLACE: Final = bytes(4)
+# Events that may be larger than what is held whole, and are held all the same.
+_LISTS: Final = frozenset({events.TABLE_MAP, events.PREVIOUS_GTIDS, events.GTID_LIST})
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
 # What a file begins with, of no use to a reader: MariaDB tells how the file is encrypted, and sends what is in it
 # decrypted.
 _OF_FILES: Final = frozenset({events.START_ENCRYPTION})
 _STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY
-# What the log cannot be read behind, or nothing is lost with, whatever the event holds.
-_ENDS_READING: Final = _STATEMENT_PARTS | _STATEMENT_LOADS
 _TYPE_AT: Final = 4
 _SAVEPOINTS: Final = frozenset({Kind.SAVEPOINT, Kind.ROLLBACK_TO})
 _NO_CHANGE: Final = frozenset({Kind.BEGIN, Kind.XA_END, Kind.XA_PREPARE})
-_ROW_FORMAT: Final = (
-    "SET GLOBAL binlog_format = ROW, also in the server's configuration, and let every session that set it reconnect; "
-    "what was logged as statements cannot be read: start the application anew behind it, from a copy of the tables"
-)
-
-
 _DAMAGED: Final = (
-    "look at that place with `wormholectl tail URL` and the server's mysqlbinlog; when both read it, "
-    "`wormholectl flows pause APP/SHARD` "
-    "and `flows resume APP/SHARD` read it again; a damaged file is passed with `wormholectl markers set "
-    "APP/SHARD PLACE`, once the "
-    "application has what is missing"
+    "look at that place with `wormholectl tail URL` and the server's mysqlbinlog; when both read it, `wormholectl "
+    "flows pause APP/SHARD` and `flows resume APP/SHARD` read it again; a damaged file is passed with `wormholectl "
+    "markers set APP/SHARD PLACE`, once the application has what is missing"
 )
 
 
@@ -104,13 +89,12 @@ class Step:
 
 
 class Walk:
-    """``file``: number of the file that is read; `Encoder.file_offset` is the offset in it.
+    """``file``: the one that is read; `Encoder.file_offset` is the offset in it.
 
     ``anchor``: the last transaction that ended.
 
-    ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read, since the
-    transaction that begins at ``broken_at``. The caller clears both. ``described``: the present file's format
-    description was seen; ``identified``: also the list of GTIDs that follows where a file is read from its beginning.
+    ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read. The caller
+    clears both.
     ``verified``: the event that a step failed at had a checksum, and it was right. ``log_bytes``: of log passed.
     ``next_file``: has the dump go on with the file after the one of that number, and returns its name; ``None``: there
     is none. ``ends``: the open transaction ends with the next step.
@@ -133,25 +117,19 @@ class Walk:
         next_file: Callable[[int], str | None],
     ) -> None:
         self.encoder = encoder
-        self.file = file
+        self.file = BinlogFile(encoder, file, "" if mariadb else server, partial(check_file, incarnation))
         self.gap: LogGap | None = None
-        self.broken: dict[str, DecodeError] = {}
-        self.broken_at = LogPosition(incarnation, file, 0)
+        self.broken = BrokenShards(LogPosition(incarnation, file, 0))
         self.log_bytes = 0
-        self.described = self.identified = False
         self.verified = False
         self.ends = False
-        self.began_s = 0
-        self._beginning = ""  # when and by which server the present file was begun
         self._dump = dump
         self._tables = tables
         self._prepared = prepared
         self._spool = spool
         self._delivered = delivered
         self._incarnation = incarnation
-        self._server = server
         self._mariadb = mariadb
-        self._check_file = check_file
         self._next_file = next_file
         self._need: int | None = None  # bytes that the incomplete packet takes; 0: not known; None: there is none
         self._inner: list[tuple[Iterator[bytes | LargeEvent], bool]] = []
@@ -162,12 +140,11 @@ class Walk:
         self._anchor: Anchor | None = None
         self._counted = (-1, 0, 0)  # the last transaction that `_anchor` is about
         encoder.checksums = dump.checksums
-        self._name_anonymous()
 
     @property
     def place(self) -> LogPosition:
         """The place after the last event."""
-        return LogPosition(self._incarnation, self.file, self.encoder.file_offset)
+        return LogPosition(self._incarnation, self.file.number, self.encoder.file_offset)
 
     @property
     def arrived(self) -> int:
@@ -177,7 +154,7 @@ class Walk:
     @property
     def open_place(self) -> LogPosition:
         """Where the transaction begins that is open."""
-        return LogPosition(self._incarnation, self.file, self.encoder.tx_begin)
+        return LogPosition(self._incarnation, self.file.number, self.encoder.tx_begin)
 
     @property
     def inside(self) -> bool:
@@ -191,8 +168,8 @@ class Walk:
         last = (encoder.last_source, encoder.last_number, encoder.last_end)
         if last != self._counted:
             self._counted = last
-            begin = LogPosition(self._incarnation, self.file, encoder.last_begin)
-            name = f"{encoder.sources[encoder.last_source]}:{encoder.last_number}"
+            begin = LogPosition(self._incarnation, self.file.number, encoder.last_begin)
+            name = f"{encoder.sources.names[encoder.last_source]}:{encoder.last_number}"
             self._anchor = Anchor(name, encoder.last_checksum, begin)
         return self._anchor
 
@@ -204,7 +181,9 @@ class Walk:
         """
         try:
             if self._rotate is not None:
-                self._turn(self._rotate)
+                _ = self.anchor  # of the file that ends
+                rotate, self._rotate = self._rotate, None
+                self.file.turn(rotate)
                 return Step.PROGRESS
             if self.ends:
                 self.ends = False
@@ -281,7 +260,7 @@ class Walk:
             raise SourceUnavailable(
                 "the server ended the binlog stream", hint="it is opened again; is it shutting down?"
             )
-        return Step.FULL if encoder.used >= max_bytes else Step.PROGRESS
+        return Step.FULL if encoder.rows.used >= max_bytes else Step.PROGRESS
 
     def _next_packet(self) -> int:
         """Where the next packet ends, once it is all there, or where its head does, if it is large; else 0."""
@@ -312,7 +291,7 @@ class Walk:
                 step = self._rows_failed(error)
             if step != Step.PROGRESS or len(self._inner) != depth or self._rows is not None:
                 return step
-            if encoder.used >= max_bytes:
+            if encoder.rows.used >= max_bytes:
                 return Step.FULL
         self._inner.pop()
         if ends:
@@ -373,9 +352,9 @@ class Walk:
         elif kind == events.QUERY:
             cut = body.left > _LONGEST_STATEMENT
             return self._statement(event.header + body.take(_LONGEST_STATEMENT), cut=cut)
-        elif body.left <= _LISTS.get(kind, 0):
+        elif kind in _LISTS and body.left <= _LARGEST_LIST:
             return self._take(with_length(event.header, body.left) + body.take(body.left))
-        elif kind in _ENDS_READING:
+        elif kind in _STATEMENT_PARTS or kind in _STATEMENT_LOADS:
             return self._handle(stops.EVENT, event.header)
         else:
             raise DecodeError(
@@ -399,7 +378,7 @@ class Walk:
         except DecodeError as error:
             self._rows = None
             return self._rows_failed(error)
-        return Step.FULL if self.encoder.used >= max_bytes else Step.PROGRESS
+        return Step.FULL if self.encoder.rows.used >= max_bytes else Step.PROGRESS
 
     def _rows_failed(self, error: DecodeError) -> int:
         """An event could not be decoded: if it is about one table, only its shard breaks."""
@@ -412,21 +391,7 @@ class Walk:
     def _breaks(self, shards: Iterable[str], error: DecodeError) -> int:
         if self.encoder.suppress:
             return Step.PROGRESS
-        fresh = {}
-        for shard in shards:
-            known = self.broken.get(shard)
-            if known is None:
-                fresh[shard] = error
-            elif known.tables:  # a flow that wants none of these may want what is missing now
-                known.tables = known.tables + error.tables if error.tables else ()
-        if not fresh:
-            return Step.PROGRESS
-        error.at(position=str(self.open_place))
-        first = not self.broken
-        if first:
-            self.broken_at = self.open_place
-        self.broken.update(fresh)
-        return Step.CUT if first else Step.PROGRESS
+        return Step.CUT if self.broken.add(shards, error, self.open_place) else Step.PROGRESS
 
     # --- events that the encoder leaves to us --------------------------------------------------------------------
 
@@ -444,22 +409,20 @@ class Walk:
         elif kind == events.ROTATE:
             return self._rotates(parse_rotate(body))
         elif kind == events.FORMAT_DESCRIPTION:
-            self._begin_file(raw)
-        elif kind == events.GTID_LIST:
-            self._identify(raw)
-        elif kind == events.PREVIOUS_GTIDS:
-            self._identify(raw)
-            if isinstance(self._delivered, MySqlDelivered):
+            self.file.describe(raw)
+        elif kind in (events.GTID_LIST, events.PREVIOUS_GTIDS):
+            self.file.identify(raw)
+            if kind == events.PREVIOUS_GTIDS and isinstance(self._delivered, MySqlDelivered):
                 # A datamarker made on a busy server may lack some that were just being committed.
                 self._delivered.include(GtidSet.decode(body))
         elif kind == events.GTID_TAGGED:
             tagged = parse_gtid_tagged(body)
-            encoder.begin(encoder.add_source(tagged.source), tagged.number, tagged.committed_at_us)
+            encoder.begin(encoder.sources.add(tagged.source), tagged.number, tagged.committed_at_us)
         elif kind == events.MARIADB_GTID:
             gtid = parse_mariadb_gtid(body)
             server = int.from_bytes(raw[5:9], "little")
             encoder.begin(
-                encoder.add_source(f"{gtid.domain}-{server}"), gtid.sequence, encoder.event_timestamp * 1_000_000
+                encoder.sources.add(f"{gtid.domain}-{server}"), gtid.sequence, encoder.event_timestamp * 1_000_000
             )
             if gtid.flags & events.FL_PREPARED_XA:
                 self._collect()
@@ -472,7 +435,7 @@ class Walk:
         elif encoder.suppress:
             pass  # nobody gets to see what is wrong with it
         elif kind in _STATEMENT_LOADS:
-            raise _statement_format("LOAD DATA")
+            raise statement_format("LOAD DATA")
         elif kind == events.INCIDENT:
             incident = parse_incident(body)
             raise DecodeError(
@@ -511,7 +474,7 @@ class Walk:
             self._statements.rolled_back()
             encoder.end_transaction(0)
         elif kind is Kind.DML and not encoder.suppress:
-            raise _statement_format(query.sql)
+            raise statement_format(query.sql)
         elif kind in _SAVEPOINTS:
             if self._prepared.collecting:
                 self._keep(raw)
@@ -588,61 +551,26 @@ class Walk:
 
     def _rotates(self, rotate: Rotate) -> int:
         encoder = self.encoder
-        if file_number(rotate.name) == self.file and rotate.position == encoder.file_offset:
+        if self.file.is_at(rotate):
             return Step.PROGRESS
         if encoder.in_transaction:
             if not encoder.suppress:
                 _log.warning(
-                    "the transaction %s, which begins at %s, is not whole in the log: the server ended while "
-                    "it wrote it, "
-                    "and rolled it back when it started again. It is not delivered. Next: if sync_binlog was "
-                    "not 1 and the "
-                    "machine crashed, compare the tables with the copies",
+                    "the transaction %s, which begins at %s, is not whole in the log: the server ended while it wrote "
+                    "it, and rolled it back when it started again. It is not delivered. Next: if sync_binlog was not 1 "
+                    "and the machine crashed, compare the tables with the copies",
                     self._statements.open_name,
                     self.open_place,
                 )
             self._drop_open(lost=True)
-        # A piece is of one file, and the file's end is a place too.
-        self._rotate = rotate
+        self._rotate = rotate  # with the next step: a piece is of one file, and the file's end is a place too
         return Step.CUT
-
-    def _turn(self, rotate: Rotate) -> None:
-        encoder = self.encoder
-        _ = self.anchor  # of the file that ends
-        self._rotate = None
-        self.file = file_number(rotate.name)
-        self.described = self.identified = False
-        encoder.file_offset = rotate.position
-        self._name_anonymous()
-
-    def _name_anonymous(self) -> None:
-        """Transactions without GTID are named after the place of their beginning."""
-        if not self._mariadb:
-            self.encoder.anonymous = self.encoder.add_source(f"{self._server}/{self.file}")
-
-    def _begin_file(self, event: bytes) -> None:
-        description = parse_format_description(event)
-        events.check_post_headers(description.header_lengths)
-        encoder = self.encoder
-        encoder.checksums = description.checksum
-        self.described = True
-        began, server = int.from_bytes(event[:4], "little"), int.from_bytes(event[5:9], "little")
-        self.began_s = began
-        self._beginning = f"{began}-{server}"
-        self._check_file(self._incarnation, self.file, self._beginning)
-
-    def _identify(self, event: bytes) -> None:
-        """What was logged before the file. A server sends such lists of its own making too, which are of no file."""
-        if self.identified or self.encoder.event_flags & events.ARTIFICIAL or event[13:17] == _NO_PLACE:
-            return
-        self.identified = True
-        self._check_file(self._incarnation, self.file, f"{self._beginning}-{crc32(event[events.HEADER :]):08x}")
 
     def _past_torn_file(self) -> bool:
         """The present file ends in the middle of an event: go on with the next one, as the server did.
 
         Whether there is one."""
-        following = self._next_file(self.file)
+        following = self._next_file(self.file.number)
         if following is None:
             return False
         self.encoder.checksums = self._dump.checksums
@@ -670,10 +598,3 @@ def _rest_of(encoder: Encoder) -> RowStream:
 
 def _held(data: bytes) -> Body:
     return Body(io.BytesIO(data).read, len(data))
-
-
-def _statement_format(sql: str) -> UnsupportedLog:
-    return UnsupportedLog(
-        f"a change is logged as a statement, not as rows: {sql[:200]}",
-        hint=_ROW_FORMAT,
-    )

@@ -67,7 +67,7 @@ def _make_stream(rng: random.Random) -> bytes:
 
 def _decode_stream(module: ModuleType, data: bytes) -> object:
     encoder = module.Encoder(1000, 0, 64)
-    encoder.anonymous = encoder.add_source("uuid/1")
+    encoder.anonymous = encoder.sources.add("uuid/1")
     encoder.add_table(7, _MAP, _LAYOUT, 0, 0)
     seen: list[object] = []
     at = 0
@@ -127,7 +127,7 @@ def _decode_rows(module: ModuleType, data: bytes) -> object:
     """The rows of an event of which 50 bytes are held."""
     kind = data[0] if data and data[0] in {23, 24, 25, 30, 31, 32, 39} else build.WRITE
     encoder = Encoder(1000, held=50)
-    encoder.begin(encoder.add_source("source"), 1, 5)
+    encoder.begin(encoder.sources.add("source"), 1, 5)
     encoder.add_table(7, _MAP, _LAYOUT, 0, 0)
     body = Body(io.BytesIO(data[1:]).read, len(data) - 1 if data else 0)
     if module.open_rows(encoder, kind, body) == stops.ROWS:

@@ -58,7 +58,7 @@ cdef long long _LIMIT
 cdef int _varint_size(unsigned long long n) noexcept
 
 @cython.locals(o="unsigned char *")
-cdef Py_ssize_t _put_varint(bytearray out, Py_ssize_t at, unsigned long long n) except -1
+cpdef Py_ssize_t put_varint(bytearray out, Py_ssize_t at, unsigned long long n) except -1
 
 @cython.locals(o="unsigned char *")
 cdef Py_ssize_t _put_unavailable(bytearray out, Py_ssize_t at) except -1
@@ -75,7 +75,7 @@ cdef class Image:
     cdef public Py_ssize_t most
     cdef readonly Py_ssize_t used
     cdef readonly int absent
-    cdef readonly bint too_large
+    cdef public bint too_large
     cdef Py_ssize_t _room
     cdef readonly bytearray out
     cdef Singles _singles
@@ -101,7 +101,6 @@ cdef class Image:
     ) except -1
 
     cpdef object release(self)
-    cpdef object mark_left_out(self)
 
     @cython.locals(keyed="const unsigned char *")
     cdef bint _fits(self, Py_ssize_t used, Columns columns, int c, Py_ssize_t length) except -1
@@ -114,6 +113,8 @@ cdef class Image:
     @cython.locals(out=bytearray, o="unsigned char *", p="const unsigned char *", i=Py_ssize_t)
     cdef Py_ssize_t _put(self, Py_ssize_t used, unsigned char tag, bytes data, Py_ssize_t at, Py_ssize_t length) except -1
 
+    cdef Py_ssize_t _put_kept(self, Py_ssize_t used, unsigned char tag, Columns columns, int c, bytes value) except -1
+
     @cython.locals(out=bytearray, o="unsigned char *", stop=Py_ssize_t)
     cdef Py_ssize_t _number(self, Py_ssize_t used, unsigned char tag, unsigned long long n) except -1
 
@@ -125,9 +126,14 @@ cdef class Image:
     @cython.locals(p="const unsigned char *", length=Py_ssize_t, i=Py_ssize_t, left=Py_ssize_t)
     cdef Py_ssize_t _length(self, Columns columns, int c, Py_ssize_t size, bytes data, Py_ssize_t at, Py_ssize_t end) except -1
 
-    @cython.locals(meta=int, length=Py_ssize_t, start=Py_ssize_t, raw=bytes)
+    @cython.locals(meta=int, length=Py_ssize_t, start=Py_ssize_t)
     cdef Py_ssize_t _json(
         self, Py_ssize_t used, Columns columns, int c, bytes data, Py_ssize_t at, Py_ssize_t end, Image before, bytes source
+    ) except -1
+
+    @cython.locals(size=Py_ssize_t, raw=bytes)
+    cdef Py_ssize_t _changed_document(
+        self, Py_ssize_t used, Columns columns, int c, bytes data, Py_ssize_t start, Py_ssize_t end, Image before, bytes source
     ) except -1
 
     @cython.locals(begin=Py_ssize_t, stop=Py_ssize_t)

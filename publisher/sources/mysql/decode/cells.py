@@ -58,7 +58,7 @@ from publisher.sources.mysql.decode.texts import (
 )
 from wormhole.model.errors import DecodeError
 
-__all__ = ["Image"]
+__all__ = ["Image", "put_varint"]
 
 # Room that is made before each cell: for a number, or a tag, three lengths and a text of bounded size.
 _ENTRY_ROOM: Final = ROOM + 16
@@ -95,7 +95,8 @@ def _varint_size(n: int) -> int:
     return size
 
 
-def _put_varint(out: bytearray, at: int, n: int) -> int:
+def put_varint(out: bytearray, at: int, n: int) -> int:
+    """Write a varint of the wire; returns the place after it. The caller has made room."""
     o = out
     while n > 0x7F:
         o[at] = n & 0x7F | 0x80
@@ -360,10 +361,6 @@ class Image:
             self._room = _KEPT_ROOM
             self.out = bytearray(_KEPT_ROOM)
 
-    def mark_left_out(self) -> None:
-        """A value that did not fit was left out before the image was read."""
-        self.too_large = True
-
     def _fits(self, used: int, columns: Columns, c: int, length: int) -> bool:
         """Whether a value of ``length`` bytes of column ``c`` is kept."""
         keyed = columns.keyed
@@ -384,9 +381,7 @@ class Image:
             if length > _SLICED:
                 return self._coded(used, columns, c, data, at, length)
             text = data[at : at + length].decode(columns.layout.codecs[c], ERRORS).encode()
-            if not self._fits(used, columns, c, len(text)):
-                return self._left_out(used)
-            return self._put(used, _V_TEXT, text, 0, len(text))
+            return self._put_kept(used, _V_TEXT, columns, c, text)
         tag = _V_TEXT
         if kind == BYTES or (
             kind == TEXT and not _is_ascii(data, at, length) and not _valid_utf8(data, at, at + length)
@@ -417,9 +412,9 @@ class Image:
         out = self.out
         o = out
         p = data
-        used = _put_varint(out, used, 1 + _varint_size(length) + length)
+        used = put_varint(out, used, 1 + _varint_size(length) + length)
         o[used] = tag
-        used = _put_varint(out, used + 1, length)
+        used = put_varint(out, used + 1, length)
         if length <= _COPIED:
             for i in range(length):
                 o[used + i] = p[at + i]
@@ -429,11 +424,17 @@ class Image:
             copy_into(out, used, data, at, at + length)
         return used + length
 
+    def _put_kept(self, used: int, tag: int, columns: Columns, c: int, value: bytes) -> int:
+        """An entry from its length on: ``value``, or that it was left out because it takes too much."""
+        if not self._fits(used, columns, c, len(value)):
+            return self._left_out(used)
+        return self._put(used, tag, value, 0, len(value))
+
     def _number(self, used: int, tag: int, n: int) -> int:
         out = self.out
         o = out
         o[used + 1] = tag
-        stop = _put_varint(out, used + 2, n)
+        stop = put_varint(out, used + 2, n)
         o[used] = stop - used - 1
         return stop
 
@@ -492,42 +493,26 @@ class Image:
     ) -> int:
         """A JSON document; ``before``: the image that holds the document which these bytes are the changes of.
 
-        Sets ``used``.
-
-        Returns the bytes that the cell takes.
+        Sets ``used``. Returns the bytes that the cell takes.
         """
         meta = columns.widths[c]
         length = self._length(columns, c, meta, data, at, end)
         start = at + meta
-        if not self._fits(used, columns, c, length):
-            self.used = self._left_out(used)
-            return meta + length
-        if before is None:
-            self._json_starts[c] = start
-            self._json_ends[c] = start + length
         try:
-            if before is None:
-                self.used = self._document(used, columns, c, data, start, start + length)
-                return meta + length
-            if before.document_size(c) < 0:
-                # It changed, and to what is not in the log: a value without a kind (update.proto).
-                self.out[used] = 0
-                self.used = used + 1
-                return meta + length
-            if before.document_size(c) + length > max(before.limit >> 4, _PATCHED):
+            if not self._fits(used, columns, c, length):
                 self.used = self._left_out(used)
-                return meta + length
-            raw = apply_diffs(before.document(source, c), data, start, start + length).encode()
+            elif before is None:
+                self.used = self._document(used, columns, c, data, start, start + length)
+            else:
+                self.used = self._changed_document(used, columns, c, data, start, start + length, before, source)
         except DecodeError as error:
             raise self._bad(columns, c, error.message) from error
-        if self._fits(used, columns, c, len(raw)):
-            self.used = self._put(used, _V_TEXT, raw, 0, len(raw))
-        else:
-            self.used = self._left_out(used)
         return meta + length
 
     def _document(self, used: int, columns: Columns, c: int, data: bytes, start: int, end: int) -> int:
         """Print a document, from its entry's length on; returns the place after it."""
+        self._json_starts[c] = start
+        self._json_ends[c] = end
         # Where its text would begin behind the longest lengths: they are written when its size is known.
         begin = used + _TEXT_AT
         stop = print_json(data, start, end, self.out, begin, self.most - used)
@@ -536,14 +521,28 @@ class Image:
             return self._left_out(used)
         return self._text_at(used, begin, stop)
 
+    def _changed_document(
+        self, used: int, columns: Columns, c: int, data: bytes, start: int, end: int, before: Image, source: bytes
+    ) -> int:
+        """Print the document that changes make of the one before, likewise."""
+        size = before.document_size(c)
+        if size < 0:
+            # It changed, and to what is not in the log: a value without a kind (update.proto).
+            self.out[used] = 0
+            return used + 1
+        if size + end - start > max(before.limit >> 4, _PATCHED):
+            return self._left_out(used)
+        raw = apply_diffs(before.document(source, c), data, start, end).encode()
+        return self._put_kept(used, _V_TEXT, columns, c, raw)
+
     def _text_at(self, used: int, begin: int, stop: int) -> int:
         """The entry, from its length on, of the text that was written from ``begin`` on; returns the place after it."""
         length = stop - begin
         out = self.out
         o = out
-        used = _put_varint(out, used, 1 + _varint_size(length) + length)
+        used = put_varint(out, used, 1 + _varint_size(length) + length)
         o[used] = _V_TEXT
-        used = _put_varint(out, used + 1, length)
+        used = put_varint(out, used + 1, length)
         if _COPIED < length <= _SLICED:
             out[used : used + length] = out[begin:stop]
         else:
@@ -580,10 +579,7 @@ class Image:
             tag = _V_BYTES
         elif codec != "utf-8":
             raw = raw.decode(codec, ERRORS).encode()
-        if self._fits(used, columns, c, len(raw)):
-            self.used = self._put(used, tag, raw, 0, len(raw))
-        else:
-            self.used = self._left_out(used)
+        self.used = self._put_kept(used, tag, columns, c, raw)
         return meta + length
 
     def _members(self, columns: Columns, c: int, kind: int, n: int) -> bytes:

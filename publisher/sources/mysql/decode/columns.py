@@ -4,41 +4,41 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from typing import Final
 
 from publisher.sources.mysql.decode import kinds
 from publisher.sources.mysql.decode.layout import Layout
 from publisher.sources.mysql.decode.old_temporal import old_size
-from publisher.sources.mysql.decode.texts import size_of_decimal
+from publisher.sources.mysql.decode.texts import size_of_decimal, size_of_fraction
 from wormhole.model.errors import DecodeError
 
 __all__ = ["Columns", "uncompress"]
 
 
+_FIXED_SIZES: Final = {
+    kinds.DATE: 3,
+    kinds.TIME: 3,
+    kinds.FLOAT: 4,
+    kinds.TIMESTAMP: 4,
+    kinds.DOUBLE: 8,
+    kinds.DATETIME: 8,
+    kinds.YEAR: 1,
+}
+_BEFORE_FRACTION: Final = {kinds.DATETIME2: 5, kinds.TIMESTAMP2: 4, kinds.TIME2: 3}
+_SIZE_IN_META: Final = frozenset({kinds.INT, kinds.UINT, kinds.ENUM, kinds.SET, kinds.BIT})
+
+
 def fixed_size(kind: int, meta: int) -> int:
     """Bytes of a cell whose size follows from its column, 0 for the others."""
-    match kind:
-        case kinds.INT | kinds.UINT | kinds.ENUM | kinds.SET | kinds.BIT:
-            return meta
-        case kinds.DATETIME2:
-            return 5 + (meta + 1) // 2
-        case kinds.TIMESTAMP2:
-            return 4 + (meta + 1) // 2
-        case kinds.TIME2:
-            return 3 + (meta + 1) // 2
-        case kinds.DECIMAL:
-            return size_of_decimal(meta >> 8, meta & 0xFF)
-        case kinds.DATE | kinds.TIME:
-            return 3
-        case kinds.FLOAT | kinds.TIMESTAMP:
-            return 4
-        case kinds.DOUBLE | kinds.DATETIME:
-            return 8
-        case kinds.YEAR:
-            return 1
-        case kinds.OLD:
-            return old_size(meta >> 3, meta & 7)
-        case _:
-            return 0
+    if kind in _SIZE_IN_META:
+        return meta
+    if kind in _BEFORE_FRACTION:
+        return _BEFORE_FRACTION[kind] + size_of_fraction(meta)
+    if kind == kinds.DECIMAL:
+        return size_of_decimal(meta >> 8, meta & 0xFF)
+    if kind == kinds.OLD:
+        return old_size(meta >> 3, meta & 7)
+    return _FIXED_SIZES.get(kind, 0)
 
 
 def length_width(kind: int, meta: int) -> int:

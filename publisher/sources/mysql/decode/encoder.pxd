@@ -39,22 +39,20 @@ cdef Py_ssize_t _LEAST_HELD
 cdef Py_ssize_t _LARGEST_MAP
 cdef str _DAMAGED
 cdef long long _SECOND_US
+cdef long long _TIME
 cdef bytes ACTIONS
 cdef bytes VERSION_2
 
-@cython.locals(view="unsigned int[::1]", i=Py_ssize_t)
-cdef object _uniform(object column, Py_ssize_t n)
-
 cdef class Encoder:
-    cdef Rows _rows
-    cdef Transactions _transactions
+    cdef readonly Rows rows
+    cdef readonly Transactions transactions
     cdef public bint checksums
     cdef public bint suppress
     cdef public bint collect
     cdef public bint single
     cdef public long long anonymous
     cdef public long long file_offset
-    cdef Sources _sources
+    cdef readonly Sources sources
     cdef readonly int status
     cdef readonly Py_ssize_t at
     cdef readonly Py_ssize_t need
@@ -103,21 +101,21 @@ cdef class Encoder:
     @cython.locals(action=int)
     cpdef bint ignores(self, int kind, int flags) except -1
 
-    @cython.locals(p="const unsigned char *", kind=int, checked=bint, stored="unsigned int")
+    @cython.locals(kind=int, checked=bint, stored="unsigned int")
     cpdef object large(self, bytes outline, Py_ssize_t size, long long crc)
 
     @cython.locals(action=int, partial=bint)
     cpdef int open_rows(self, bytes head, int kind) except -1
 
     @cython.locals(
-        p="const unsigned char *", size=Py_ssize_t, kind=int, body_end=Py_ssize_t, checked=bint, stored="unsigned int", action=int,
+        p="const unsigned char *", size=Py_ssize_t, kind=int, body_end=Py_ssize_t, checked=bint, action=int,
     )
     cdef int _event(self, bytes data, Py_ssize_t start, Py_ssize_t end, bint counted) except -1
 
     @cython.locals(p="const unsigned char *", kind=int, length="unsigned int")
     cdef int _head(self, bytes data, Py_ssize_t start, Py_ssize_t size) except -1
 
-    @cython.locals(p="const unsigned char *", place="unsigned int")
+    @cython.locals(place="unsigned int")
     cdef int _pass(self, bytes data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size, int kind, bint checked) except -1
 
     cdef int _back(self, bytes data, Py_ssize_t start, Py_ssize_t end, int status) except -1
@@ -131,17 +129,14 @@ cdef class Encoder:
     @cython.locals(table_id="long long", table=Table)
     cdef int _open_rows(self, bytes data, Py_ssize_t body, Py_ssize_t end) except -1
 
-    @cython.locals(p="const unsigned char *", n="long long", i=Py_ssize_t)
-    cdef long long _table_id(self, bytes data, Py_ssize_t at) except -1
-
     @cython.locals(p="const unsigned char *", body=Py_ssize_t, table_id="long long", table=Table)
     cdef int _table_map(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
 
-    @cython.locals(p="const unsigned char *", body=Py_ssize_t, flags=int, domain="unsigned int", source="long long", committed="long long", i=int)
+    @cython.locals(p="const unsigned char *", body=Py_ssize_t, flags=int, source="long long", committed="long long")
     cdef int _gtid(self, bytes data, Py_ssize_t start, Py_ssize_t end, int kind) except -1
 
     @cython.locals(p="const unsigned char *", n="unsigned long long", i=Py_ssize_t)
-    cdef unsigned long long _number(self, bytes data, Py_ssize_t at) except? 0
+    cdef unsigned long long _number(self, bytes data, Py_ssize_t at, Py_ssize_t size) except? 0
 
     @cython.locals(p="const unsigned char *", body=Py_ssize_t, text=Py_ssize_t, size=Py_ssize_t)
     cdef int _query(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1

@@ -13,11 +13,11 @@ more than ``held`` bytes is never in memory as a whole: the caller receives it, 
 
 from __future__ import annotations
 
-from array import array
 from typing import Any, Final
 from zlib import crc32
 
 from publisher.sources.encode.piece import Piece
+from publisher.sources.encode.runs import uniform
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.decode.actions import (
     ACTIONS,
@@ -57,20 +57,12 @@ __all__ = ["Encoder"]
 _XA_FLAGS: Final = FL_PREPARED_XA | FL_COMPLETED_XA
 _KEPT_TABLES: Final = 4096
 _SECOND_US: Final = 1_000_000  # 64 bits wide where compiled: a literal's product would have 32
+_TIME: Final = (1 << 55) - 1
 _LIMIT: Final = (1 << 31) - 1
 _KEPT_MAPS: Final = 16 << 20  # bytes
 _LEAST_HELD: Final = 1 << 20
 _LARGEST_MAP: Final = 2 << 20
 _DAMAGED: Final = "its checksum does not match: it was damaged on its way or in the file"
-
-
-def _uniform(column: array[int], n: int) -> array[int]:
-    """The first ``n`` entries; one for all where they are the same."""
-    view = column
-    for i in range(1, n):
-        if view[i] != view[0]:
-            return column[:n]
-    return column[: min(n, 1)]
 
 
 class Encoder:
@@ -81,6 +73,9 @@ class Encoder:
     ``anonymous``: ordinal of the source of transactions without GTID, whose number is the place of their beginning;
     ``file_offset``: the place after the last event.
 
+    ``rows`` holds what is encoded, and the rows of the event that `stops.ROWS` was about. ``sources``: the left halves
+    of transaction ids by ordinal. ``transactions`` has those that ended, also those without updates.
+
     ``last_…`` is about the last transaction that ended. ``last_checksum``: CRC-32 of headers and checksums of its
     events. ``held``: bytes of the largest event that is held whole, by default a quarter of ``max_update_bytes`` and
     between 1 and 16 MiB. Raises :class:`DecodeError` for what cannot be decoded: then nothing of that event is encoded
@@ -89,16 +84,16 @@ class Encoder:
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16, held: int = 0) -> None:
-        self._rows = Rows(max_update_bytes, hash_shards, room)
+        self.rows = Rows(max_update_bytes, hash_shards, room)
         self.held = min(held or max(_LEAST_HELD, max_update_bytes // 4), WHOLE_PAYLOAD - 1)
-        self._transactions = Transactions()
+        self.transactions = Transactions()
         self.checksums = False
         self.suppress = False
         self.collect = False
         self.single = False
         self.anonymous = -1
         self.file_offset = 4
-        self._sources = Sources()
+        self.sources = Sources()
         # What the last step was about.
         self.status = OK
         self.at = 0
@@ -138,38 +133,9 @@ class Encoder:
         self._ended = False
 
     @property
-    def sources(self) -> list[str]:
-        """Names of the sources by ordinal; those that are met are added."""
-        return self._sources.names
-
-    @property
-    def used(self) -> int:
-        """Bytes that are encoded."""
-        return self._rows.used
-
-    @property
-    def updates(self) -> int:
-        """Updates since the last `take`."""
-        return self._rows.updates
-
-    @property
-    def transactions(self) -> int:
-        """Transactions with updates that ended since the last `take`."""
-        return self._transactions.ended
-
-    @property
-    def too_large(self) -> int:
-        """How many updates went without their values so far."""
-        return self._rows.too_large
-
-    @property
     def tx_updates(self) -> int:
         """Updates of the open transaction so far."""
-        return self._tx_taken + self._rows.updates - self._tx_first if self.in_transaction else 0
-
-    def add_source(self, name: str) -> int:
-        """The ordinal of a source, which is the left half of transaction ids."""
-        return self._sources.add(name)
+        return self._tx_taken + self.rows.updates - self._tx_first if self.in_transaction else 0
 
     def add_table(
         self,
@@ -211,7 +177,7 @@ class Encoder:
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"packets {at}:{end} of {len(data)} bytes are out of range")
         p = data
-        rows = self._rows
+        rows = self.rows
         status = OK
         while at < end and rows.used < max_bytes:
             left = end - at
@@ -282,13 +248,12 @@ class Encoder:
         ``outline``: the header and the last four bytes. ``crc``: CRC-32 of all bytes but those four; -1: the event
         stands in no file by itself, has no checksum and moves no place. Raises :class:`DecodeError`.
         """
-        p = outline
         if len(outline) != HEADER + CHECKSUM:
             raise ValueError(f"an outline of {len(outline)} bytes")
         kind = self._head(outline, 0, size)
         if crc >= 0:
             checked = self.checksums and kind != FORMAT_DESCRIPTION
-            stored = p[HEADER] | p[HEADER + 1] << 8 | p[HEADER + 2] << 16 | p[HEADER + 3] << 24
+            stored = self._number(outline, HEADER, CHECKSUM)
             if checked and crc != stored:
                 raise self._bad(_DAMAGED)
             self._pass(outline, 0, len(outline), size, kind, checked)
@@ -308,15 +273,10 @@ class Encoder:
                 action = ACTIONS[kind]
                 partial = kind == PARTIAL_UPDATE_ROWS
                 try:
-                    self._rows.open(head, 8, len(head), self._table, action - TAKE_ROWS, VERSION_2[kind] != 0, partial)
+                    self.rows.open(head, 8, len(head), self._table, action - TAKE_ROWS, VERSION_2[kind] != 0, partial)
                 except DecodeError as error:
                     raise self._bad(error.message) from error
         return self.status
-
-    @property
-    def rows(self) -> Rows:
-        """The rows of the event that `stops.ROWS` was about."""
-        return self._rows
 
     def at_fault(self, error: DecodeError) -> DecodeError:
         """The error for a row of the last event."""
@@ -333,8 +293,7 @@ class Encoder:
                 body_end -= CHECKSUM
                 if body_end - start < HEADER:
                     raise self._bad("its checksum is cut")
-                stored = p[end - 4] | p[end - 3] << 8 | p[end - 2] << 16 | p[end - 1] << 24
-                if crc32(p[start:body_end]) != stored:
+                if crc32(p[start:body_end]) != self._number(data, body_end, CHECKSUM):
                     raise self._bad(_DAMAGED)
             self._pass(data, start, end, size, kind, checked)
         action = ACTIONS[kind]
@@ -366,9 +325,9 @@ class Encoder:
             raise self._bad(f"its header has {HEADER} bytes and {size} are there")
         kind = p[start + 4]
         self.event_type = kind
-        self.event_timestamp = p[start] | p[start + 1] << 8 | p[start + 2] << 16 | p[start + 3] << 24
-        self.event_server_id = p[start + 5] | p[start + 6] << 8 | p[start + 7] << 16 | p[start + 8] << 24
-        length = p[start + 9] | p[start + 10] << 8 | p[start + 11] << 16 | p[start + 12] << 24
+        self.event_timestamp = self._number(data, start, 4)
+        self.event_server_id = self._number(data, start + 5, 4)
+        length = self._number(data, start + 9, 4)
         if length != size:
             raise self._bad(f"its header says that it has {length} bytes and {size} are there")
         self.event_flags = p[start + 17] | p[start + 18] << 8
@@ -376,8 +335,7 @@ class Encoder:
 
     def _pass(self, data: bytes, start: int, end: int, size: int, kind: int, checked: bool) -> None:
         """Move the place behind an event whose header stands at ``start`` and whose last bytes before ``end``."""
-        p = data
-        place = p[start + 13] | p[start + 14] << 8 | p[start + 15] << 16 | p[start + 16] << 24
+        place = self._number(data, start + 13, 4)
         if place and self.event_flags & ARTIFICIAL == 0 and kind != HEARTBEAT and kind != HEARTBEAT_V2:
             self._move(place, size, kind == FORMAT_DESCRIPTION)
             self._anchor.note(data, start, end, checked, self.in_transaction)
@@ -410,7 +368,7 @@ class Encoder:
             return self._back(data, start, end, status)
         if status == ROWS:
             try:
-                at = self._rows.event(
+                at = self.rows.event(
                     data, body + 8, end, self._table, op, VERSION_2[kind] != 0, kind == PARTIAL_UPDATE_ROWS
                 )
             except DecodeError as error:
@@ -424,7 +382,7 @@ class Encoder:
         Returns ``ROWS``, ``EVENT`` for rows that are the caller's, or ``OK``: there are none."""
         if end - body < 8:
             raise self._bad("its table id is cut")
-        table_id = self._table_id(data, body)
+        table_id = self._number(data, body, 6)
         if not self.in_transaction:
             raise self._bad("it stands outside of a transaction")
         table = self._tables.get(table_id)
@@ -438,13 +396,6 @@ class Encoder:
         self._table = table
         return EVENT if table.columns is None else ROWS
 
-    def _table_id(self, data: bytes, at: int) -> int:
-        p = data
-        n = 0
-        for i in range(5, -1, -1):
-            n = n << 8 | p[at + i]
-        return n
-
     def _table_map(self, data: bytes, start: int, end: int) -> int:
         p = data
         body = start + HEADER
@@ -454,7 +405,7 @@ class Encoder:
             return OK
         if end - body < 8:
             raise self._bad("its table id is cut")
-        table_id = self._table_id(data, body)
+        table_id = self._number(data, body, 6)
         table = self._tables.get(table_id)
         if table is not None and table.body == p[body:end]:
             return OK
@@ -464,40 +415,38 @@ class Encoder:
         p = data
         body = start + HEADER
         if self.in_transaction:
-            raise self._bad(f"a transaction begins inside of {self._sources.names[self.source]}:{self.number}")
+            raise self._bad(f"a transaction begins inside of {self.sources.names[self.source]}:{self.number}")
         if kind == MARIADB_GTID:
             if end - body < 13:
                 raise self._bad("it is cut")
             flags = p[body + 12]
             if flags & _XA_FLAGS:
                 return self._back(data, start, end, EVENT)
-            domain = p[body + 8] | p[body + 9] << 8 | p[body + 10] << 16 | p[body + 11] << 24
-            source = self._sources.of_domain(domain, self.event_server_id)
+            source = self.sources.of_domain(self._number(data, body + 8, 4), self.event_server_id)
             # Written with the commit: its time is that of the transaction's end, known before the first piece of it.
-            self.begin(source, self._number(data, body), self.event_timestamp * _SECOND_US)
+            self.begin(source, self._number(data, body, 8), self.event_timestamp * _SECOND_US)
             self.gtid_flags = flags
             return OK
         if end - body < 42:
             raise self._bad("it is cut")
         committed = self.event_timestamp * _SECOND_US
         if end - body >= 49:
-            committed = 0
-            for i in range(6, -1, -1):
-                committed = committed << 8 | p[body + 42 + i]
-            committed &= (1 << 55) - 1  # the highest bit says that the time of the original commit follows
+            # The highest bit says that the time of the original commit follows.
+            committed = self._number(data, body + 42, 7) & _TIME
         if kind == ANONYMOUS_GTID:
             if self.anonymous < 0:
                 raise self._bad("a transaction without GTID, and the source of such is not known")
             self.begin(self.anonymous, self.event_begin, committed)
             return OK
-        source = self._sources.of_uuid(p[body + 1 : body + 17])
-        self.begin(source, self._number(data, body + 17), committed)
+        source = self.sources.of_uuid(p[body + 1 : body + 17])
+        self.begin(source, self._number(data, body + 17, 8), committed)
         return OK
 
-    def _number(self, data: bytes, at: int) -> int:
+    def _number(self, data: bytes, at: int, size: int) -> int:
+        """The integer in the ``size`` bytes at ``at``, low byte first."""
         p = data
         n = 0
-        for i in range(7, -1, -1):
+        for i in range(size - 1, -1, -1):
             n = n << 8 | p[at + i]
         return n
 
@@ -537,7 +486,7 @@ class Encoder:
         self.tx_begin = self.event_begin
         self.gtid_flags = 0
         self.committed_at_us = committed_at_us
-        self._tx_first = self._rows.updates
+        self._tx_first = self.rows.updates
         self._tx_taken = 0
         self._anchor.begin()
 
@@ -551,12 +500,12 @@ class Encoder:
             committed_at_us = self.committed_at_us
             if committed_at_us == 0:
                 committed_at_us = self.event_timestamp * _SECOND_US
-        updates = self._rows.updates
+        updates = self.rows.updates
         if not self.suppress:
             if self._tx_taken or updates > self._tx_first:
-                self._transactions.add(self.source, self.number, self.file_offset, committed_at_us)
-                self._transactions.end(updates)
-            self._transactions.passes(self.source, self.number)
+                self.transactions.add(self.source, self.number, self.file_offset, committed_at_us)
+                self.transactions.end(updates)
+            self.transactions.passes(self.source, self.number)
         self.in_transaction = False
         self.last_source = self.source
         self.last_number = self.number
@@ -571,7 +520,7 @@ class Encoder:
         if not self.in_transaction:
             raise self._bad("it removes rows and no transaction has begun")
         if not self.suppress:
-            self._rows.truncate(schema, shard)
+            self.rows.truncate(schema, shard)
 
     def discard(self, close: bool = False) -> bool:
         """Drop the open transaction's updates: it was rolled back. Returns whether part of it was taken already.
@@ -597,7 +546,7 @@ class Encoder:
 
         Returns whether part of that was taken already."""
         taken = self._tx_taken
-        self._rows.back(self._tx_first + max(0, tx_updates - taken))
+        self.rows.back(self._tx_first + max(0, tx_updates - taken))
         return taken > tx_updates
 
     # --- what is encoded ------------------------------------------------------------------------------------------
@@ -609,8 +558,8 @@ class Encoder:
         ``first_index`` is then the index of the first update in its transaction: not 0 when the piece begins inside of
         one.
         """
-        rows = self._rows
-        transactions = self._transactions
+        rows = self.rows
+        transactions = self.transactions
         n = rows.updates
         if self.in_transaction:
             if whole:
@@ -622,8 +571,8 @@ class Encoder:
         piece = Piece(
             bytes(memoryview(rows.out)[: rows.ends[n - 1] if n else 0]),
             rows.ends[:n],
-            _uniform(rows.schemas, n),
-            _uniform(rows.shards, n),
+            uniform(rows.schemas, n),
+            uniform(rows.shards, n),
             transactions.numbers[:t],
             transactions.offsets[:t],
             transactions.ends[: transactions.ended],
@@ -640,8 +589,3 @@ class Encoder:
             self._tx_first = 0
             self._next_first_index = self._tx_taken
         return piece
-
-    def take_gtids(self) -> tuple[array[int], array[int]]:
-        """Ordinals of sources, and numbers, of all transactions that ended since the last call, those without
-        updates too."""
-        return self._transactions.take_passed()

@@ -1,6 +1,6 @@
 import cython
 
-from publisher.sources.mysql.decode.cells cimport Image
+from publisher.sources.mysql.decode.cells cimport Image, put_varint
 from publisher.sources.mysql.decode.columns cimport Columns
 
 cdef int _INSERT
@@ -31,9 +31,6 @@ cdef class Table:
     cdef readonly unsigned int[::1] key
     cdef readonly int row_end
     cdef readonly tuple maybe
-
-@cython.locals(o="unsigned char *")
-cdef Py_ssize_t _put_varint(bytearray out, Py_ssize_t at, unsigned long long n) except -1
 
 @cython.locals(o="unsigned char *", s="const unsigned char *", i=Py_ssize_t)
 cdef Py_ssize_t _copy(bytearray out, Py_ssize_t at, bytearray source, Py_ssize_t start, Py_ssize_t end) except -1

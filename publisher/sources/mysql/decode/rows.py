@@ -18,7 +18,7 @@ from zlib import crc32
 
 from publisher.sources.encode.piece import HASHED
 from publisher.sources.encode.room import copy_into, grow
-from publisher.sources.mysql.decode.cells import Image
+from publisher.sources.mysql.decode.cells import Image, put_varint
 from publisher.sources.mysql.decode.columns import Columns
 from publisher.sources.mysql.decode.layout import Layout
 from wormhole.model.errors import DecodeError
@@ -87,16 +87,6 @@ class Table:
         self.schema = schema
         self.shard = shard
         self.key = array("I", layout.key if layout else ())
-
-
-def _put_varint(out: bytearray, at: int, n: int) -> int:
-    o = out
-    while n > 0x7F:
-        o[at] = n & 0x7F | 0x80
-        n >>= 7
-        at += 1
-    o[at] = n
-    return at + 1
 
 
 def _copy(out: bytearray, at: int, source: bytearray, start: int, end: int) -> int:
@@ -265,7 +255,7 @@ class Rows:
         if end != len(data):
             raise ValueError(f"an image of {end} bytes was given as {len(data)}")
         if left_out:
-            image.mark_left_out()
+            image.too_large = True
 
     def row(self) -> None:
         """Encode the row whose images were read."""
@@ -511,7 +501,7 @@ class Rows:
         if self.used + body + 6 > self._room:
             self._room = grow(self.out, self.used + body + 6)
         self.out[self.used] = 0x0A
-        return _put_varint(self.out, self.used + 1, body)
+        return put_varint(self.out, self.used + 1, body)
 
     def _end(self, schema: int, shard: int) -> None:
         n = self.updates

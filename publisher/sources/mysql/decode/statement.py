@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,10 +80,7 @@ class Statement:
 
 _ROWS_FOLLOW: Final = re.compile(r"\bSTART\s+TRANSACTION[\s;]*\Z", re.IGNORECASE)
 
-_DML: Final = frozenset(
-    {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "DO", "SELECT", "VALUES", "("}
-)
-_DDL: Final = frozenset({"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"})
+_DML: Final = frozenset({"INSERT", "UPDATE", "REPLACE", "LOAD", "CALL", "WITH", "DO", "SELECT", "VALUES", "("})
 _XA: Final = {
     "START": Kind.XA_START,
     "BEGIN": Kind.XA_START,
@@ -284,6 +281,21 @@ def _delete(tokens: Tokens, database: str) -> Statement:
     return Statement(Kind.DML)
 
 
+def _truncate(tokens: Tokens, database: str) -> Statement:
+    tokens.skip("TABLE")
+    return _lost(Kind.TRUNCATE, [tokens.table(database)])
+
+
+_OF_TABLES: Final[dict[str, Callable[[Tokens, str], Statement]]] = {
+    "TRUNCATE": _truncate,
+    "DROP": _drop,
+    "CREATE": _create,
+    "ALTER": _alter,
+    "RENAME": _rename,
+    "DELETE": _delete,
+}
+
+
 def _savepoint(kind: Kind, tokens: Tokens) -> Statement:
     name = tokens.rest()
     return Statement(kind, savepoint=savepoint_key(tokens.name() or name))
@@ -315,19 +327,6 @@ def classify(sql: str, database: str, dialect: Dialect = Dialect()) -> Statement
         return Statement(Kind.SAVEPOINT)
     if first == "XA":
         return _xa(tokens)
-    if first == "TRUNCATE":
-        tokens.skip("TABLE")
-        return _lost(Kind.TRUNCATE, [tokens.table(database)])
-    if first == "DROP":
-        return _drop(tokens, database)
-    if first == "CREATE":
-        return _create(tokens, database)
-    if first == "ALTER":
-        return _alter(tokens, database)
-    if first == "RENAME":
-        return _rename(tokens, database)
-    if first == "DELETE":
-        return _delete(tokens, database)
-    if first in _DML:
-        return Statement(Kind.DML)
-    return Statement(Kind.OTHER_DDL if first in _DDL else Kind.OTHER)
+    if first in _OF_TABLES:
+        return _OF_TABLES[first](tokens, database)
+    return Statement(Kind.DML if first in _DML else Kind.OTHER)

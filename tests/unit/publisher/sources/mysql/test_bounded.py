@@ -24,6 +24,7 @@ from tests.support.hostile_mysql import STATEMENTS, HostileServer, greeting, pac
 from tests.unit.publisher.sources.mysql.test_connection import server
 from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import SourceOptions
 
 LONG = "WORMHOLE_ROUNDS" in os.environ
 _OTHER = packets([payload for _, payloads in STATEMENTS for payload in payloads], 1)
@@ -69,15 +70,8 @@ def test_a_damaged_answer_is_a_documented_error(stage: int) -> None:
 
 def use(hostile: HostileServer, folder: Path) -> WormholeError | None:
     """All that a publisher does with a source; the first error of it."""
-    source = MySqlSource(
-        "mysql://u:secret@127.0.0.1/?tls=off",
-        log="log",
-        state_dir=folder,
-        sharding=Sharding("table"),
-        max_update_bytes=1 << 20,
-        disk_budget=1 << 20,
-    )
-    source._parse = lambda: hostile.address
+    options = SourceOptions("log", folder, Sharding("table"), max_update_bytes=1 << 20, disk_budget=1 << 20)
+    source = MySqlSource(f"mysql://u:secret@127.0.0.1:{hostile.address.port}/?tls=off", options)
     try:
         source.start()
         source.status()

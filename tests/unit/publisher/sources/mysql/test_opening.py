@@ -22,6 +22,7 @@ from tests.support.mysql_dump import ScriptedDump, format_description, insert, r
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import SourceOptions
 
 
 class Connection:
@@ -70,15 +71,10 @@ class World:
             self.histories,
             cast(Any, Claims(self.ids)),
             self.doubts,
-            log="log",
-            sharding=Sharding("log"),
-            skip_tables=frozenset(),
-            history_tables=frozenset(),
+            SourceOptions("log", folder, Sharding("log"), max_update_bytes=1 << 20, disk_budget=1 << 20),
             catalog=Catalog(folder / "tables.jsonl"),
             look=lambda connection, catalog: None,
-            max_update_bytes=1 << 20,
             folder=folder,
-            disk_budget=1 << 20,
         )
 
     def _connect(self, address: object) -> Connection:

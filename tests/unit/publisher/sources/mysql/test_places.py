@@ -30,7 +30,7 @@ class Making:
         self.delivered = delivered
         self.place = place
         self.prepared = object()
-        self.walk = self
+        self.walk = self.file = self
         self.looked = ""
         self.closed = False
         self.began_s = 0

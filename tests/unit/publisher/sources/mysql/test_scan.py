@@ -64,7 +64,7 @@ def test_to_a_place_with_its_anchor_and_nothing_is_encoded(tmp_path: Path, n: in
     scripted = log.scripted(tmp_path)
     pass_to(scripted.walk, log.place(n), anchor)
     assert scripted.walk.place == log.place(n)
-    assert not scripted.encoder.updates
+    assert not scripted.encoder.rows.updates
     assert not scripted.encoder.suppress
     # What was prepared on the way is there for its commit.
     assert (scripted.prepared.oldest == log.place(1)) == (n >= 2)
@@ -152,13 +152,13 @@ def test_a_large_event_that_arrives_slowly_is_waited_for_and_a_drip_is_not(monke
     now = [0.0]
     monkeypatch.setattr("publisher.sources.mysql.scan.time.monotonic", lambda: now[0])
     walk = SimpleNamespace(place=LogPosition(1, 3, 4), arrived=0)
-    patience = scan._Patience(walk)  # type: ignore[arg-type]
+    stalled = scan._Stalled(walk)  # type: ignore[arg-type]
     for _ in range(100):
         now[0] += 14
         walk.arrived += 64 << 10
-        patience.check(LogPosition(1, 3, 1 << 30))
+        stalled.check(LogPosition(1, 3, 1 << 30))
     with pytest.raises(SourceUnavailable, match="does not send"):
         for _ in range(2):
             now[0] += 14
             walk.arrived += 100
-            patience.check(LogPosition(1, 3, 1 << 30))
+            stalled.check(LogPosition(1, 3, 1 << 30))

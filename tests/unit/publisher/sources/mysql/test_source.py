@@ -10,9 +10,9 @@ from unittest.mock import Mock
 import pytest
 
 from publisher.sources.mysql import checks
+from publisher.sources.mysql import login as logins
 from publisher.sources.mysql import source as module
 from publisher.sources.mysql.address import Address
-from publisher.sources.mysql.login import Login
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.source import MySqlSource, asker_of
 from publisher.sources.mysql.view import Asker, View
@@ -21,6 +21,7 @@ from tests.support.mysql_settings import MARIADB, MYSQL, changed
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
 from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
 
 
 class Connection:
@@ -28,7 +29,7 @@ class Connection:
 
     open = True
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: logins.Login) -> None:
         self.login = login
 
     def close(self) -> None:
@@ -41,7 +42,7 @@ class Server:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.view = View("a", 1, "binlog", ((7, 900), (8, 500)), (8, 600), "")
         self.down = False
-        self.login = Login(Address("db1", 3306, "u"), secure=True, doubt=lambda: "")
+        self.login = logins.Login(Address("db1", 3306, "u"), secure=True, doubt=lambda: "")
         self.connections: list[Connection] = []
         self.tables: list[tuple[str, str, bool]] = []
         self.asked = threading.Event()
@@ -79,16 +80,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 def make(tmp_path: Path, sharding: Sharding | None = None, **more: Any) -> MySqlSource:
     (tmp_path / "password").write_text("x")
     (tmp_path / "password").chmod(0o600)
-    return MySqlSource(
-        "mysql://wormhole@127.0.0.1:1/",
-        log="log",
-        state_dir=tmp_path / "state",
-        sharding=sharding or Sharding("log"),
+    options = SourceOptions(
+        "log",
+        tmp_path / "state",
+        sharding or Sharding("log"),
         max_update_bytes=1 << 20,
         disk_budget=1 << 20,
-        password_file=tmp_path / "password",
+        login=Login(tmp_path / "password"),
         **more,
     )
+    return MySqlSource("mysql://wormhole@127.0.0.1:1/", options)
 
 
 def test_nothing_is_touched_before_the_start(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_a_server_that_cannot_be_tailed_is_refused_in_the_words_of_the_doctor(
 def test_a_password_that_will_be_asked_for_later_is_warned_about(
     tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    login = Login(Address("db1", 3306, "u", "x"), secure=True, doubt=lambda: "it is a stranger")
+    login = logins.Login(Address("db1", 3306, "u", "x"), secure=True, doubt=lambda: "it is a stranger")
     login.begin("caching_sha2_password", b"1" * 20)
     server.login = login
     source = make(tmp_path)

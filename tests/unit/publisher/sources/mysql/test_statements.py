@@ -80,7 +80,7 @@ def test_a_name_that_cannot_be_read_breaks_the_shards_that_it_may_mean(tmp_path:
             steps.append((sorted(walk.broken), scripted.encoder.in_transaction))
             error = next(iter(walk.broken.values()))
             if not scripted.encoder.in_transaction:
-                walk.broken = {}
+                walk.broken.clear()
     other = ["log.other"] if shard_by == "database" else ["log.other.a", "log.other.b"]
     mine = ["log.shop"] if shard_by == "database" else ["log.shop.t"]
     # Before the transaction and behind it, so that it comes in a segment of its own.
@@ -91,7 +91,7 @@ def test_a_name_that_cannot_be_read_breaks_the_shards_that_it_may_mean(tmp_path:
     assert "skip_tables" in (error.hint or "")
     assert r"DROP TABLE \xff" in error.message
     assert error.position is not None
-    assert list(scripted.encoder.take_gtids()[1]) == [1, 2, 3]
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [1, 2, 3]
 
 
 def test_nobody_is_held_where_no_table_can_be_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -116,7 +116,7 @@ def test_skip_tables_passes_a_statement_that_may_mean_only_skipped_tables(tmp_pa
     scripted = Scripted(tmp_path, stream, skipped=frozenset(skipped))
     assert Step.CUT not in go(scripted)[1:]
     assert not scripted.walk.broken
-    assert list(scripted.encoder.take_gtids()[1]) == [1, 2, 3, 4]
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [1, 2, 3, 4]
 
 
 def test_skip_tables_does_not_pass_a_statement_that_may_mean_another_table(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_commit_of_an_xa_transaction_without_a_name_breaks_every_known_table
     error = scripted.walk.broken["log.shop"]
     assert "XA transaction" in str(error)
     assert error.update_id == f"{build.UUID_TEXT}:2:0"
-    assert list(scripted.encoder.take_gtids()[1]) == [1, 2, 3]
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [1, 2, 3]
 
 
 def test_sql_mode_and_charset_come_with_the_statement(tmp_path: Path) -> None:

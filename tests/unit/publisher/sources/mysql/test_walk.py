@@ -98,7 +98,7 @@ def test_a_statement_that_is_a_transaction_and_its_barriers(tmp_path: Path) -> N
     assert [scripted.tables.schemas[i].table for i in piece.schema_of] == ["shop.t", "shop.a", "other.b"]
     assert [scripted.tables.shards[i] for i in piece.shard_of] == ["log.shop.t", "log.shop.a", "log.other.b"]
     assert list(piece.tx_number) == [1, 3]
-    assert list(scripted.encoder.take_gtids()[1]) == [1, 2, 3]
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [1, 2, 3]
 
 
 def test_a_statement_inside_of_a_transaction_does_not_end_it(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_what_is_rolled_back_is_an_empty_transaction(tmp_path: Path) -> None:
     stream.add(build.QUERY, build.query("ROLLBACK"))
     scripted = Scripted(tmp_path, stream)
     go(scripted)
-    assert not scripted.encoder.updates
-    assert list(scripted.encoder.take_gtids()[1]) == [1]
+    assert not scripted.encoder.rows.updates
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [1]
 
 
 def undone(stream: build.Stream, number: int = 1) -> None:
@@ -163,7 +163,7 @@ def test_a_rollback_after_a_part_was_handed_on_ends_nothing(tmp_path: Path) -> N
     go(scripted)
     piece = scripted.encoder.take()
     assert (len(piece.tx_number), len(piece.ends), scripted.encoder.first_index) == (0, 0, 0)
-    assert list(scripted.encoder.take_gtids()[1]) == [1]
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [1]
 
 
 def test_what_was_undone_after_it_was_handed_on_is_an_error(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_torn_transaction_is_dropped_with_its_number(tmp_path: Path) -> None:
     piece = scripted.encoder.take()
     assert list(piece.tx_number) == [1]
     assert len(piece.ends) == 1
-    assert list(scripted.encoder.take_gtids()[1]) == [1]
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [1]
 
 
 def open_transaction(number: int, *ids: int) -> build.Stream:
@@ -263,7 +263,7 @@ def test_a_file_that_ends_in_the_middle_of_an_event_is_gone_past(tmp_path: Path)
     assert places[0] > begin
     assert scripted.walk.place.file == 4
     assert list(scripted.encoder.take().tx_number) == [2]
-    assert list(scripted.encoder.take_gtids()[1]) == [2]
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [2]
 
 
 def test_the_newest_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ class TestXa:
         assert scripted.prepared.oldest is None
         piece = scripted.encoder.take()
         assert (list(piece.tx_number), list(piece.tx_end)) == ([2, 3], [1, 3])
-        assert list(scripted.encoder.take_gtids()[1]) == [1, 2, 3]
+        assert list(scripted.encoder.transactions.take_passed()[1]) == [1, 2, 3]
 
     def test_in_one_phase(self, tmp_path: Path) -> None:
         stream = beginning()
@@ -323,7 +323,7 @@ class TestXa:
         scripted = Scripted(tmp_path, stream)
         go(scripted)
         assert scripted.prepared.oldest is None
-        assert not scripted.encoder.updates
+        assert not scripted.encoder.rows.updates
 
     def test_a_commit_of_what_was_never_seen_is_missing_log(self, tmp_path: Path) -> None:
         stream = beginning()
@@ -397,7 +397,7 @@ class TestBroken:
         scripted = Scripted(tmp_path, stream, sharding=Sharding("database"))
         assert go(scripted) == [Step.CUT]
         assert list(scripted.walk.broken) == ["log.bad"]
-        assert scripted.walk.broken_at == LogPosition(1, 3, begin)
+        assert scripted.walk.broken.at == LogPosition(1, 3, begin)
         assert list(scripted.encoder.take().tx_number) == [1, 3]
 
     def test_rows_that_cannot_be_decoded(self, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_transactions_with_gtid(encoder: ModuleType, checksums: bool) -> None:
     data = stream.packets()
     assert feed(e, data) == len(data)
     assert (e.status, e.in_transaction, e.file_offset) == (stops.OK, False, stream.offset)
-    assert e.sources == [build.UUID_TEXT]
+    assert e.sources.names == [build.UUID_TEXT]
     last = stream.events[-5:]
     assert (e.last_source, e.last_number, e.last_begin, e.last_end) == (
         0,
@@ -76,9 +76,9 @@ def test_transactions_with_gtid(encoder: ModuleType, checksums: bool) -> None:
     assert piece.tx_offset.tolist() == [first_end, stream.offset]
     assert piece.tx_committed_at_us.tolist() == [5_000_000, 1_700_000_000_000_000]
     assert (piece.schema_of.tolist(), piece.shard_of.tolist()) == ([0], [0])
-    sources, numbers = e.take_gtids()
+    sources, numbers = e.transactions.take_passed()
     assert (sources.tolist(), numbers.tolist()) == ([0, 0, 0], [5, 6, 7])
-    assert e.take_gtids()[1].tolist() == []
+    assert e.transactions.take_passed()[1].tolist() == []
 
 
 def test_a_replica_tells_its_own_time_of_commit(encoder: ModuleType) -> None:
@@ -98,7 +98,7 @@ def test_mariadbs_transactions(encoder: ModuleType) -> None:
             stream.add(kind, body)
         stream.add(build.QUERY, build.query("COMMIT")) if domain else stream.add(build.XID, bytes(8))
     feed(e, stream.packets())
-    assert e.sources == ["0-3", "4-3"]
+    assert e.sources.names == ["0-3", "4-3"]
     piece = e.take()
     assert piece.blob == expected(17, 18)
     assert (piece.tx_source.tolist(), piece.tx_number.tolist()) == ([0, 1], [17, 18])
@@ -116,7 +116,7 @@ def test_transactions_without_gtid_are_named_by_their_place(encoder: ModuleType)
         feed(e, stream.packets())
     e = make(encoder)
     e.file_offset = 157
-    e.anonymous = e.add_source("uuid/12")
+    e.anonymous = e.sources.add("uuid/12")
     feed(e, stream.packets())
     piece = e.take()
     assert (piece.tx_number.tolist(), piece.tx_offset.tolist()) == ([157], [stream.offset])
@@ -152,7 +152,7 @@ def test_rows_of_a_table_that_stands_aside_are_handed_back(encoder: ModuleType) 
     assert (e.status, e.event_type, e.table_id) == (stops.EVENT, build.WRITE, 77)
     assert (e.table_schema, e.table_shard) == (4, 2)
     assert feed(e, data, at) == len(data)
-    assert e.take_gtids()[1].tolist() == [1]
+    assert e.transactions.take_passed()[1].tolist() == [1]
 
 
 def test_everything_else_is_handed_back_and_counted(encoder: ModuleType) -> None:
@@ -237,7 +237,7 @@ def test_a_damaged_event_is_told_from_its_checksum(encoder: ModuleType) -> None:
                 if feed(e, data) == len(data) and e.event_type == 15:
                     raise DecodeError("type")  # its own reader checks a format description
             assert raised.value
-            assert e.used == 0 or i == 4
+            assert e.rows.used == 0 or i == 4
     e = make(encoder)
     short = struct.pack("<IBIIIH", 0, 3, 1, 21, 25, 0) + b"ab"
     with pytest.raises(DecodeError, match="its checksum is cut"):
@@ -287,7 +287,7 @@ def test_the_end_of_a_statement_without_rows_is_passed_over(encoder: ModuleType)
     e, stream = make(encoder), build.Stream()
     stream.transaction(1, (build.WRITE, (0xFFFFFF).to_bytes(6, "little") + b"\1\0\2\0\0\0"))
     feed(e, stream.packets())
-    assert e.take_gtids()[1].tolist() == [1]
+    assert e.transactions.take_passed()[1].tolist() == [1]
 
 
 def test_packets_that_are_cut_say_what_they_need(encoder: ModuleType) -> None:
@@ -413,7 +413,7 @@ def test_a_transaction_that_goes_on_in_the_next_piece(encoder: ModuleType) -> No
     last = e.take()
     assert (last.blob, last.tx_end.tolist(), e.first_index) == (expected(5, 6), [2], 3)
     assert last.tx_offset.tolist() == [stream.offset]
-    assert e.take_gtids()[1].tolist() == [1, 2]
+    assert e.transactions.take_passed()[1].tolist() == [1, 2]
     assert e.last_checksum == anchor(stream.events[5:])
 
 
@@ -438,7 +438,7 @@ def test_stopping_after_each_transaction_and_walking_without_decoding(encoder: M
     assert (e.status, e.last_number, e.last_checksum) == (stops.TRANSACTION, 1, anchor(stream.events[:5]))
     assert feed(e, data, at) == len(data)
     assert (e.status, e.last_number, e.last_checksum) == (stops.TRANSACTION, 2, anchor(stream.events[5:]))
-    assert (e.take().blob, e.take_gtids()[1].tolist()) == (b"", [])
+    assert (e.take().blob, e.transactions.take_passed()[1].tolist()) == (b"", [])
 
 
 def test_a_long_transactions_checksum(encoder: ModuleType) -> None:
@@ -478,8 +478,8 @@ def test_collected_events_are_encoded_when_they_come_again(encoder: ModuleType) 
 def test_the_callers_own_transactions(encoder: ModuleType) -> None:
     e, stream = make(encoder), build.Stream()
     stream.add(42, b"tagged")
-    tagged = e.add_source("uuid:tag")
-    assert e.add_source("uuid:tag") == tagged
+    tagged = e.sources.add("uuid:tag")
+    assert e.sources.add("uuid:tag") == tagged
     feed(e, stream.packets())
     e.begin(tagged, 9, 0)
     e.truncate(5, 6)

@@ -49,7 +49,7 @@ def row(rng: random.Random, key: int) -> list[Any]:
 def encoder_of(held: int, most: int = 1 << 20, columns: list[build.Col] = COLUMNS, body: bytes = MAP) -> Encoder:
     encoder = Encoder(most, held=held)
     encoder.add_table(7, body, Layout(parse_table_map(body)), 0, 0)
-    encoder.begin(encoder.add_source("source"), 1, 5)
+    encoder.begin(encoder.sources.add("source"), 1, 5)
     return encoder
 
 
@@ -69,7 +69,7 @@ def streamed(
     stream = RowStream(encoder, body)
     blob = b""
     while not stream.go(piece):
-        if encoder.used >= piece:
+        if encoder.rows.used >= piece:
             blob += encoder.take().blob
     return blob + encoder.take().blob
 
