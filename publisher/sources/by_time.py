@@ -1,4 +1,4 @@
-"""What sources say alike about times in a log."""
+"""Times in a log: text and errors that sources share."""
 
 from __future__ import annotations
 

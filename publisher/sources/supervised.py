@@ -1,8 +1,8 @@
-"""A source that may not be able to start yet: its publisher serves all the same, and says why.
+"""A source that may not be able to start yet. Its publisher serves all the same and reports the reason.
 
 A database that was wiped, a server whose password was changed and a state folder on a full disk have one thing in
-common: whoever repairs them needs a publisher that answers. So starting is tried again for as long as it takes, and
-until then each question to the source is answered with :class:`~wormhole.model.errors.SourceUnavailable` and the
+common: an operator who repairs them needs a publisher that answers. Starting is tried again for as long as it takes.
+Until then each question to the source is answered with :class:`~wormhole.model.errors.SourceUnavailable` and the
 reason.
 """
 
@@ -132,11 +132,11 @@ class SupervisedSource:
                 f"the log cannot be read: {error}", hint="check the disk and the permissions; it is tried again"
             ) from error
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            if said != self._unforeseen:
-                self._unforeseen = said
+            text = f"{type(error).__name__}: {error}"
+            if text != self._unforeseen:
+                self._unforeseen = text
                 _log.exception("unexpected, please report this")
             raise SourceUnavailable(
-                f"the log cannot be read: unexpected {said}",
+                f"the log cannot be read: unexpected {text}",
                 hint="please report this with the publisher's log; it is tried again",
             ) from error

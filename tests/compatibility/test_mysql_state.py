@@ -10,7 +10,7 @@ import pytest
 
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.high_water import HighWater
-from publisher.sources.mysql.histories import Histories, Known
+from publisher.sources.mysql.incarnations import Incarnations, Known
 from wormhole.model.errors import Diverged
 from wormhole.model.position import Datamarker, LogPosition
 
@@ -34,22 +34,22 @@ def test_how_far_the_log_was_read_is_known(folder: Path) -> None:
 
 
 def test_every_incarnation_is_known(folder: Path) -> None:
-    histories = Histories(folder / "histories.json", HighWater(folder / "read.bin"))
-    assert (histories.current, histories.unproven) == (3, True)
-    assert histories.reached == LogPosition(3, 5, 0)
-    assert histories.known(FIRST) == Known({3: "1700000000-1-aaaa", 4: "1700000001-1-aaaa-bbbb"}, current=False)
-    assert histories.known(SECOND) == Known({5: "1700000002-2-cccc"}, current=True)
-    assert histories.read_since(1) == [(1, f"{FIRST}:1-9"), (2, f"{FIRST}:1-9,{SECOND}:1-3")]
-    histories.check_file(3, 5, "1700000002-2-cccc-dddd")
+    incarnations = Incarnations(folder / "histories.json", HighWater(folder / "read.bin"))
+    assert (incarnations.current, incarnations.unproven) == (3, True)
+    assert incarnations.reached == LogPosition(3, 5, 0)
+    assert incarnations.known(FIRST) == Known({3: "1700000000-1-aaaa", 4: "1700000001-1-aaaa-bbbb"}, current=False)
+    assert incarnations.known(SECOND) == Known({5: "1700000002-2-cccc"}, current=True)
+    assert incarnations.read_since(1) == [(1, f"{FIRST}:1-9"), (2, f"{FIRST}:1-9,{SECOND}:1-3")]
+    incarnations.check_file(3, 5, "1700000002-2-cccc-dddd")
     with pytest.raises(Diverged, match="file 5 is another file than before"):
-        histories.check_file(3, 5, "1700000009-2-cccc-dddd")
+        incarnations.check_file(3, 5, "1700000009-2-cccc-dddd")
 
 
 def test_a_datamarker_behind_the_lost_end_is_held(folder: Path) -> None:
-    histories = Histories(folder / "histories.json")
+    incarnations = Incarnations(folder / "histories.json")
     shared = LogPosition(2, 5, 80)
     with pytest.raises(Diverged, match="the server lost the end of its log") as caught:
-        histories.check_way(Datamarker(shared, f"{SECOND}:1-2", shared))
+        incarnations.check_way(Datamarker(shared, f"{SECOND}:1-2", shared))
     assert (caught.value.first_missing, caught.value.last_missing) == ("2/5/90", f"{FIRST}:1-9,{SECOND}:1-3")
 
 

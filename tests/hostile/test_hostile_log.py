@@ -24,7 +24,7 @@ import zstandard
 from publisher.sources.mysql import dump as dump_module
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.dump import Dump, FromFile
-from publisher.sources.mysql.walk import Step, Walk
+from publisher.sources.mysql.log_walk import LogWalk, Step
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table, xa_prepare
 from wormhole.model.errors import DecodeError, SourceUnavailable
@@ -400,7 +400,7 @@ class _Connection:
         self._sock.close()
 
 
-def over(pair: Pair, of: Scripted) -> Walk:
+def over(pair: Pair, of: Scripted) -> LogWalk:
     """A walk like that of ``of``, over the pair's dump."""
     of.walk._dump = pair.dump
     return of.walk

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from publisher.sources.mysql.decode import events
-from publisher.sources.mysql.decode.body import Body, LargeEvent
 from publisher.sources.mysql.decode.charsets import ERRORS, charset_name_of, codec_of
 from publisher.sources.mysql.decode.gtid import GtidSet
 from publisher.sources.mysql.decode.json_diff import apply_diffs
 from publisher.sources.mysql.decode.json_text import json_text
+from publisher.sources.mysql.decode.large_event import Body, LargeEvent
 from publisher.sources.mysql.decode.payload import inflate, plain_event
-from publisher.sources.mysql.decode.rare import (
+from publisher.sources.mysql.decode.rare_events import (
     parse_format_description,
     parse_gtid_list,
     parse_gtid_tagged,

@@ -16,8 +16,8 @@ import pymysql
 import pytest
 
 from publisher.sources import open_source
-from publisher.sources.mysql.decode.names import fold
-from publisher.sources.mysql.decode.rare import parse_query
+from publisher.sources.mysql.decode.name_folding import fold
+from publisher.sources.mysql.decode.rare_events import parse_query
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.mysql_statements import Script
 from wormhole.model.sharding import Sharding

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_WALK = "publisher/sources/mysql/walk.py"
-_WALK_TESTS = ("tests/unit/publisher/sources/mysql/test_walk.py",)
+_WALK = "publisher/sources/mysql/log_walk.py"
+_WALK_TESTS = ("tests/unit/publisher/sources/mysql/test_log_walk.py",)
 
 MYSQL_FAULTS: list[Fault] = [
     Fault(
         name="mysql-row-end-only-at-the-end-of-the-key",
-        file="publisher/sources/mysql/definitions.py",
+        file="publisher/sources/mysql/table_definitions.py",
         old="    return tuple(i for i in moments if not table.key or i in table.key)\n",
         new="    return tuple(i for i in moments[-1:] if not table.key or i == table.key[-1])\n",
-        tests=("tests/unit/publisher/sources/mysql/test_definitions.py",),
+        tests=("tests/unit/publisher/sources/mysql/test_table_definitions.py",),
         promise="ROW END of a system-versioned table is found wherever the key has it",
     ),
     Fault(
@@ -34,10 +34,10 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-read-elsewhere-and-forgotten",
-        file="publisher/sources/mysql/histories.py",
+        file="publisher/sources/mysql/incarnations.py",
         old='            self._known[-1]["read"] = read.delivered\n',
         new="            pass\n",
-        tests=("tests/unit/publisher/sources/mysql/test_histories.py",),
+        tests=("tests/unit/publisher/sources/mysql/test_incarnations.py",),
         promise="what was delivered from another server and no log holds any more is reported",
     ),
     Fault(
@@ -50,10 +50,10 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-one-answer-begins-a-history",
-        file="publisher/sources/mysql/histories.py",
+        file="publisher/sources/mysql/incarnations.py",
         old="                believe(f\"the server is {view.identity}, no longer {last['server']}\")\n",
         new="",
-        tests=("tests/unit/publisher/sources/mysql/test_histories.py",),
+        tests=("tests/unit/publisher/sources/mysql/test_incarnations.py",),
         promise="one damaged answer does not begin another history",
     ),
     Fault(
@@ -146,23 +146,23 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mariadb-history-handed-on-as-rows",
-        file="publisher/sources/mysql/definitions.py",
+        file="publisher/sources/mysql/table_definitions.py",
         old="            return (position, ()) if position in candidates else (-1, ())\n",
         new="            return -1, ()\n",
-        tests=("tests/unit/publisher/sources/mysql/test_definitions.py",),
+        tests=("tests/unit/publisher/sources/mysql/test_table_definitions.py",),
         promise="of a system-versioned table the current rows' changes are delivered",
     ),
     Fault(
         name="mariadb-digits-of-a-changed-table",
-        file="publisher/sources/mysql/definitions.py",
+        file="publisher/sources/mysql/table_definitions.py",
         old="definition.created_s < logged_s\n",
         new="True\n",
-        tests=("tests/unit/publisher/sources/mysql/test_definitions.py",),
+        tests=("tests/unit/publisher/sources/mysql/test_table_definitions.py",),
         promise="a value of the old temporal format is right or its table is held",
     ),
     Fault(
         name="mysql-member-names-taken-for-utf-8",
-        file="publisher/sources/mysql/decode/layout.py",
+        file="publisher/sources/mysql/decode/table_map.py",
         old="    codec = codec_of(collation)\n    if codec is None:  # bytes",
         new="    codec = None\n    if codec is None:  # bytes",
         tests=("tests/integration/test_mysql_charsets.py",),
@@ -242,7 +242,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-wide-text-counted-as-bytes",
-        file="publisher/sources/mysql/bounded.py",
+        file="publisher/sources/mysql/bounded_connection.py",
         old="        self._take(_BYTE_COST * num_bytes)\n",
         new="        self._take(num_bytes)\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -250,7 +250,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-second-answers-are-read",
-        file="publisher/sources/mysql/bounded.py",
+        file="publisher/sources/mysql/bounded_connection.py",
         old='        self._give_up("the server sends a second answer to one statement")\n',
         new="        return super().next_result(unbuffered)\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_BOUNDED = "publisher/sources/mysql/bounded.py"
-_BOUNDED_TESTS = ("tests/unit/publisher/sources/mysql/test_bounded.py",)
+_BOUNDED = "publisher/sources/mysql/bounded_connection.py"
+_BOUNDED_TESTS = ("tests/unit/publisher/sources/mysql/test_bounded_connection.py",)
 
 ROBUST_FAULTS: list[Fault] = [
     Fault(
@@ -69,7 +69,7 @@ ROBUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="loss-range-with-what-was-delivered",
-        file="publisher/sources/mysql/walk.py",
+        file="publisher/sources/mysql/log_walk.py",
         old="            name,  # what is delivered behind it is filled in with the place\n",
         new="            str(self._delivered),\n",
         tests=("tests/unit/publisher/sources/mysql/test_reader.py",),

@@ -41,7 +41,7 @@ STATEMENT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="unread-statements-share-a-segment",
-        file="publisher/sources/mysql/walk.py",
+        file="publisher/sources/mysql/log_walk.py",
         old="                self.ends = False\n                self.encoder.end_transaction(0)\n                "
         "return Step.CUT\n",
         new="                self.ends = False\n                self.encoder.end_transaction(0)\n                "

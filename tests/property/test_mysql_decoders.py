@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from publisher.sources.encode.piece import HASHED
 from publisher.sources.mysql.decode import stops
 from publisher.sources.mysql.decode.columns import Columns
-from publisher.sources.mysql.decode.layout import Layout, parse_table_map
+from publisher.sources.mysql.decode.table_map import Layout, parse_table_map
 from tests.support import hot
 from tests.support import mysql_events as build
 from wormhole.model.errors import DecodeError
@@ -210,7 +210,7 @@ def test_both_forms_read_any_bytes_as_cells_alike(column: build.Col, data: bytes
     seen: list[object] = []
     for around in (b"\0", b"\xff"):
         framed = around * lead + b"\0" + data + around * 9
-        for module in both(f"{NAME}.cells"):
+        for module in both(f"{NAME}.row_image"):
             image = module.Image(1000)
             try:
                 end = image.read(framed, lead, lead + 1 + len(data), plan, b"\1", 1, 0x1A, None)

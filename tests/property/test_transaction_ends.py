@@ -36,7 +36,7 @@ from wormhole.wire.update import Batch
 START = Datamarker(LogPosition(1, 3, 4), "", LogPosition(1, 3, 4))
 SHARDINGS = (Sharding("log"), Sharding("hash", 2), Sharding("hash", 5))
 
-logging.getLogger("publisher.sources.mysql.walk").setLevel(
+logging.getLogger("publisher.sources.mysql.log_walk").setLevel(
     logging.ERROR
 )  # one warning for each transaction that is not whole
 

@@ -12,10 +12,10 @@ from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.delivered import delivered_of
 from publisher.sources.mysql.dump import Dump
-from publisher.sources.mysql.prepared import Prepared
+from publisher.sources.mysql.log_walk import LogWalk
+from publisher.sources.mysql.prepared_xa import Prepared
 from publisher.sources.mysql.spool import Spool
 from publisher.sources.mysql.tables import Tables
-from publisher.sources.mysql.walk import Walk
 from tests.support import mysql_events as build
 from wormhole.model.sharding import Sharding
 
@@ -124,7 +124,7 @@ class Scripted:
         self.delivered = delivered_of(delivered, mariadb=mariadb)
         self.seen: list[tuple[int, int, str]] = []
         self.next_files: dict[int, tuple[str, build.Stream]] = {}  # by number of the file before
-        self.walk = Walk(
+        self.walk = LogWalk(
             cast(Dump, self.dump),
             self.encoder,
             self.tables,

@@ -1,1 +1,1 @@
-"""What every source's encoder shares: pieces of log, and runs of updates by shard."""
+"""Parts that the encoders of all datastores share: pieces of a log, and runs of updates by shard."""

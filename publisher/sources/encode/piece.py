@@ -1,5 +1,4 @@
-"""What the encoders of every kind of log hand on: the one type between an encoder and
-:mod:`publisher.sources.encode.runs`."""
+"""What an encoder returns: encoded updates by columns, which :mod:`publisher.sources.encode.runs` splits by shard."""
 
 from __future__ import annotations
 

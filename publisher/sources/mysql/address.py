@@ -1,4 +1,4 @@
-"""Where a server is and who we are there: the URL, and what a password file, ``~/.my.cnf`` or a prompt add to it."""
+"""A server's address and account: from the URL, a password file, ``~/.my.cnf`` or a prompt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Address:
     ``ca``: a PEM file; without one, ``verify`` and ``verify-ca`` trust the system's authorities. ``password_from``:
     where the password was found, for messages. ``server_public_key``: a PEM file; without TLS the password is encrypted
     to this key only. ``exposed``: an unverified server may have the password too. ``remarks``: what the user should be
-    told about the files it was found in.
+    warned of about the files.
     """
 
     host: str
@@ -182,7 +182,7 @@ def _my_cnf_path(my_cnf: Path | bool) -> Path:
 def _client_section(my_cnf: Path | bool) -> dict[str, str]:
     """The ``[client]`` section, names with ``-``; empty where there is none.
 
-    Values may stand in quotes, as MySQL reads them."""
+    Values may be in quotes, as MySQL reads them."""
     if my_cnf is False:
         return {}
     path = _my_cnf_path(my_cnf)

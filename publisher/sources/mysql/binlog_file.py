@@ -1,7 +1,7 @@
 """The binlog file that is being read: its number, and the fingerprint by which it is known again.
 
 A fingerprint is when and by which server the file was begun, from its format description, and a checksum of the GTIDs
-that were logged before it, from the list that follows (see `publisher.sources.mysql.histories`).
+that were logged before it, from the list that follows (see `publisher.sources.mysql.incarnations`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zlib import crc32
 
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.decode.encoder import Encoder
-from publisher.sources.mysql.decode.rare import Rotate, parse_format_description
+from publisher.sources.mysql.decode.rare_events import Rotate, parse_format_description
 from publisher.sources.mysql.settings import file_number
 
 __all__ = ["BinlogFile"]

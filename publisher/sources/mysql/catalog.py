@@ -1,4 +1,4 @@
-"""The tables that a log's subscribers may know: what ``DROP DATABASE``, which names no table, has to be reported for.
+"""The tables that a log's subscribers may know. ``DROP DATABASE`` names no table and has to be reported for each.
 
 A table is in the list once a reader met it in the log, a statement made it, or the server had it when a reader was
 opened. The list is on disk before anything that was read behind that place is handed out, so it is complete for every
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from publisher.sources.mysql.decode.names import fold, fold_newest
+from publisher.sources.mysql.decode.name_folding import fold, fold_newest
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.problem import NO_PROBLEM, Problem
 

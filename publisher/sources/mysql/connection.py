@@ -1,4 +1,4 @@
-"""Connections to a server, and the one place where the driver's errors become ours."""
+"""Connections to a server, and the translation of the driver's errors."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def query(
 
     ``within_s``: seconds for the whole answer, by default those that :func:`connect` was given; ``most_bytes``: of
     memory for it, by default
-    :data:`~publisher.sources.mysql.bounded.MOST_ANSWER_BYTES`. A connection whose answer
+    :data:`~publisher.sources.mysql.bounded_connection.MOST_ANSWER_BYTES`. A connection whose answer
     could not be read is closed: nobody knows where the next answer begins.
     """
     bound(connection, within_s, most_bytes)

@@ -1,4 +1,4 @@
-"""Whether the log of a server is still the one that was seen of it. Asked whenever the server was out of sight.
+"""Whether a server's log is still the one that was read. Checked after every interruption of the connection.
 
 MariaDB's servers have no identity of their own, and a copy of a MySQL server keeps its uuid and gives the same GTIDs
 again: a server that was restored from an older backup, and wrote and purged until its numbers were past those that were
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from publisher.sources.mysql.doubts import Believe
-from publisher.sources.mysql.histories import Histories, Known, Lost, same_file
-from publisher.sources.mysql.view import View
+from publisher.sources.mysql.confirmation import Believe
+from publisher.sources.mysql.incarnations import Incarnations, Known, Lost, same_file
+from publisher.sources.mysql.server_state import ServerState
 from wormhole.model.position import LogPosition
 
 __all__ = ["Read", "lost_history"]
@@ -29,14 +29,18 @@ class Read:
 
 
 def lost_history(
-    histories: Histories, view: View, fingerprint: Callable[[int], str], believe: Believe, read: Read | None = None
+    incarnations: Incarnations,
+    view: ServerState,
+    fingerprint: Callable[[int], str],
+    believe: Believe,
+    read: Read | None = None,
 ) -> Lost | None:
     """Why the server's log is not the one that was seen of it, or cannot be shown to be. ``None``: it is, or is new.
 
     ``fingerprint`` reads that of a file. ``believe``: called with what speaks against it; raises when that has to be
     confirmed first. ``read``: how far the present log was read.
     """
-    known = histories.known(view.identity)
+    known = incarnations.known(view.identity)
     if known is None:
         return None
     lost = _lost_files(known, view, fingerprint) or (_lost_end(view, read) if read and known.current else None)
@@ -45,7 +49,7 @@ def lost_history(
     return lost
 
 
-def _lost_files(known: Known, view: View, fingerprint: Callable[[int], str]) -> Lost | None:
+def _lost_files(known: Known, view: ServerState, fingerprint: Callable[[int], str]) -> Lost | None:
     if not known.files:
         return None
     left = [number for number in known.files if view.size(number) is not None]
@@ -68,7 +72,7 @@ def _lost_files(known: Known, view: View, fingerprint: Callable[[int], str]) -> 
     return Lost(why)
 
 
-def _lost_end(view: View, read: Read) -> Lost | None:
+def _lost_end(view: ServerState, read: Read) -> Lost | None:
     """Whether the server lost log that was read of it: in a crash without ``sync_binlog``, or with a copy of a disk."""
     size = view.size(read.order.file)
     cut = f"{view.name(read.order.file)} ends at {size}" if size is not None and size < read.order.offset else ""

@@ -1,4 +1,4 @@
-"""What the product asks about a MySQL or MariaDB server beside tailing its log. Imports nothing that connects to it.
+"""The datastore port for MySQL and MariaDB. Imports nothing that connects to a server.
 
 Both schemes mean the same: the server says which of the two it is.
 """

@@ -1,5 +1,4 @@
-"""The logical position: which transactions were read, in the server's own terms, so that another server can go on from
-there.
+"""The logical position: which transactions were read, as GTIDs, so that another server can continue from there.
 
 MySQL: the set of their GTIDs. MariaDB: the last GTID of each domain. A server without GTIDs (``gtid_mode=OFF``) has no
 such terms: empty.

@@ -1,4 +1,4 @@
-"""What matters for tailing a MySQL or MariaDB server. Only asks; nothing is written to the server."""
+"""``wormholectl doctor`` for a MySQL or MariaDB server. It only reads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 from publisher.sources.mysql import doctor_settings as mysql_settings
 from publisher.sources.mysql import doctor_tables as mysql_tables
 from publisher.sources.mysql.address import Address
-from publisher.sources.mysql.checks import required
 from publisher.sources.mysql.connection import connect, login_of, reading_answers
 from publisher.sources.mysql.login import next_step
+from publisher.sources.mysql.required_settings import required
 from publisher.sources.mysql.settings import Settings, read_settings
 from wormhole.model.findings import Finding, Report, Severity
 
@@ -60,7 +60,9 @@ def _facts(settings: Settings, address: Address) -> dict[str, str]:
 def _password(address: Address, risk: tuple[str, str] | None) -> Iterator[Finding]:
     """Who may get the account's password. ``risk``: as :meth:`publisher.sources.mysql.login.Login.risk` says."""
     for remark in address.remarks:
-        yield Finding("password", Severity.WARN, remark, "whoever reads it may read the whole log", "see docs/mysql.md")
+        yield Finding(
+            "password", Severity.WARN, remark, "somebody who reads it may read the whole log", "see docs/mysql.md"
+        )
     if risk is not None:
         yield Finding("password", Severity.WARN, *risk, next_step(address))
 

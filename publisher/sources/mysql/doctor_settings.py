@@ -1,13 +1,11 @@
-"""What a server's settings mean for tailing it, beyond what it must have (:mod:`publisher.sources.mysql.checks`).
-
-Pure."""
+"""The doctor's findings about a server's settings, beyond :mod:`publisher.sources.mysql.required_settings`. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from publisher.sources.mysql.checks import grant_to, is_rds, to_set
+from publisher.sources.mysql.required_settings import grant_to, is_rds, to_set
 from publisher.sources.mysql.settings import Settings
 from wormhole.model.findings import Finding, Severity
 
@@ -343,7 +341,7 @@ def _privileges(settings: Settings) -> Iterator[Finding]:
             "least_privilege",
             WARN,
             f"{settings.account} has {', '.join(sorted(writing))}",
-            "a publisher never writes: whoever gets hold of its password could",
+            "a publisher never writes: somebody who gets its password could",
             "let it use an account of its own, with no more than docs/mysql.md grants",
         )
     if not any(grant.privileges & {"SELECT", "ALL PRIVILEGES", "ALL"} for grant in settings.grants):

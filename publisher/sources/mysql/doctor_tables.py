@@ -1,4 +1,4 @@
-"""What a server's tables mean for tailing them. :func:`read_tables` asks, :func:`findings` is pure."""
+"""The doctor's findings about a server's tables. :func:`read_tables` asks the server, :func:`findings` is pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
-from publisher.sources.mysql.bounded import MOST_LISTING_BYTES
+from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
 from publisher.sources.mysql.connection import query
 from publisher.sources.mysql.settings import Settings
 from wormhole.model.findings import Finding, Severity

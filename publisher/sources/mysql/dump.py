@@ -20,7 +20,7 @@ from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import bound, translating
 from publisher.sources.mysql.decode.gtid import GtidSet
-from publisher.sources.mysql.refusals import refusal
+from publisher.sources.mysql.dump_errors import dump_error
 from wormhole.model.errors import SourceSilent, SourceUnavailable, WormholeError
 
 __all__ = ["HEARTBEAT_S", "Dump", "FromFile", "FromGtids", "Start"]
@@ -59,7 +59,7 @@ Start = FromFile | FromGtids
 
 
 class Dump:
-    """Packets from the server: ``data`` from ``at`` on is received and not consumed; whoever decodes moves ``at``.
+    """Packets from the server: ``data`` from ``at`` on is received and not consumed; the decoder moves ``at``.
 
     Takes ``connection`` over: it is closed with the dump. ``checksums``: whether the first event of the stream carries
     one. ``inside``: set by the caller while it consumes an event in parts, so that a part is no whole event. Used by
@@ -67,7 +67,7 @@ class Dump:
     """
 
     def __init__(self, connection: Connection[Any], start: Start, *, server_id: int, mariadb: bool) -> None:
-        """Raises :class:`~wormhole.model.errors.SourceUnavailable` and what `refusal` makes of the server's errors."""
+        """Raises :class:`~wormhole.model.errors.SourceUnavailable`, and the errors of `dump_error`."""
         self._mariadb = mariadb
         self._begin(connection, start, server_id)
 
@@ -173,7 +173,7 @@ class Dump:
         text = payload[3:]
         if text[:1] == b"#":
             text = text[6:]  # the SQL state
-        return refusal(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"))
+        return dump_error(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"))
 
     def close(self) -> None:
         """Idempotent. The server notices with its next heartbeat."""
@@ -207,7 +207,7 @@ class Dump:
             cursor.execute("SELECT @master_binlog_checksum AS checksum")
             row = cursor.fetchone()
             self.checksums = row is not None and str(row["checksum"]).upper() == "CRC32"
-        name = f"wormhole:{os.getpid()}@{socket.gethostname()}".encode()[:_LONGEST_NAME]  # for who lists the replicas
+        name = f"wormhole:{os.getpid()}@{socket.gethostname()}".encode()[:_LONGEST_NAME]  # shown by SHOW REPLICAS
         self._command(
             _REGISTER_SLAVE, struct.pack("<IB", server_id, len(name)) + name + struct.pack("<BBHII", 0, 0, 0, 0, 0)
         )

@@ -1,5 +1,4 @@
-"""The driver's connection with our own login: which TLS, whether the server is verified, and what its plugins are
-answered."""
+"""The driver's connection with the product's own login: TLS, verification of the server, and authentication plugins."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ from pymysql.charset import charset_by_name
 from pymysql.constants import CLIENT, CR
 
 from publisher.sources.mysql.address import Address
-from publisher.sources.mysql.bounded import BoundedConnection
+from publisher.sources.mysql.bounded_connection import BoundedConnection
 from publisher.sources.mysql.login import Login, load_rsa_key
-from publisher.sources.mysql.peer import doubt_local
+from publisher.sources.mysql.peer_account import doubt_local
 from wormhole.model.errors import UsageError
 
 __all__ = ["ServerConnection"]
@@ -82,7 +81,7 @@ class ServerConnection(BoundedConnection):
         raise pymysql.OperationalError(CR.CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
 
     def _account(self, capabilities: int, plugin: str, answer: bytes) -> bytes:
-        """What the first packet has behind its head: the account, the answer and the plugin's name, and who asks."""
+        """The first packet behind its head: the account, the answer, the plugin's name and the client's name."""
         user = self._address.user.encode()
         data = user + b"\0" + bytes([len(answer)]) + answer
         if capabilities & CLIENT.PLUGIN_AUTH:
@@ -122,7 +121,7 @@ def _context(address: Address) -> ssl.SSLContext | None:
         ) from None
     # The certificates that servers make for themselves are not strict ones, which Python 3.13 asks for.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    # A `ca` that is the server's own certificate pins it, whoever signed it.
+    # A `ca` that is the server's own certificate pins it, with any signature.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = address.tls == "verify"
     if address.tls in ("prefer", "require"):

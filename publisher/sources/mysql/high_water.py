@@ -1,4 +1,4 @@
-"""How far the log was read, kept so that the end of the process does not lose it: an upper bound of what was delivered.
+"""How far the log was read, kept on disk: an upper bound of what was delivered before a crash.
 
 What a reader hands out may be processed by an application long before a datamarker is acknowledged and stored. When the
 server is another one by the next start, or lost the end of its log, only this place shows that something was delivered

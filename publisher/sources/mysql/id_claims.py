@@ -1,4 +1,4 @@
-"""Claims on replication ids: a reader holds a named lock of the server for its id, as long as its connection lives.
+"""Claims on replication ids: a reader's connection holds a named lock of the server for its id.
 
 The lock is taken before the dump begins. On MariaDB a dump whose id another connection holds would end that
 connection's dump, and that one's next dump would end ours. `GET_LOCK` needs no privilege, and the server frees the

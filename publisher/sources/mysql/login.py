@@ -1,4 +1,4 @@
-"""What a server's login is answered with, and when the password itself may be part of it.
+"""The client's side of a login: what it answers to the server, and when it may send the password itself.
 
 Pure: packets in, packets out.
 

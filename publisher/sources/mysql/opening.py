@@ -1,5 +1,5 @@
-"""Opening a reader at a datamarker: on the same server by its place, on another one by its GTIDs, and proving that the
-log is the same.
+"""Opening a reader at a datamarker: on the same server by position, on another one by GTIDs. Both prove that the log
+is the same.
 
 By place the dump begins with the transaction before the marker, which is compared with the marker's anchor; nothing of
 it is handed on. By GTIDs the server must have executed everything that was delivered and must not have purged anything
@@ -18,23 +18,23 @@ from pymysql.connections import Connection
 
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.catalog import Catalog
+from publisher.sources.mysql.confirmation import Confirmation, Unconfirmed
 from publisher.sources.mysql.connection import connect
 from publisher.sources.mysql.continuity import Read
 from publisher.sources.mysql.decode.encoder import Encoder
-from publisher.sources.mysql.definitions import Definition, ask
 from publisher.sources.mysql.delivered import delivered_of
-from publisher.sources.mysql.doubts import Doubted, Doubts
 from publisher.sources.mysql.dump import Dump, FromFile, FromGtids, Start
-from publisher.sources.mysql.histories import Histories
+from publisher.sources.mysql.gtid_coverage import FILE_BEGIN, GtidCoverage, lacking
 from publisher.sources.mysql.id_claims import IdClaims
-from publisher.sources.mysql.prepared import Prepared
-from publisher.sources.mysql.reach import FILE_BEGIN, Reach, lacking
+from publisher.sources.mysql.incarnations import Incarnations
+from publisher.sources.mysql.log_walk import LogWalk
+from publisher.sources.mysql.prepared_xa import Prepared
 from publisher.sources.mysql.reader import BinlogReader
 from publisher.sources.mysql.scan import ANEW, fails_again, pass_to, see_beginning
+from publisher.sources.mysql.server_state import ServerState, StateQueries
 from publisher.sources.mysql.spool import Spool
+from publisher.sources.mysql.table_definitions import Definition, ask
 from publisher.sources.mysql.tables import Tables
-from publisher.sources.mysql.view import Asker, View
-from publisher.sources.mysql.walk import Walk
 from wormhole.model.errors import Diverged, Retryable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.ports.datastore import SourceOptions
@@ -54,10 +54,10 @@ class Opening:
     def __init__(
         self,
         address: Address,
-        asker: Asker,
-        histories: Histories,
+        queries: StateQueries,
+        incarnations: Incarnations,
         claims: IdClaims,
-        doubts: Doubts,
+        confirmation: Confirmation,
         options: SourceOptions,
         *,
         catalog: Catalog,
@@ -65,10 +65,10 @@ class Opening:
         folder: Path,
     ) -> None:
         self._address = address
-        self._asker = asker
-        self._histories = histories
+        self._queries = queries
+        self._incarnations = incarnations
         self._claims = claims
-        self._doubts = doubts
+        self._confirmation = confirmation
         self._options = options
         self._catalog = catalog
         self._look = look
@@ -79,12 +79,12 @@ class Opening:
     ) -> BinlogReader:
         """See :meth:`wormhole.ports.log_source.LogSource.open`.
 
-        ``passed`` is told every datamarker, ``closed`` the reader once it is closed."""
+        ``passed`` is called with every datamarker, ``closed`` with the reader once it is closed."""
         connection = connect(self._address)
         try:
-            reached = self._histories.reached
-            view = self._asker.view(connection)
-            incarnation = self._histories.observe(view, reached, believe=self._doubts.by(connection))
+            reached = self._incarnations.reached
+            view = self._queries.view(connection)
+            incarnation = self._incarnations.observe(view, reached, believe=self._confirmation.by(connection))
             start, placed = self._start(connection, view, incarnation, marker)
             self._look(connection, self._catalog)
         except BaseException:
@@ -101,20 +101,20 @@ class Opening:
             connection._force_close()  # type: ignore[attr-defined]
 
     def walk(
-        self, view: View, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
+        self, view: ServerState, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
     ) -> _Making:
         """A walk from ``start`` on a connection of its own, for looking at the log; the caller closes it."""
         making = _Making(self, connect(self._address), view, incarnation)
         making.begin(start, delivered, place)
         return making
 
-    def read(self, last: Datamarker | None, view: View) -> Read | None:
+    def read(self, last: Datamarker | None, view: ServerState) -> Read | None:
         """How far the present log was read, of which ``last`` was the end, and what of it this server lacks."""
-        if last is None or last.order.incarnation != self._histories.current:
+        if last is None or last.order.incarnation != self._incarnations.current:
             return None
-        return Read(last.order, lacking(view, last.delivered, mariadb=self._asker.mariadb) if view.gtids else "")
+        return Read(last.order, lacking(view, last.delivered, mariadb=self._queries.mariadb) if view.gtids else "")
 
-    def fingerprint(self, view: View, number: int) -> str:
+    def fingerprint(self, view: ServerState, number: int) -> str:
         """That of a file which the server has, read over a connection of its own. Raises :class:`SourceUnavailable`."""
         found: list[str] = []
         making = _Making(
@@ -127,10 +127,10 @@ class Opening:
         return found[-1]
 
     def confirmed(
-        self, error: WormholeError, view: View, since: LogPosition, failed: LogPosition, start: Start | None
+        self, error: WormholeError, view: ServerState, since: LogPosition, failed: LogPosition, start: Start | None
     ) -> WormholeError:
         """What to raise for ``error``, which a reader met between the transaction end ``since`` and ``failed``: itself,
-        if the log fails there once more over another connection; else `Doubted`, and the next reader meets it or not.
+        if the log fails there once more over another connection; else `Unconfirmed`, and the next reader tries again.
 
         ``start``: what the reader's dump began with, where ``since`` is not known.
         """
@@ -148,21 +148,21 @@ class Opening:
                     return error
         except Retryable:
             pass
-        return Doubted(str(error)).at(position=str(failed))
+        return Unconfirmed(str(error)).at(position=str(failed))
 
     def _start(
-        self, connection: Connection[Any], view: View, incarnation: int, marker: Datamarker
+        self, connection: Connection[Any], view: ServerState, incarnation: int, marker: Datamarker
     ) -> tuple[Start, LogPosition | None]:
         """What the dump begins with; and the place, where that is known."""
         order, anchor = marker.order, marker.anchor
         by_gtids = FromGtids(marker.delivered)
-        reach = Reach(self._asker, connection, view)
+        reach = GtidCoverage(self._queries, connection, view)
         if order.incarnation != incarnation:
-            if self._histories.unproven:
+            if self._incarnations.unproven:
                 reach.check(marker)  # what is missing in either case has a range
-            self._histories.check_way(marker)
+            self._incarnations.check_way(marker)
             reach.check(marker)
-            for number, read in self._histories.read_since(order.incarnation):
+            for number, read in self._incarnations.read_since(order.incarnation):
                 reach.check_read(marker, number, read)
             return by_gtids, None
         end = LogPosition(incarnation, *view.end)
@@ -194,7 +194,7 @@ class _Making:
         self,
         of: Opening,
         connection: Connection[Any],
-        view: View,
+        view: ServerState,
         incarnation: int,
         check_file: CheckFile | None = None,
     ) -> None:
@@ -202,8 +202,8 @@ class _Making:
         self._connection = connection
         self._view = view
         self._incarnation = incarnation
-        believe = of._doubts.by(connection)
-        self._check_file = check_file or partial(of._histories.check_file, believe=believe)
+        believe = of._confirmation.by(connection)
+        self._check_file = check_file or partial(of._incarnations.check_file, believe=believe)
         self._server_id = 0
         self.dump: Dump | None = None
         options = of._options
@@ -213,8 +213,8 @@ class _Making:
             options.skip_tables,
             options.history_tables,
             catalog=of._catalog,
-            mariadb=of._asker.mariadb,
-            describe=of.describe if of._asker.mariadb else None,
+            mariadb=of._queries.mariadb,
+            describe=of.describe if of._queries.mariadb else None,
         )
         count = options.sharding.count if options.sharding.by == "hash" else 0
         self.encoder = Encoder(options.max_update_bytes, count)
@@ -223,16 +223,16 @@ class _Making:
 
     def begin(
         self, start: Start, delivered: str, place: LogPosition | None = None, server_id: int | None = None
-    ) -> Walk:
+    ) -> LogWalk:
         """Start the dump, with a server id of its own unless one is given."""
         of, view = self._of, self._view
-        mariadb = of._asker.mariadb
+        mariadb = of._queries.mariadb
         try:
             self.delivered = delivered_of(delivered, mariadb=mariadb)
             if server_id is None:
                 self._server_id = server_id = of._claims.take(self._connection, view.server_id)
             self.dump = Dump(self._connection, start, server_id=server_id, mariadb=mariadb)
-            self.walk = Walk(
+            self.walk = LogWalk(
                 self.dump,
                 self.encoder,
                 self.tables,
@@ -273,7 +273,7 @@ class _Making:
             raise
         assert self.dump is not None
 
-        def told_closed() -> None:
+        def closing_reader() -> None:
             self._give_back()
             closed(reader)
 
@@ -287,7 +287,7 @@ class _Making:
             marker,
             placed=place is not None,
             passed=passed,
-            closed=told_closed,
+            closed=closing_reader,
             confirmed=lambda error, since: self._of.confirmed(
                 error, self._view, since, walk.place, None if place is not None or walk.file.number else start
             ),
@@ -295,7 +295,7 @@ class _Making:
         return reader
 
     def close(self) -> None:
-        """Give up everything."""
+        """Close and return everything."""
         if self.dump is not None:
             self.dump.close()
         else:
@@ -309,7 +309,7 @@ class _Making:
         assert self.dump is not None
         connection = connect(self._of._address)
         try:
-            view = self._of._asker.view(connection)
+            view = self._of._queries.view(connection)
             if view.size(file + 1) is None:
                 connection.close()
                 return None

@@ -1,4 +1,4 @@
-"""Finding places: where the log begins and ends, and what a user's text means."""
+"""Positions from text and times: where the log begins and ends, and what a user's text means."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, Final
 from publisher.sources.by_time import begins_later
 from publisher.sources.mysql.decode.gtid import GtidSet, MariaPosition
 from publisher.sources.mysql.dump import FromFile, FromGtids
-from publisher.sources.mysql.histories import Histories
+from publisher.sources.mysql.gtid_coverage import FILE_BEGIN, REPLAY, GtidCoverage
+from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.opening import Opening
-from publisher.sources.mysql.reach import FILE_BEGIN, REPLAY, Reach
 from publisher.sources.mysql.scan import find_next, last_marker, see_file
-from publisher.sources.mysql.view import Asker, View
+from publisher.sources.mysql.server_state import ServerState, StateQueries
 from wormhole.model.errors import PositionError, PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
 
@@ -31,19 +31,19 @@ Ask = Callable[[Callable[[Any], Any]], Any]
 class Places:
     """``ask`` puts a question over the source's control connection."""
 
-    def __init__(self, ask: Ask, asker: Asker, histories: Histories, opening: Opening) -> None:
+    def __init__(self, ask: Ask, queries: StateQueries, incarnations: Incarnations, opening: Opening) -> None:
         self._ask = ask
-        self._asker = asker
-        self._histories = histories
+        self._queries = queries
+        self._incarnations = incarnations
         self._opening = opening
 
     def earliest(self) -> Datamarker:
         """The beginning of the oldest file."""
         view = self._view()
-        order = LogPosition(self._histories.current, view.first, FILE_BEGIN)
-        if self._asker.mariadb:
+        order = LogPosition(self._incarnations.current, view.first, FILE_BEGIN)
+        if self._queries.mariadb:
             name = view.name(view.first)
-            delivered = self._ask(lambda control: self._asker.position_before(control, name))
+            delivered = self._ask(lambda control: self._queries.position_before(control, name))
         else:
             delivered = view.purged
         return Datamarker(order, delivered, order)
@@ -69,10 +69,10 @@ class Places:
         if "/" in text:
             place = LogPosition.parse(text)
             view = self._view()
-            if place.incarnation != self._histories.current:
+            if place.incarnation != self._incarnations.current:
                 raise PositionError(
                     f"{text} is of incarnation {place.incarnation}, the log is in incarnation "
-                    f"{self._histories.current}",
+                    f"{self._incarnations.current}",
                     hint="use earliest, latest or GTIDs",
                 )
             return self._at(text, view, place.file, place.offset)
@@ -83,7 +83,7 @@ class Places:
 
         MariaDB's times are whole seconds, and what was committed within one may have been committed at its end.
         """
-        until_us = at_us - 999_999 if self._asker.mariadb else at_us
+        until_us = at_us - 999_999 if self._queries.mariadb else at_us
         view = self._view(settled=True)
         end = self._end(view)
         numbers = [number for number, _ in view.files if number <= end.file]
@@ -96,21 +96,21 @@ class Places:
 
     # --- inside ------------------------------------------------------------------------------------------------
 
-    def _view(self, *, settled: bool = False) -> View:
-        view: View = self._ask(lambda control: self._asker.view(control, settled=settled))
+    def _view(self, *, settled: bool = False) -> ServerState:
+        view: ServerState = self._ask(lambda control: self._queries.view(control, settled=settled))
         return view
 
-    def _end(self, view: View) -> LogPosition:
+    def _end(self, view: ServerState) -> LogPosition:
         """The log's end, in a file whose fingerprint is known: it is never taken for a place of another file with the
         same number."""
-        end = LogPosition(self._histories.current, *view.end)
-        if not self._histories.knows_file(end.file):
+        end = LogPosition(self._incarnations.current, *view.end)
+        if not self._incarnations.knows_file(end.file):
             self._begun_us(view, end.file)
         return end
 
-    def _at(self, text: str, view: View, file: int, offset: int) -> Datamarker:
+    def _at(self, text: str, view: ServerState, file: int, offset: int) -> Datamarker:
         """The last transaction end at or before a place of the present log."""
-        latest = LogPosition(self._histories.current, *view.end)
+        latest = LogPosition(self._incarnations.current, *view.end)
         wanted = LogPosition(latest.incarnation, file, offset)
         if wanted > latest or (view.size(file) is not None and file != latest.file and offset > (view.size(file) or 0)):
             end = f"{view.name(latest.file)}:{latest.offset} ({latest})"
@@ -124,35 +124,37 @@ class Places:
             )
         return self._last(view, file, wanted)
 
-    def _last(self, view: View, file: int, wanted: LogPosition, until_us: int = sys.maxsize) -> Datamarker:
+    def _last(self, view: ServerState, file: int, wanted: LogPosition, until_us: int = sys.maxsize) -> Datamarker:
         """The last transaction end at or before ``wanted`` and committed by ``until_us``, found from the file's
         beginning on."""
         begin = LogPosition(wanted.incarnation, file, FILE_BEGIN)
         name = view.name(file)
         delivered = ""
-        if self._asker.mariadb:
-            delivered = self._ask(lambda control: self._asker.position_before(control, name))
+        if self._queries.mariadb:
+            delivered = self._ask(lambda control: self._queries.position_before(control, name))
         with closing(
             self._opening.walk(view, wanted.incarnation, FromFile(name, FILE_BEGIN), delivered, begin)
         ) as making:
             return last_marker(making.walk, wanted, making.delivered, making.prepared, until_us)
 
-    def _begun_us(self, view: View, file: int) -> int:
+    def _begun_us(self, view: ServerState, file: int) -> int:
         """When the file was begun; whole seconds. Its fingerprint is known then."""
         start = FromFile(view.name(file), FILE_BEGIN)
-        with closing(self._opening.walk(view, self._histories.current, start)) as making:
+        with closing(self._opening.walk(view, self._incarnations.current, start)) as making:
             see_file(making.walk)
             return making.walk.file.began_s * 1_000_000
 
     def _after_gtids(self, text: str) -> Datamarker:
         view = self._view(settled=True)
         try:
-            delivered = str((MariaPosition if self._asker.mariadb else GtidSet).parse(text))
+            delivered = str((MariaPosition if self._queries.mariadb else GtidSet).parse(text))
         except PositionError as error:
             raise PositionError(error.message, hint=_FORMS) from error
         if not delivered:
             raise PositionError(f"{text!r} is no place of this log", hint=_FORMS)
-        ahead, missing, is_all = self._ask(lambda control: _compared(Reach(self._asker, control, view), delivered))
+        ahead, missing, is_all = self._ask(
+            lambda control: _compared(GtidCoverage(self._queries, control, view), delivered)
+        )
         if ahead:
             raise PositionError(
                 f"the server has not executed {ahead}" + (f" of {text}" if ahead != delivered else ""),
@@ -170,10 +172,10 @@ class Places:
         if is_all:
             latest = self._end(view)
             return Datamarker(latest, delivered, latest)
-        with closing(self._opening.walk(view, self._histories.current, FromGtids(delivered), delivered)) as making:
+        with closing(self._opening.walk(view, self._incarnations.current, FromGtids(delivered), delivered)) as making:
             place = find_next(making.walk)
         return Datamarker(place, delivered, place)
 
 
-def _compared(reach: Reach, delivered: str) -> tuple[str, tuple[str, str] | None, bool]:
+def _compared(reach: GtidCoverage, delivered: str) -> tuple[str, tuple[str, str] | None, bool]:
     return reach.lacking(delivered), reach.missing(delivered), reach.is_all(delivered)

@@ -1,9 +1,9 @@
-"""The reader of a binlog: a dump in, segments out.
+"""The reader of a binlog: it turns a dump into segments.
 
-Order: the binlog's. Transactions: what one GTID stands for, whose id is ``<source>:<number>``; an XA transaction comes
+Order: the binlog's. Transactions: what one GTID names, whose id is ``<source>:<number>``; an XA transaction comes
 with its commit, under the commit's id. Large ones come in pieces. Duplicates: none. Gaps: an XA commit whose prepare
-stands before the place at which reading began. Only what is whole in the log is handed on; the end of the log is waited
-for.
+lies before the place at which reading began. Only what is whole in the log is delivered. At the
+end of the log a reader waits.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from publisher.sources.encode.runs import open_shards, runs_of
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.delivered import MariaDelivered, MySqlDelivered
 from publisher.sources.mysql.dump import Dump
-from publisher.sources.mysql.prepared import Prepared
+from publisher.sources.mysql.log_walk import LogWalk, Step
+from publisher.sources.mysql.prepared_xa import Prepared
 from publisher.sources.mysql.tables import Tables
-from publisher.sources.mysql.walk import Step, Walk
 from wormhole.model.errors import DecodeError, Fatal, SourceUnavailable, UnsupportedLog, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Run, Segment
@@ -34,19 +34,19 @@ _LONGEST_DELIVERED: Final = 1 << 20  # characters of a GTID set, which each data
 
 
 class BinlogReader:
-    """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, with a walk that stands there.
+    """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, with a walk at that place.
 
-    ``placed``: the walk stands at the marker's own place; otherwise (another server, found by GTIDs) only the first
-    transaction shows where it is. ``passed`` is told every datamarker; ``closed`` is called once, when the reader is
-    closed. ``confirmed`` is asked about an error that somebody has to act on and that one changed byte may have made,
-    with the transaction end before it; it returns what to raise.
+    ``placed``: the walk is at the marker's own place; otherwise (another server, found by GTIDs) only the first
+    transaction shows where it is. ``passed`` is called with every datamarker; ``closed`` once, when the reader is
+    closed. ``confirmed`` is called with an error for an operator that one changed byte may have made, and with the
+    transaction end before it; it returns what to raise.
     """
 
     def __init__(
         self,
         dump: Dump,
         encoder: Encoder,
-        walk: Walk,
+        walk: LogWalk,
         tables: Tables,
         prepared: Prepared,
         delivered: MySqlDelivered | MariaDelivered,
@@ -70,7 +70,7 @@ class BinlogReader:
         self._placed = placed
         self._passed = passed
         self._confirmed = confirmed
-        self._told_closed: Callable[[], None] | None = closed
+        self._on_closed: Callable[[], None] | None = closed
         self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
         self._failure: WormholeError | None = None
         self._believed: set[str] = set()  # shards whose rows cannot be read, which was confirmed
@@ -98,7 +98,7 @@ class BinlogReader:
                     self._believe_broken()
                     self._forget_tables()
                 except WormholeError as error:
-                    self._failure = self._believe(error)  # what stands before the fault goes out first
+                    self._failure = self._believe(error)  # the updates before the fault go out first
                     continue
                 if step == Step.PROGRESS:
                     continue
@@ -106,7 +106,7 @@ class BinlogReader:
                     return self._segment()
                 if step == Step.END and time.monotonic() >= deadline:
                     return None
-            self._give_up()
+            self._release()
         return None
 
     def _believe(self, error: WormholeError) -> WormholeError:
@@ -150,26 +150,26 @@ class BinlogReader:
     def close(self) -> None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
         self._closed.set()
-        # A read that is going on gives up by itself, soon.
+        # A read that is going on ends by itself, soon.
         if self._reading.acquire(blocking=False):
             try:
-                self._give_up()
+                self._release()
             finally:
                 self._reading.release()
 
-    def _give_up(self) -> None:
-        told, self._told_closed = self._told_closed, None
-        if told is not None:
+    def _release(self) -> None:
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
             self._dump.close()
             self._prepared.close()
             self._walk.close()
-            told()
+            on_closed()
 
     # --- segments -------------------------------------------------------------------------------------------------
 
     def _ready(self) -> bool:
         """Whether there is something to hand out: transactions that ended. One that is open is only cut when it is
-        large: then its updates are told at another place than when it comes whole, and a small one has to come the
+        large: then its updates are reported at another place than when it comes whole, and a small one has to come the
         same every time."""
         encoder, walk = self._encoder, self._walk
         if walk.gap is not None:
@@ -182,7 +182,7 @@ class BinlogReader:
         encoder, walk = self._encoder, self._walk
         inside = encoder.in_transaction
         end = walk.open_place if inside else walk.place
-        # Transactions that ended go first, so that a datamarker stands between them and a large one.
+        # Transactions that ended go first, so that a datamarker lies between them and a large one.
         whole = not inside or end != self._place
         self._tables.catalog.save()
         piece = encoder.take(whole)

@@ -1,4 +1,4 @@
-"""Looking through a log without handing anything on: to prove that a datamarker is of this log, and to find places."""
+"""Reading a log without delivering it: to prove that a datamarker belongs to the log, and to find positions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from publisher.sources.mysql.delivered import MariaDelivered, MySqlDelivered
-from publisher.sources.mysql.prepared import Prepared
-from publisher.sources.mysql.walk import Walk
+from publisher.sources.mysql.log_walk import LogWalk
+from publisher.sources.mysql.prepared_xa import Prepared
 from wormhole.model.errors import Diverged, Retryable, SourceUnavailable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 
@@ -21,7 +21,7 @@ _PROGRESS: Final = 64 << 10  # bytes of one event that have to arrive in that ti
 _POLL_S: Final = 0.1
 
 
-def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
+def pass_to(walk: LogWalk, order: LogPosition, anchor: Anchor | None) -> None:
     """Go on to ``order``, which the log reaches, and look whether ``anchor`` is there on the way.
 
     What is prepared there is collected.
@@ -49,21 +49,21 @@ def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
     _silence(walk, False)
 
 
-def see_file(walk: Walk) -> None:
-    """Go on until the file is known (see `Histories.check_file`), and when it was begun.
+def see_file(walk: LogWalk) -> None:
+    """Go on until the file is known (see `Incarnations.check_file`), and when it was begun.
 
     Nothing can be read afterwards."""
     _go_on(walk, lambda: walk.file.described)
 
 
-def see_beginning(walk: Walk) -> None:
+def see_beginning(walk: LogWalk) -> None:
     """Go on until the file's fingerprint is whole: a file of an old server has no list of GTIDs. Nothing can be read
     afterwards."""
     _silence(walk, True)
     _go_on(walk, lambda: walk.file.identified or walk.encoder.in_transaction or walk.anchor is not None)
 
 
-def find_next(walk: Walk) -> LogPosition:
+def find_next(walk: LogWalk) -> LogPosition:
     """Where the next transaction begins; it is there. Nothing can be read afterwards."""
     _silence(walk, True)
     _go_on(walk, lambda: walk.encoder.in_transaction or walk.anchor is not None)
@@ -71,9 +71,9 @@ def find_next(walk: Walk) -> LogPosition:
     return walk.open_place if last is None else last.begin
 
 
-def fails_again(walk: Walk, failed: LogPosition, error: WormholeError) -> bool:
+def fails_again(walk: LogWalk, failed: LogPosition, error: WormholeError) -> bool:
     """Whether the log fails with the same error up to ``failed``, read anew. Nothing can be read afterwards."""
-    encoder, told = walk.encoder, str(error)
+    encoder, message = walk.encoder, str(error)
     stalled = _Stalled(walk)
     try:
         while walk.place <= failed or walk.inside:
@@ -81,7 +81,7 @@ def fails_again(walk: Walk, failed: LogPosition, error: WormholeError) -> bool:
                 1, _POLL_S
             )  # in the smallest pieces: some errors are about transactions that were handed on in part
             stalled.check(failed)
-            if any(str(broken) == told for broken in walk.broken.values()):
+            if any(str(broken) == message for broken in walk.broken.values()):
                 return True
             walk.broken.clear()
             walk.gap = None
@@ -90,12 +90,12 @@ def fails_again(walk: Walk, failed: LogPosition, error: WormholeError) -> bool:
     except Retryable:
         return False
     except WormholeError as again:
-        return str(again) == told
+        return str(again) == message
     return False
 
 
 def last_marker(
-    walk: Walk,
+    walk: LogWalk,
     wanted: LogPosition,
     delivered: MySqlDelivered | MariaDelivered,
     prepared: Prepared,
@@ -127,7 +127,7 @@ def last_marker(
     return Datamarker(place, str(delivered), read_from, seen, committed_at_us)
 
 
-def _go_on(walk: Walk, reached: Callable[[], bool]) -> None:
+def _go_on(walk: LogWalk, reached: Callable[[], bool]) -> None:
     """Read packet by packet until ``reached`` says so."""
     stalled = _Stalled(walk)
     while not reached():
@@ -135,7 +135,7 @@ def _go_on(walk: Walk, reached: Callable[[], bool]) -> None:
         stalled.check(walk.place)
 
 
-def _silence(walk: Walk, silent: bool) -> None:
+def _silence(walk: LogWalk, silent: bool) -> None:
     walk.encoder.suppress = walk.encoder.single = silent
 
 
@@ -145,7 +145,7 @@ class _Stalled:
     A large event moves the place at its end only: what arrives of it counts, as long as it is more than a drip.
     """
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: LogWalk) -> None:
         self._walk = walk
         self._place = walk.place
         self._arrived = walk.arrived

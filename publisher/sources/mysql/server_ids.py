@@ -1,5 +1,4 @@
-"""Replication ids: every open reader shows one of its own to the server, because a second dump with the same id ends
-the first.
+"""The replication ids of a log's readers. Each open reader has its own: a second dump with the same id ends the first.
 
 (Measured on MariaDB. MySQL compares the uuid that a replica shows; ours is new for every reader.)
 Readers of other processes: :mod:`publisher.sources.mysql.id_claims`.

@@ -1,4 +1,4 @@
-"""What a server says about itself: one reading of everything that the checks and the source ask for."""
+"""A server's settings, read once: everything that the checks and the source need."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def file_number(name: str) -> int:
 
 
 def basename(name: str) -> str:
-    """What stands before the number: ``binlog`` of ``binlog.000042``.
+    """The part before the number: ``binlog`` of ``binlog.000042``.
 
     Raises :class:`~wormhole.model.errors.DecodeError`."""
     file_number(name)

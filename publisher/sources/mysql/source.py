@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as a source: the server keeps the log, we ask for it as a replica does."""
+"""MySQL and MariaDB as a log source. The server keeps the log; readers ask for it as a replica does."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pymysql.connections import Connection
 
 from publisher.sources.mysql.address import parse
 from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.checks import refuse
+from publisher.sources.mysql.confirmation import Confirmation, Unconfirmed
 from publisher.sources.mysql.connection import connect, login_of
 from publisher.sources.mysql.continuity import lost_history
-from publisher.sources.mysql.doubts import Doubted, Doubts
 from publisher.sources.mysql.high_water import HighWater
-from publisher.sources.mysql.histories import Histories
 from publisher.sources.mysql.id_claims import IdClaims, list_replicas
+from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.login import next_step
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.places import Places
-from publisher.sources.mysql.present import look
 from publisher.sources.mysql.reader import BinlogReader
+from publisher.sources.mysql.required_settings import refuse
 from publisher.sources.mysql.server_ids import ServerIds
+from publisher.sources.mysql.server_state import ServerState, StateQueries
+from publisher.sources.mysql.server_tables import look
 from publisher.sources.mysql.settings import Settings, read_settings
 from publisher.sources.mysql.tables import shard_name
-from publisher.sources.mysql.view import Asker, View
 from wormhole.host.folder_identity import identity_of
 from wormhole.model.errors import SourceUnavailable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
@@ -60,10 +60,10 @@ class MySqlSource:
         self._server_ids = ServerIds.parse(options.server_ids, options.log)
         self._asking = threading.Lock()  # one question at a time over the control connection
         self._lock = threading.Lock()  # what a status is made of
-        self._doubts = Doubts()
+        self._confirmation = Confirmation()
         self._control: Connection[Any] | None = None
         self._shown: Connection[Any] | None = None  # over which the log was shown to be the one that was seen
-        self._view: View | None = None
+        self._view: ServerState | None = None
         self._problem = NO_PROBLEM
         self._rivals = NO_PROBLEM  # other readers with our replication ids
         self._furthest: LogPosition | None = None
@@ -73,7 +73,7 @@ class MySqlSource:
         self._poller: threading.Thread | None = None
 
     def start(self) -> None:
-        """See the port. Refuses a server whose settings :mod:`publisher.sources.mysql.checks` calls fatal."""
+        """See the port. Refuses a server without the :mod:`publisher.sources.mysql.required_settings`."""
         login = self._options.login
         self._address = parse(
             self._url, password_file=login.password_file, my_cnf=login.user_files, prompt=login.prompt
@@ -82,7 +82,7 @@ class MySqlSource:
             _log.warning("%s", remark)
         for table in self._skip_tables:
             _log.warning("skip_tables: no update of %s is delivered", table)
-        connection, settings = self._doubts.twice(self._look_first)
+        connection, settings = self._confirmation.twice(self._look_first)
         try:
             self._make_state_dir()
             self._catalog = Catalog(self._state_dir / "tables.jsonl")
@@ -91,9 +91,9 @@ class MySqlSource:
             connection.close()
             raise
         self._mariadb = settings.mariadb
-        self._asker = asker_of(settings)
+        self._queries = state_queries(settings)
         self._high_water = HighWater(self._state_dir / "read.bin")
-        self._histories = Histories(self._state_dir / "histories.json", self._high_water)
+        self._incarnations = Incarnations(self._state_dir / "histories.json", self._high_water)
         self._claims = IdClaims(
             self._server_ids,
             identity_of(self._state_dir.stat()),
@@ -101,18 +101,18 @@ class MySqlSource:
         )
         self._opening = Opening(
             self._address,
-            self._asker,
-            self._histories,
+            self._queries,
+            self._incarnations,
             self._claims,
-            self._doubts,
+            self._confirmation,
             self._options,
             catalog=self._catalog,
             look=look,
             folder=self._state_dir,
         )
-        self._places = Places(self._ask, self._asker, self._histories, self._opening)
+        self._places = Places(self._ask, self._queries, self._incarnations, self._opening)
         self._control = connection
-        self._ask(self._asker.view)
+        self._ask(self._queries.view)
         self._see_newest()
         self._stopped.clear()
         self._poller = threading.Thread(target=self._poll, name=f"mysql-{self._log}", daemon=True)
@@ -133,30 +133,30 @@ class MySqlSource:
 
     def earliest(self) -> Datamarker:
         """See the port: the beginning of the oldest binlog file."""
-        return self._doubts.twice(self._places.earliest)
+        return self._confirmation.twice(self._places.earliest)
 
     def latest(self) -> Datamarker:
         """See the port."""
-        return self._doubts.twice(self._places.latest)
+        return self._confirmation.twice(self._places.latest)
 
     def locate(self, text: str) -> Datamarker:
         """See the port; also ``file:offset`` as the server writes it (``binlog.000012:4711``), and a GTID set or
         GTID position as a dump records it. A place within a transaction means the transaction's beginning."""
-        return self._doubts.twice(lambda: self._places.locate(text))
+        return self._confirmation.twice(lambda: self._places.locate(text))
 
     def locate_time(self, at_us: int) -> Datamarker:
         """See the port: as exact as the server's times, which are whole seconds in MariaDB. Reads the file of that
         time."""
-        return self._doubts.twice(lambda: self._places.locate_time(at_us))
+        return self._confirmation.twice(lambda: self._places.locate_time(at_us))
 
     def open(self, marker: Datamarker) -> BinlogReader:
         """See the port. A marker of an earlier server is translated by its GTIDs."""
 
         def opened() -> BinlogReader:
-            self._ask(self._asker.view)  # whether the server was out of sight
+            self._ask(self._queries.view)  # whether the server was out of sight
             return self._opening.open(marker, self._note, self._closed)
 
-        reader = self._doubts.twice(opened)
+        reader = self._confirmation.twice(opened)
         self._readers.add(reader)
         return reader
 
@@ -171,7 +171,7 @@ class MySqlSource:
         """See the port: as of about a second ago."""
         with self._lock:
             view, furthest, problem = self._view, self._furthest, self._problem
-        incarnation = self._histories.current
+        incarnation = self._incarnations.current
         skipped = f"by skip_tables, nothing of {', '.join(self._skip_tables)} is delivered" if self._skip_tables else ""
         problems = tuple(filter(None, (problem, self._rivals, Problem(skipped), self._catalog.problem)))
         if view is None:
@@ -190,10 +190,10 @@ class MySqlSource:
     def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
         """Put a question over the control connection; over a new one if that is broken, or its answer is to be
         confirmed."""
-        return self._doubts.twice(lambda: self._ask_once(question))
+        return self._confirmation.twice(lambda: self._ask_once(question))
 
     def _ask_once(self, question: Callable[[Connection[Any]], T]) -> T:
-        reached = self._histories.reached
+        reached = self._incarnations.reached
         with self._lock:
             since = max(reached, self._furthest or reached)
         with self._asking:
@@ -201,11 +201,11 @@ class MySqlSource:
                 answer = self._put(question)
             except SourceUnavailable:
                 answer = self._put(question)
-            if not isinstance(answer, View):
+            if not isinstance(answer, ServerState):
                 return answer
             try:
                 incarnation = self._observe(answer, since)
-            except Doubted:
+            except Unconfirmed:
                 self._drop_control()
                 raise
         with self._lock:
@@ -216,26 +216,26 @@ class MySqlSource:
             reader.outlived(incarnation)
         return answer
 
-    def _observe(self, view: View, since: LogPosition) -> int:
+    def _observe(self, view: ServerState, since: LogPosition) -> int:
         """The incarnation of the log. Over a new connection it is first shown to be the log that was seen."""
-        believe = self._doubts.by(self._control)
+        believe = self._confirmation.by(self._control)
         lost = None
         if self._shown is not self._control:
             read = self._opening.read(self._high_water.last, view)
             lost = lost_history(
-                self._histories, view, lambda file: self._opening.fingerprint(view, file), believe, read
+                self._incarnations, view, lambda file: self._opening.fingerprint(view, file), believe, read
             )
-        incarnation = self._histories.observe(view, since, lost, believe)
+        incarnation = self._incarnations.observe(view, since, lost, believe)
         self._shown = self._control
         return incarnation
 
     def _see_newest(self) -> None:
         """Note the fingerprint of the newest file, where no reader did: what comes after it is known by it."""
         view = self._view
-        if view is not None and not self._histories.knows_file(view.end[0]):
-            incarnation = self._histories.current
+        if view is not None and not self._incarnations.knows_file(view.end[0]):
+            incarnation = self._incarnations.current
             fingerprint = self._opening.fingerprint(view, view.end[0])
-            self._histories.check_file(incarnation, view.end[0], fingerprint)
+            self._incarnations.check_file(incarnation, view.end[0], fingerprint)
 
     def _put(self, question: Callable[[Connection[Any]], T]) -> T:
         if self._control is None:
@@ -254,7 +254,7 @@ class MySqlSource:
     def _poll(self) -> None:
         while not self._stopped.wait(_POLL_S):
             try:
-                self._ask(self._asker.view)
+                self._ask(self._queries.view)
                 self._see_newest()
                 self._high_water.sync()
                 self._rivals = self._ask(self._claims.problem)
@@ -310,6 +310,6 @@ class MySqlSource:
         self._readers.discard(reader)
 
 
-def asker_of(settings: Settings) -> Asker:
+def state_queries(settings: Settings) -> StateQueries:
     """Who asks in the words of that server."""
-    return Asker(mariadb=settings.mariadb, version=settings.version, uid="server_uid" in settings.variables)
+    return StateQueries(mariadb=settings.mariadb, version=settings.version, uid="server_uid" in settings.variables)

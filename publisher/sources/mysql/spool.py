@@ -1,4 +1,4 @@
-"""One event that is too large to be held: received into a file, and read from there once its checksum was verified.
+"""An event that is too large to be held in memory: received into a file, and read after its checksum was verified.
 
     event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, which may be none       a 0x00 stands before the event
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, Final
 from zlib import crc32
 
-from publisher.sources.mysql.decode.body import Body
 from publisher.sources.mysql.decode.events import CHECKSUM, HEADER
 from publisher.sources.mysql.decode.framing import WHOLE_PAYLOAD
+from publisher.sources.mysql.decode.large_event import Body
 from wormhole.model.errors import DecodeError, SourceUnavailable
 
 __all__ = ["LARGEST_EVENT", "Spool"]

@@ -1,4 +1,4 @@
-"""What statements inside of the log do to the open transaction: barriers for tables that lose rows, and savepoints."""
+"""Statements in the log: barriers for tables that lose rows, and savepoints of the open transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.decode.lexer import Dialect, Name
-from publisher.sources.mysql.decode.rare import Query
+from publisher.sources.mysql.decode.rare_events import Query
 from publisher.sources.mysql.decode.statement import Kind, Statement, classify
 from publisher.sources.mysql.tables import Tables
 from wormhole.model.errors import DecodeError, UnsupportedLog

@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED
 from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.decode.layout import OLD_TEMPORAL, Layout, TableMap, parse_table_map, schema_of
 from publisher.sources.mysql.decode.lexer import Name
-from publisher.sources.mysql.decode.names import fold
-from publisher.sources.mysql.definitions import Describe, row_end_candidates, row_end_of, with_old_digits
+from publisher.sources.mysql.decode.name_folding import fold
+from publisher.sources.mysql.decode.table_map import OLD_TEMPORAL, Layout, TableMap, parse_table_map, schema_of
+from publisher.sources.mysql.table_definitions import Describe, row_end_candidates, row_end_of, with_old_digits
 from wormhole.model.errors import DecodeError, UnsupportedLog
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding, shard_of_table
@@ -62,8 +62,8 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 
 
 class Tables:
-    """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` says of a table id which shards
-    stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing,
+    """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` has by table id the shards that
+    halt, and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing,
     ``database.*`` for all of a database. ``catalog``: the tables that subscribers may know, of all readers.
     ``history``: names of system-versioned tables whose rows are handed on as they are logged, with those of the
     history. ``describe``: asks the server for what table maps lack; ``None``: nothing does."""

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from publisher.sources.mysql.decode import stops
-from publisher.sources.mysql.decode.body import Body
 from publisher.sources.mysql.decode.encoder import Encoder
-from publisher.sources.mysql.decode.layout import Layout, parse_table_map
+from publisher.sources.mysql.decode.large_event import Body
+from publisher.sources.mysql.decode.table_map import Layout, parse_table_map
 from tests.fuzz.record import CORPUS
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
@@ -174,5 +174,5 @@ TARGETS = [
         (DecodeError,),
         _observe_stream,
     ),
-    Target("mysql.table_map", "publisher.sources.mysql.decode.layout", _decode_map, _make_map, (DecodeError,)),
+    Target("mysql.table_map", "publisher.sources.mysql.decode.table_map", _decode_map, _make_map, (DecodeError,)),
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-from publisher.sources.mysql.decode.body import Body
+from publisher.sources.mysql.decode.large_event import Body
 from tests.fuzz.target import Target
 from tests.support.mysql_json import Document, Opaque, binary, diff, text
 from wormhole.model.errors import DecodeError, PositionError
@@ -194,5 +194,5 @@ TARGETS = [
     _target("statement", "statement", _decode_statement, _make_statement),
     _target("payload", "payload", _decode_payload, _make_payload),
     _target("compressed", "payload", _decode_compressed, _make_compressed),
-    _target("rare", "rare", _decode_rare, _make_rare),
+    _target("rare", "rare_events", _decode_rare, _make_rare),
 ]

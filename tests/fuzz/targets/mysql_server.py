@@ -29,10 +29,10 @@ from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.connection import query, translating
 from publisher.sources.mysql.dump import Dump, FromFile
 from publisher.sources.mysql.handshake import ServerConnection
-from publisher.sources.mysql.present import look
+from publisher.sources.mysql.log_walk import Step
+from publisher.sources.mysql.server_tables import look
 from publisher.sources.mysql.settings import read_settings
-from publisher.sources.mysql.source import asker_of
-from publisher.sources.mysql.walk import Step
+from publisher.sources.mysql.source import state_queries
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
 from tests.support.hostile_mysql import STATEMENTS, answer_to, column, greeting, packets
@@ -191,7 +191,7 @@ def _words() -> bytes:
 
 def _ask(connection: Any) -> object:
     settings = read_settings(connection)
-    view = asker_of(settings).view(connection)
+    view = state_queries(settings).view(connection)
     return settings, view, look(connection, _Unsaved(Path("tables.jsonl")))
 
 
@@ -294,6 +294,6 @@ TARGETS = [
     _mysql("server.answer", _decode_answer, _make_answer),
     _mysql("server.words", _decode_words, lambda _: _words()),
     _mysql("server.dump", _decode_begin, _make_begin),
-    _mysql("server.error", _decode_error, _make_error, "publisher.sources.mysql.refusals"),
-    _mysql("server.log", _decode_log, _make_log, "publisher.sources.mysql.walk"),
+    _mysql("server.error", _decode_error, _make_error, "publisher.sources.mysql.dump_errors"),
+    _mysql("server.log", _decode_log, _make_log, "publisher.sources.mysql.log_walk"),
 ]

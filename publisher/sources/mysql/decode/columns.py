@@ -7,9 +7,9 @@ from array import array
 from typing import Final
 
 from publisher.sources.mysql.decode import kinds
-from publisher.sources.mysql.decode.layout import Layout
+from publisher.sources.mysql.decode.dates_and_decimals import size_of_decimal, size_of_fraction
 from publisher.sources.mysql.decode.old_temporal import old_size
-from publisher.sources.mysql.decode.texts import size_of_decimal, size_of_fraction
+from publisher.sources.mysql.decode.table_map import Layout
 from wormhole.model.errors import DecodeError
 
 __all__ = ["Columns", "uncompress"]

@@ -1,4 +1,4 @@
-"""Reading the fields of an event that is decoded once in a while: each one checked against the end of the bytes."""
+"""Reads the fields of an event that is rare, each checked against the end of the bytes."""
 
 from __future__ import annotations
 

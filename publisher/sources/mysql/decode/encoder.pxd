@@ -1,8 +1,8 @@
 import cython
 
-from publisher.sources.mysql.decode.anchor cimport Anchor
+from publisher.sources.mysql.decode.transaction_checksum cimport TransactionChecksum
 from publisher.sources.mysql.decode.rows cimport Rows, Table
-from publisher.sources.mysql.decode.sources cimport Sources
+from publisher.sources.mysql.decode.transaction_sources cimport Sources
 from publisher.sources.mysql.decode.transactions cimport Transactions
 
 cdef int OK
@@ -80,7 +80,7 @@ cdef class Encoder:
     cdef readonly long long last_end
     cdef readonly long long last_committed_at_us
     cdef readonly unsigned int last_checksum
-    cdef Anchor _anchor
+    cdef TransactionChecksum _checksum
     cdef readonly Py_ssize_t first_index
     cdef Py_ssize_t _next_first_index
     cdef readonly Py_ssize_t held

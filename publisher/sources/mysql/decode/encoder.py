@@ -29,7 +29,6 @@ from publisher.sources.mysql.decode.actions import (
     TAKE_XID,
     VERSION_2,
 )
-from publisher.sources.mysql.decode.anchor import Anchor
 from publisher.sources.mysql.decode.events import (
     ANONYMOUS_GTID,
     ARTIFICIAL,
@@ -45,10 +44,11 @@ from publisher.sources.mysql.decode.events import (
     PARTIAL_UPDATE_ROWS,
 )
 from publisher.sources.mysql.decode.framing import WHOLE_PAYLOAD, tells_the_end
-from publisher.sources.mysql.decode.layout import Layout
 from publisher.sources.mysql.decode.rows import Rows, Table
-from publisher.sources.mysql.decode.sources import Sources
 from publisher.sources.mysql.decode.stops import END, ERROR, EVENT, LARGE, MORE, OK, ROWS, TABLE, TRANSACTION
+from publisher.sources.mysql.decode.table_map import Layout
+from publisher.sources.mysql.decode.transaction_checksum import TransactionChecksum
+from publisher.sources.mysql.decode.transaction_sources import Sources
 from publisher.sources.mysql.decode.transactions import Transactions
 from wormhole.model.errors import DecodeError
 
@@ -124,7 +124,7 @@ class Encoder:
         self.last_end = 0
         self.last_committed_at_us = 0
         self.last_checksum = 0
-        self._anchor = Anchor()
+        self._checksum = TransactionChecksum()
         self.first_index = 0
         self._next_first_index = 0
         self._tables: dict[int, Table] = {}
@@ -169,7 +169,7 @@ class Encoder:
     # --- packets and events ---------------------------------------------------------------------------------------
 
     def packets(self, data: bytes, at: int, end: int, max_bytes: int) -> int:
-        """Walk the packets in ``data[at:end]`` until about ``max_bytes`` are encoded; returns the place where it
+        """LogWalk the packets in ``data[at:end]`` until about ``max_bytes`` are encoded; returns the place where it
         stopped.
 
         ``status`` says why.
@@ -338,7 +338,7 @@ class Encoder:
         place = self._number(data, start + 13, 4)
         if place and self.event_flags & ARTIFICIAL == 0 and kind != HEARTBEAT and kind != HEARTBEAT_V2:
             self._move(place, size, kind == FORMAT_DESCRIPTION)
-            self._anchor.note(data, start, end, checked, self.in_transaction)
+            self._checksum.note(data, start, end, checked, self.in_transaction)
 
     def _back(self, data: bytes, start: int, end: int, status: int) -> int:
         self.raw = data[start:end]
@@ -488,7 +488,7 @@ class Encoder:
         self.committed_at_us = committed_at_us
         self._tx_first = self.rows.updates
         self._tx_taken = 0
-        self._anchor.begin()
+        self._checksum.begin()
 
     def end_transaction(self, committed_at_us: int = 0) -> None:
         """The open transaction ends with the last event.
@@ -512,7 +512,7 @@ class Encoder:
         self.last_begin = self.tx_begin
         self.last_end = self.file_offset
         self.last_committed_at_us = committed_at_us
-        self.last_checksum = self._anchor.end()
+        self.last_checksum = self._checksum.end()
         self._ended = True
 
     def truncate(self, schema: int, shard: int) -> None:
@@ -538,7 +538,7 @@ class Encoder:
         if close:
             self.in_transaction = False
             self.file_offset = self.tx_begin
-            self._anchor.end()
+            self._checksum.end()
         return taken
 
     def back_to(self, tx_updates: int) -> bool:

@@ -1,4 +1,4 @@
-"""Binlog events: type numbers, the header, and what a format description has to say for us to decode what follows.
+"""Binlog events: type numbers, the header, and the check of a format description.
 
 An event, version 4 of the format (MySQL Internals, "Binlog Event"; MariaDB's numbers from its "Binlog Event Header"
 page)::

@@ -1,4 +1,4 @@
-"""Packets of MySQL's client/server protocol that are not one whole event; the encoder walks the others by itself."""
+"""Packets of MySQL's client/server protocol that hold no event."""
 
 from __future__ import annotations
 

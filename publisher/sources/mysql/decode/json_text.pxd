@@ -1,6 +1,6 @@
 import cython
 
-from publisher.sources.mysql.decode.texts cimport put_decimal, size_of_decimal
+from publisher.sources.mysql.decode.dates_and_decimals cimport put_decimal, size_of_decimal
 
 cdef int _MAX_DEPTH
 cdef int _LARGE

@@ -18,8 +18,8 @@ from binascii import b2a_base64
 from math import isfinite
 from typing import Final
 
-from publisher.sources.encode.room import grow
-from publisher.sources.mysql.decode.texts import ROOM, put_decimal, size_of_decimal
+from publisher.sources.encode.buffer import grow
+from publisher.sources.mysql.decode.dates_and_decimals import ROOM, put_decimal, size_of_decimal
 from wormhole.model.errors import DecodeError
 
 __all__ = ["MAX_DEPTH", "json_text", "json_utf8", "print_json"]

@@ -1,4 +1,4 @@
-"""Words, names and strings of a statement, split as the server that logged it does.
+"""Words, names and strings of a statement, split as the server that logged it splits them.
 
 What a character means depends on the server (`Dialect`): MariaDB has comments that only MariaDB runs, ``sql_mode``
 decides about double quotes and backslashes, and in some single-byte character sets the no-break space is white space.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from publisher.sources.mysql.decode.names import fold
+from publisher.sources.mysql.decode.name_folding import fold
 from wormhole.model.errors import DecodeError
 
 __all__ = ["Dialect", "Name", "Tokens"]

@@ -1,4 +1,4 @@
-"""Events that hold compressed events: MySQL's transaction payload and MariaDB's compressed statements and rows.
+"""Compressed events: MySQL's transaction payload, and MariaDB's compressed statements and rows.
 
 MySQL (reference of the binlog events, "Transaction_payload_event")::
 
@@ -22,9 +22,9 @@ from typing import Final
 import zstandard
 
 from publisher.sources.mysql.decode import events
-from publisher.sources.mysql.decode.body import Body, LargeEvent, with_length
 from publisher.sources.mysql.decode.cursor import Cursor
 from publisher.sources.mysql.decode.events import HEADER
+from publisher.sources.mysql.decode.large_event import Body, LargeEvent, with_length
 from publisher.sources.mysql.decode.row_stream import head_of_rows
 from wormhole.model.errors import DecodeError
 

@@ -1,4 +1,4 @@
-"""The rows of an event that is not held whole, decoded as they are read.
+"""The rows of an event that is not held in memory, decoded while they are read.
 
 Most rows are small: they are decoded in stretches of the event. A row that no stretch holds is read cell by cell. What
 of it is over ``max_update_bytes`` is passed over, and its key is kept.
@@ -10,8 +10,8 @@ import io
 from typing import Final
 
 from publisher.sources.mysql.decode.actions import ACTIONS, TAKE_ROWS, VERSION_2
-from publisher.sources.mysql.decode.body import Body
 from publisher.sources.mysql.decode.encoder import Encoder
+from publisher.sources.mysql.decode.large_event import Body
 from publisher.sources.mysql.decode.rows import Rows
 from wormhole.model.errors import DecodeError
 
@@ -19,7 +19,7 @@ __all__ = ["RowStream", "open_rows"]
 
 _STRETCH: Final = 256 << 10
 _PIECE: Final = 256 << 10
-_KEPT_KEY: Final = 1 << 16  # as in `publisher.sources.mysql.decode.cells`
+_KEPT_KEY: Final = 1 << 16  # as in `publisher.sources.mysql.decode.row_image`
 _INSERT, _UPDATE, _DELETE = 1, 2, 3
 
 

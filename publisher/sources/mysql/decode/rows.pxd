@@ -1,6 +1,6 @@
 import cython
 
-from publisher.sources.mysql.decode.cells cimport Image, put_varint
+from publisher.sources.mysql.decode.row_image cimport Image, put_varint
 from publisher.sources.mysql.decode.columns cimport Columns
 
 cdef int _INSERT

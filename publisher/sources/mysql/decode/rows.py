@@ -4,7 +4,7 @@ Layout, by MySQL's documentation of ``Rows_event``; version 2 has the extra data
 
     body   := table_id (6) flags (2) [length of the extra data, itself included (2), extra data] columns (packed)
               present (bitmap, lowest bit first) [present after an update (likewise)] row*
-    row    := image, of an update: image before, image after       an image: see `publisher.sources.mysql.decode.cells`
+    row    := image, of an update: image before, image after       image: see `publisher.sources.mysql.decode.row_image`
 
 Every update stands in the wire's form, as `wormhole.wire.rows.encode_row` would write it: key, after, before, and the
 key before where the update changed it.
@@ -16,11 +16,11 @@ from array import array
 from typing import Any, Final
 from zlib import crc32
 
+from publisher.sources.encode.buffer import copy_into, grow
 from publisher.sources.encode.piece import HASHED
-from publisher.sources.encode.room import copy_into, grow
-from publisher.sources.mysql.decode.cells import Image, put_varint
 from publisher.sources.mysql.decode.columns import Columns
-from publisher.sources.mysql.decode.layout import Layout
+from publisher.sources.mysql.decode.row_image import Image, put_varint
+from publisher.sources.mysql.decode.table_map import Layout
 from wormhole.model.errors import DecodeError
 
 __all__ = ["Rows", "Table"]

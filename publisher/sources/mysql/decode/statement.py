@@ -1,4 +1,4 @@
-"""What a logged statement does, as far as it matters to a reader of rows: no SQL parser, the first words and the names.
+"""What a logged statement does to tables and transactions. No SQL parser: it reads the first words and the names.
 
 In row format only these are logged as text: the ends of transactions, XA, and what changes the schema. A statement that
 changes rows (`Kind.DML`) says that a server or a session logs statements, whose updates nobody can see in the log.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from publisher.sources.mysql.decode.lexer import Dialect, Name, Tokens
-from publisher.sources.mysql.decode.names import savepoint_key
-from publisher.sources.mysql.decode.rare import Xid
+from publisher.sources.mysql.decode.name_folding import savepoint_key
+from publisher.sources.mysql.decode.rare_events import Xid
 from wormhole.model.errors import DecodeError
 
 __all__ = ["Kind", "Statement", "classify"]

@@ -22,8 +22,8 @@ from array import array
 from typing import Final
 from zlib import crc32
 
+from publisher.sources.encode.buffer import copy_into, grow
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED, Piece
-from publisher.sources.encode.room import copy_into, grow
 from publisher.sources.rocksdb.decode.log_format import FULL, LAST, Frames
 from publisher.sources.rocksdb.decode.rare import rare_key, rare_update
 from wormhole.model.errors import DecodeError

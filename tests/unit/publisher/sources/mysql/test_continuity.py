@@ -4,90 +4,90 @@ from pathlib import Path
 
 import pytest
 
+from publisher.sources.mysql.confirmation import Confirmation
 from publisher.sources.mysql.continuity import Read, lost_history
-from publisher.sources.mysql.doubts import Doubts
-from publisher.sources.mysql.histories import Histories, Lost
-from publisher.sources.mysql.view import View
+from publisher.sources.mysql.incarnations import Incarnations, Lost
+from publisher.sources.mysql.server_state import ServerState
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import LogPosition
 
 SEEN = {3: "100-1-aa", 4: "200-1-bb", 5: "300-1-cc"}
 
 
-def view(*files: int, server: str = "a") -> View:
-    return View(server, 1, "binlog", tuple((n, 1000) for n in files), (files[-1], 500), "")
+def view(*files: int, server: str = "a") -> ServerState:
+    return ServerState(server, 1, "binlog", tuple((n, 1000) for n in files), (files[-1], 500), "")
 
 
 @pytest.fixture
-def histories(tmp_path: Path) -> Histories:
-    made = Histories(tmp_path / "histories.json")
+def incarnations(tmp_path: Path) -> Incarnations:
+    made = Incarnations(tmp_path / "histories.json")
     made.observe(view(3, 4, 5))
     for number, fingerprint in SEEN.items():
         made.check_file(1, number, fingerprint)
     return made
 
 
-def lost(histories: Histories, present: View, files: dict[int, str]) -> tuple[Lost | None, list[str]]:
+def lost(incarnations: Incarnations, present: ServerState, files: dict[int, str]) -> tuple[Lost | None, list[str]]:
     said: list[str] = []
-    return lost_history(histories, present, files.__getitem__, said.append), said
+    return lost_history(incarnations, present, files.__getitem__, said.append), said
 
 
-def test_the_newest_file_that_was_seen_shows_it(histories: Histories) -> None:
-    assert lost(histories, view(3, 4, 5, 6), {5: SEEN[5]}) == (None, [])
-    assert lost(histories, view(5, 6, 7), {5: SEEN[5]}) == (None, [])
+def test_the_newest_file_that_was_seen_shows_it(incarnations: Incarnations) -> None:
+    assert lost(incarnations, view(3, 4, 5, 6), {5: SEEN[5]}) == (None, [])
+    assert lost(incarnations, view(5, 6, 7), {5: SEEN[5]}) == (None, [])
 
 
-def test_an_older_file_is_common_to_a_backup_and_what_became_of_it(histories: Histories) -> None:
+def test_an_older_file_is_common_to_a_backup_and_what_became_of_it(incarnations: Incarnations) -> None:
     """The oldest files of a restored copy are the same ones: only the newest that was seen tells."""
-    found, said = lost(histories, view(3, 4, 5, 6), {**SEEN, 5: "999-1-cc"})
+    found, said = lost(incarnations, view(3, 4, 5, 6), {**SEEN, 5: "999-1-cc"})
     assert found is not None
     assert not found.unproven
     assert "binlog.000005 is another file" in found.why
     assert said == [found.why]
 
 
-def test_a_file_begun_in_the_same_second_behind_other_gtids_is_another(histories: Histories) -> None:
-    assert lost(histories, view(5), {5: "300-1-cc"})[0] is None
-    assert lost(histories, view(5), {5: "300-1-dd"})[0] is not None
+def test_a_file_begun_in_the_same_second_behind_other_gtids_is_another(incarnations: Incarnations) -> None:
+    assert lost(incarnations, view(5), {5: "300-1-cc"})[0] is None
+    assert lost(incarnations, view(5), {5: "300-1-dd"})[0] is not None
 
 
-def test_where_none_is_left_nothing_can_be_shown(histories: Histories) -> None:
-    found, said = lost(histories, view(6, 7), {})
+def test_where_none_is_left_nothing_can_be_shown(incarnations: Incarnations) -> None:
+    found, said = lost(incarnations, view(6, 7), {})
     assert found is not None
     assert found.unproven
     assert "binlog.000003 to binlog.000005" in found.why
     assert said == [found.why]
 
 
-def test_of_a_server_that_was_never_seen_nothing_is_lost(histories: Histories, tmp_path: Path) -> None:
-    assert lost(histories, view(1, server="b"), {}) == (None, [])
-    assert lost(Histories(tmp_path / "none.json"), view(1), {}) == (None, [])
+def test_of_a_server_that_was_never_seen_nothing_is_lost(incarnations: Incarnations, tmp_path: Path) -> None:
+    assert lost(incarnations, view(1, server="b"), {}) == (None, [])
+    assert lost(Incarnations(tmp_path / "none.json"), view(1), {}) == (None, [])
 
 
-def test_a_server_that_comes_back_is_known_by_its_files(histories: Histories) -> None:
-    histories.observe(view(9, server="b"))
-    assert lost(histories, view(5, 6), {5: SEEN[5]})[0] is None
-    assert lost(histories, view(5, 6), {5: "999-1-cc"})[0] is not None
+def test_a_server_that_comes_back_is_known_by_its_files(incarnations: Incarnations) -> None:
+    incarnations.observe(view(9, server="b"))
+    assert lost(incarnations, view(5, 6), {5: SEEN[5]})[0] is None
+    assert lost(incarnations, view(5, 6), {5: "999-1-cc"})[0] is not None
 
 
-def test_it_has_to_be_said_twice(histories: Histories) -> None:
-    doubts = Doubts()
+def test_it_has_to_be_said_twice(incarnations: Incarnations) -> None:
+    confirmation = Confirmation()
     with pytest.raises(SourceUnavailable):
-        lost_history(histories, view(6), SEEN.__getitem__, doubts.by(object()))
-    assert lost_history(histories, view(6), SEEN.__getitem__, doubts.by(object())) is not None
+        lost_history(incarnations, view(6), SEEN.__getitem__, confirmation.by(object()))
+    assert lost_history(incarnations, view(6), SEEN.__getitem__, confirmation.by(object())) is not None
 
 
 @pytest.mark.parametrize(("offset", "lacking", "is_lost"), [(1000, "", False), (1001, "", True), (900, "0-1-7", True)])
-def test_a_log_whose_read_end_is_gone(histories: Histories, offset: int, lacking: str, is_lost: bool) -> None:
+def test_a_log_whose_read_end_is_gone(incarnations: Incarnations, offset: int, lacking: str, is_lost: bool) -> None:
     read = Read(LogPosition(1, 5, offset), lacking)
-    found = lost_history(histories, view(5, 6), SEEN.__getitem__, lambda _: None, read)
+    found = lost_history(incarnations, view(5, 6), SEEN.__getitem__, lambda _: None, read)
     assert (found is not None) == is_lost
     if found is not None:
         assert (found.shared == LogPosition(1, 5, 1000)) == (lacking == "")
         assert f"1/5/{offset}" in found.why
 
 
-def test_what_was_read_of_another_server_is_no_end_of_this_one(histories: Histories) -> None:
-    histories.observe(view(9, server="b"))
+def test_what_was_read_of_another_server_is_no_end_of_this_one(incarnations: Incarnations) -> None:
+    incarnations.observe(view(9, server="b"))
     read = Read(LogPosition(2, 9, 5000), "0-1-7")
-    assert lost_history(histories, view(5, 6), SEEN.__getitem__, lambda _: None, read) is None
+    assert lost_history(incarnations, view(5, 6), SEEN.__getitem__, lambda _: None, read) is None

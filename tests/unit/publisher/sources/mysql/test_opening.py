@@ -11,12 +11,12 @@ import pytest
 
 from publisher.sources.mysql import opening as module
 from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.doubts import Doubted, Doubts
+from publisher.sources.mysql.confirmation import Confirmation, Unconfirmed
 from publisher.sources.mysql.dump import FromFile, FromGtids, Start
-from publisher.sources.mysql.histories import Histories
+from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.server_ids import ServerIds
-from publisher.sources.mysql.view import Asker, View
+from publisher.sources.mysql.server_state import ServerState, StateQueries
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import ScriptedDump, format_description, insert, rotate, table
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
@@ -53,24 +53,24 @@ class World:
     """A server at ``view``, whose dumps send ``stream``; notes what each began with."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.view = View("a", 1, "binlog", ((7, 900), (8, 5000)), (8, 5000), f"{build.UUID_TEXT}:1-9")
+        self.view = ServerState("a", 1, "binlog", ((7, 900), (8, 5000)), (8, 5000), f"{build.UUID_TEXT}:1-9")
         self.stream = build.Stream()
         self.starts: list[Start] = []
         self.connections: list[Connection] = []
         self.dumps: list[ScriptedDump] = []
         self.ids = ServerIds(41, 42)
-        self.doubts = Doubts()
-        self.histories = Histories(folder / "histories.json")
+        self.confirmation = Confirmation()
+        self.incarnations = Incarnations(folder / "histories.json")
         monkeypatch.setattr(module, "connect", self._connect)
         monkeypatch.setattr(module, "Dump", self._dump)
-        asker = Asker(mariadb=False, version=(8, 4, 0))
-        monkeypatch.setattr(asker, "view", lambda connection: self.view)
+        queries = StateQueries(mariadb=False, version=(8, 4, 0))
+        monkeypatch.setattr(queries, "view", lambda connection: self.view)
         self.opening = Opening(
             cast(Any, None),
-            asker,
-            self.histories,
+            queries,
+            self.incarnations,
             cast(Any, Claims(self.ids)),
-            self.doubts,
+            self.confirmation,
             SourceOptions("log", folder, Sharding("log"), max_update_bytes=1 << 20, disk_budget=1 << 20),
             catalog=Catalog(folder / "tables.jsonl"),
             look=lambda connection, catalog: None,
@@ -180,11 +180,11 @@ def test_before_what_is_kept_it_goes_by_gtids_if_nothing_is_missing(world: World
 
 
 def test_on_another_server_it_goes_by_gtids(world: World) -> None:
-    world.histories.observe(replace(world.view, identity="first"))
+    world.incarnations.observe(replace(world.view, identity="first"))
     delivered = f"{build.UUID_TEXT}:1-5"
-    with pytest.raises(Doubted):  # one answer does not make it another server
+    with pytest.raises(Unconfirmed):  # one answer does not make it another server
         world.open(marker(3, 77, delivered=delivered))
-    assert world.histories.current == 1
+    assert world.incarnations.current == 1
     world.open(marker(3, 77, delivered=delivered)).close()
     assert world.starts == [FromGtids(delivered)]
     with pytest.raises(Diverged, match="not executed"):

@@ -10,16 +10,16 @@ import pytest
 
 from publisher.sources.mysql import places as places_module
 from publisher.sources.mysql.dump import FromFile, FromGtids, Start
-from publisher.sources.mysql.histories import Histories
+from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.places import Places
-from publisher.sources.mysql.view import Asker, View
+from publisher.sources.mysql.server_state import ServerState, StateQueries
 from wormhole.model.errors import PositionError, PositionPurged
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-MYSQL = View(UUID, 7, "binlog", ((7, 900), (8, 500), (9, 157)), (9, 157), f"{UUID}:1-20", f"{UUID}:1-4")
-MARIADB = View("7/", 7, "binlog", MYSQL.files, MYSQL.end, "0-1-20", state="0-1-20,1-1-3")
+MYSQL = ServerState(UUID, 7, "binlog", ((7, 900), (8, 500), (9, 157)), (9, 157), f"{UUID}:1-20", f"{UUID}:1-4")
+MARIADB = ServerState("7/", 7, "binlog", MYSQL.files, MYSQL.end, "0-1-20", state="0-1-20,1-1-3")
 
 
 class Making:
@@ -42,9 +42,9 @@ class Making:
 
 @dataclass
 class World:
-    """A server as seen in ``view``, and everything that looks through its log; stands for asker, opening and scan."""
+    """A server as seen in ``view``, and everything that looks through its log; stands for queries, opening and scan."""
 
-    view_: View
+    view_: ServerState
     folder: Path
     mariadb: bool = False
     found: LogPosition = field(default_factory=lambda: LogPosition(1, 8, 321))
@@ -54,16 +54,16 @@ class World:
     before: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.histories = Histories(self.folder / "histories.json")
-        self.places = Places(self.ask, cast(Asker, self), self.histories, cast(Opening, self))
+        self.incarnations = Incarnations(self.folder / "histories.json")
+        self.places = Places(self.ask, cast(StateQueries, self), self.incarnations, cast(Opening, self))
 
     def ask(self, question: Callable[[Any], Any]) -> Any:
         answer = question("control")
-        if isinstance(answer, View):
-            self.histories.observe(answer)
+        if isinstance(answer, ServerState):
+            self.incarnations.observe(answer)
         return answer
 
-    def view(self, control: object, *, settled: bool = False) -> View:
+    def view(self, control: object, *, settled: bool = False) -> ServerState:
         assert control == "control"
         self.settled.append(settled)
         return self.view_
@@ -74,9 +74,9 @@ class World:
         return "0-1-5"
 
     def walk(
-        self, view: View, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
+        self, view: ServerState, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
     ) -> Making:
-        assert (view, incarnation) == (self.view_, self.histories.current)
+        assert (view, incarnation) == (self.view_, self.incarnations.current)
         self.walks.append(Making(start, delivered, place))
         return self.walks[-1]
 
@@ -100,7 +100,7 @@ Make = Callable[..., World]
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """A world for a view; its log is looked through by the answers of the world."""
 
-    def made(view: View = MYSQL, **how: Any) -> World:
+    def made(view: ServerState = MYSQL, **how: Any) -> World:
         world = World(view, tmp_path, mariadb=view.state != "", **how)
 
         def see_file(making: Making) -> None:
@@ -153,7 +153,7 @@ def test_the_latest_place_is_after_the_last_transaction(make: Make) -> None:
 def test_a_file_that_is_known_is_not_looked_at_again(make: Make) -> None:
     world = make()
     world.places.latest()
-    world.histories.check_file(1, 9, "begun then")
+    world.incarnations.check_file(1, 9, "begun then")
     assert world.places.locate("latest").order == LogPosition(1, 9, 157)
     assert len(world.walks) == 1
 
@@ -161,7 +161,7 @@ def test_a_file_that_is_known_is_not_looked_at_again(make: Make) -> None:
 @pytest.mark.parametrize("text", ["binlog.000008:400", "1/8/400", " binlog.000008:400 "])
 def test_a_place_means_the_last_transaction_end_before_it(make: Make, text: str) -> None:
     world = make()
-    world.histories.observe(MYSQL)
+    world.incarnations.observe(MYSQL)
     marker = world.places.locate(text)
     assert marker == Datamarker(
         LogPosition(1, 8, 321), " and more", LogPosition(1, 8, 321), Anchor("x:1", 5, LogPosition(1, 8, 400)), 77
@@ -180,7 +180,7 @@ def test_on_mariadb_it_is_counted_from_the_position_before_the_file(make: Make) 
 @pytest.mark.parametrize("text", ["binlog.000009:157", "binlog.000008:500", "binlog.000007:4", "1/7/0"])
 def test_places_at_the_edges_of_the_log(make: Make, text: str) -> None:
     world = make()
-    world.histories.observe(MYSQL)
+    world.incarnations.observe(MYSQL)
     assert world.places.locate(text).order == world.found
     assert world.only.closed
 
@@ -188,7 +188,7 @@ def test_places_at_the_edges_of_the_log(make: Make, text: str) -> None:
 @pytest.mark.parametrize("text", ["binlog.000009:158", "binlog.000010:4", "binlog.000008:501", "1/9/158"])
 def test_a_place_ahead_of_the_log(make: Make, text: str) -> None:
     world = make()
-    world.histories.observe(MYSQL)
+    world.incarnations.observe(MYSQL)
     with pytest.raises(PositionError, match=r"is ahead of the log, which ends at binlog\.000009:157 \(1/9/157\)"):
         world.places.locate(text)
     assert not world.walks
@@ -202,7 +202,7 @@ def test_the_file_that_is_written_grows_while_it_is_asked_for(make: Make) -> Non
 @pytest.mark.parametrize("text", ["binlog.000006:400", "1/6/400"])
 def test_a_place_that_was_purged(make: Make, text: str) -> None:
     world = make()
-    world.histories.observe(MYSQL)
+    world.incarnations.observe(MYSQL)
     with pytest.raises(PositionPurged, match=r"begins with file binlog\.000007") as error:
         world.places.locate(text)
     assert (error.value.last_missing, error.value.position) == ("1/7/4", text)
@@ -212,7 +212,7 @@ def test_a_place_that_was_purged(make: Make, text: str) -> None:
 
 def test_a_place_of_another_history(make: Make) -> None:
     world = make()
-    world.histories.observe(MYSQL)
+    world.incarnations.observe(MYSQL)
     with pytest.raises(PositionError, match="2/8/400 is of incarnation 2, the log is in incarnation 1"):
         world.places.locate("2/8/400")
 
@@ -239,7 +239,7 @@ def test_after_a_position_of_mariadb(make: Make) -> None:
 
 
 @pytest.mark.parametrize(("view", "text"), [(MYSQL, f"{UUID}:1-20"), (MARIADB, "0-1-20")])
-def test_after_everything_is_the_end_of_the_log(make: Make, view: View, text: str) -> None:
+def test_after_everything_is_the_end_of_the_log(make: Make, view: ServerState, text: str) -> None:
     world = make(view)
     end = LogPosition(1, 9, 157)
     assert world.places.locate(text) == Datamarker(end, text, end)
@@ -250,7 +250,7 @@ def test_after_everything_is_the_end_of_the_log(make: Make, view: View, text: st
 @pytest.mark.parametrize(
     ("view", "text", "lacking"), [(MYSQL, f"{UUID}:1-25", f"{UUID}:21-25"), (MARIADB, "0-1-20,5-1-1", "5-1-1")]
 )
-def test_what_the_server_never_executed_is_no_place(make: Make, view: View, text: str, lacking: str) -> None:
+def test_what_the_server_never_executed_is_no_place(make: Make, view: ServerState, text: str, lacking: str) -> None:
     with pytest.raises(PositionError, match=f"the server has not executed {lacking} of {text}"):
         make(view).places.locate(text)
     with pytest.raises(PositionError) as caught:
@@ -265,7 +265,7 @@ def test_what_the_server_never_executed_is_no_place(make: Make, view: View, text
         (MARIADB, "0-1-3", "0-1-4", "0-1-5", "0-1-4 to 0-1-5"),
     ],
 )
-def test_what_follows_was_purged(make: Make, view: View, text: str, first: str, last: str, told: str) -> None:
+def test_what_follows_was_purged(make: Make, view: ServerState, text: str, first: str, last: str, told: str) -> None:
     with pytest.raises(PositionPurged, match=f"the server purged {told}, which follow {text} ") as error:
         make(view).places.locate(text)
     assert (error.value.first_missing, error.value.last_missing, error.value.position) == (first, last, text)

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.doubts import Doubted
+from publisher.sources.mysql.confirmation import Unconfirmed
 from publisher.sources.mysql.dump import Dump
 from publisher.sources.mysql.reader import BinlogReader
 from publisher.sources.mysql.scan import fails_again
@@ -308,7 +308,7 @@ def read_beside(folder: Path, seen: build.Stream, there: build.Stream) -> list[S
         again.dump.error = SourceUnavailable("the server ended the binlog stream")
         failed = reading.scripted.walk.place
         try:
-            return error if fails_again(again.walk, failed, error) else Doubted(str(error))
+            return error if fails_again(again.walk, failed, error) else Unconfirmed(str(error))
         finally:
             again.walk.close()
 
@@ -350,7 +350,7 @@ def test_rows_without_a_checksum_break_their_shard_only_when_they_do_so_again(tm
     at = stream.packets().rindex(b"n3") - 1  # the length of the text
     damaged = Flipped(stream.packets(), at, 0x40)
     damaged.checksums = False
-    with pytest.raises(Doubted):
+    with pytest.raises(Unconfirmed):
         read_beside(tmp_path, damaged, stream)
     segments = read_beside(tmp_path, damaged, damaged)
     assert set(segments[-1].broken) == {"log"}

@@ -9,13 +9,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from publisher.sources.mysql import checks
 from publisher.sources.mysql import login as logins
+from publisher.sources.mysql import required_settings
 from publisher.sources.mysql import source as module
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.opening import Opening
-from publisher.sources.mysql.source import MySqlSource, asker_of
-from publisher.sources.mysql.view import Asker, View
+from publisher.sources.mysql.server_state import ServerState, StateQueries
+from publisher.sources.mysql.source import MySqlSource, state_queries
 from tests.support.eventually import PATIENCE_S
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
@@ -40,7 +40,7 @@ class Server:
     """A server that answers with ``view``; ``down``: it does not."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.view = View("a", 1, "binlog", ((7, 900), (8, 500)), (8, 600), "")
+        self.view = ServerState("a", 1, "binlog", ((7, 900), (8, 500)), (8, 600), "")
         self.down = False
         self.login = logins.Login(Address("db1", 3306, "u"), secure=True, doubt=lambda: "")
         self.connections: list[Connection] = []
@@ -49,7 +49,7 @@ class Server:
         monkeypatch.setattr(module, "connect", self._connect)
         monkeypatch.setattr(module, "read_settings", lambda connection: MYSQL)
         monkeypatch.setattr(module, "look", lambda *_: self.tables)
-        monkeypatch.setattr(Asker, "view", self._view)
+        monkeypatch.setattr(StateQueries, "view", self._view)
         monkeypatch.setattr(Opening, "fingerprint", lambda _, view, number: f"{number}-1")
         monkeypatch.setattr(module, "_POLL_S", 0.005)
 
@@ -60,7 +60,7 @@ class Server:
         self.connections.append(Connection(self.login))
         return self.connections[-1]
 
-    def _view(self, connection: Connection, *, settled: bool = False) -> View:
+    def _view(self, connection: Connection, *, settled: bool = False) -> ServerState:
         self.asked.set()
         if self.down:
             raise SourceUnavailable("gone")
@@ -113,7 +113,7 @@ def test_the_status_is_polled_and_says_what_is_wrong(tmp_path: Path, server: Ser
         assert "nobody is there" in source.status().end_unknown
         assert source.status().end == LogPosition(1, 8, 600)
         server.down = False
-        server.view = View("a", 1, "binlog", ((8, 700),), (8, 700), "")
+        server.view = ServerState("a", 1, "binlog", ((8, 700),), (8, 700), "")
         server.asked_again()
         server.asked_again()
         assert (source.status().problems, source.status().end_unknown) == ((), "")
@@ -132,7 +132,7 @@ def test_readers_of_a_log_that_began_anew_are_told(tmp_path: Path, server: Serve
     try:
         source._readers.add(reader)
         server.asked_again()
-        server.view = View("a", 1, "binlog", ((8, 599),), (8, 599), "")
+        server.view = ServerState("a", 1, "binlog", ((8, 599),), (8, 599), "")
         server.asked_again()
         assert sorted(set(told)) == [1, 2]
         assert source.status().end == LogPosition(2, 8, 599)
@@ -147,7 +147,7 @@ def test_a_server_that_cannot_be_tailed_is_refused_in_the_words_of_the_doctor(
     monkeypatch.setattr(module, "read_settings", lambda connection: settings)
     with pytest.raises(UnsupportedLog) as error:
         make(tmp_path).start()
-    (finding,) = checks.fatal(settings)
+    (finding,) = required_settings.fatal(settings)
     assert finding.because in str(error.value)
     assert not server.connections[0].open
 
@@ -183,8 +183,8 @@ def test_the_shards_that_are_there(tmp_path: Path, server: Server, sharding: Sha
 
 
 def test_who_asks_in_which_words() -> None:
-    assert not asker_of(MYSQL).mariadb
-    assert asker_of(MARIADB).mariadb
+    assert not state_queries(MYSQL).mariadb
+    assert state_queries(MARIADB).mariadb
 
 
 def test_the_address_is_read_at_the_start(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from publisher.sources.mysql.decode import events
-from publisher.sources.mysql.walk import Step
+from publisher.sources.mysql.log_walk import Step
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table
 from wormhole.model.sharding import Sharding

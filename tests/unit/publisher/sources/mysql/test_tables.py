@@ -6,7 +6,7 @@ import pytest
 
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED
 from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.decode.layout import Layout
+from publisher.sources.mysql.decode.table_map import Layout
 from publisher.sources.mysql.tables import Tables, shard_name
 from tests.support.mysql_events import integer, table_map
 from wormhole.model.sharding import Sharding

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from publisher.sources.mysql.decode import stops
-from publisher.sources.mysql.decode.layout import Layout, parse_table_map
+from publisher.sources.mysql.decode.table_map import Layout, parse_table_map
 from tests.support import mysql_events as build
 from tests.support.hot import hot_module
 from wormhole.model.errors import DecodeError

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from publisher.sources.mysql.decode import payload as module
-from publisher.sources.mysql.decode.body import Body, LargeEvent
+from publisher.sources.mysql.decode.large_event import Body, LargeEvent
 from wormhole.model.errors import DecodeError
 
 LIMIT = 1 << 20

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from publisher.sources.mysql.decode import events, stops
-from publisher.sources.mysql.decode.body import Body
 from publisher.sources.mysql.decode.encoder import Encoder
-from publisher.sources.mysql.decode.layout import Layout, parse_table_map
+from publisher.sources.mysql.decode.large_event import Body
 from publisher.sources.mysql.decode.row_stream import RowStream, open_rows
+from publisher.sources.mysql.decode.table_map import Layout, parse_table_map
 from tests.support import mysql_events as build
 from wormhole.model.errors import DecodeError
 from wormhole.model.values import Op

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from publisher.sources.mysql.decode.lexer import Dialect
-from publisher.sources.mysql.decode.rare import Xid
+from publisher.sources.mysql.decode.rare_events import Xid
 from publisher.sources.mysql.decode.statement import Kind, Statement, classify
 
 DB = "shop"

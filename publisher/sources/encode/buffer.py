@@ -1,0 +1,24 @@
+"""A buffer for large values: grown in place, and filled without a second copy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["copy_into", "grow"]
+
+_ZEROS: Final = bytes(1 << 16)
+
+
+def grow(out: bytearray, size: int) -> int:
+    """Make ``out`` at least ``size`` bytes long, in place; returns its length."""
+    while len(out) < size:
+        out += _ZEROS
+    return len(out)
+
+
+def copy_into(out: bytearray, at: int, source: bytes | bytearray, start: int, end: int) -> None:
+    """``out`` becomes ``source[start:end]`` from ``at`` on.
+
+    The plain assignment of a slice makes two copies on the way."""
+    with memoryview(out) as to, memoryview(source) as of:
+        to[at : at + end - start] = of[start:end]

@@ -1,0 +1,106 @@
+"""The driver's connection with bounds: no answer of a server takes longer, or more memory, than was allowed.
+
+The driver waits for each byte anew, so that a server that sends one at a time is waited for without end, and it
+allocates what a length field announces. Here each connect and each statement has one deadline and one budget, whatever
+the server sends.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, NoReturn
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.constants import CR
+from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
+
+from wormhole.model.errors import SourceUnavailable
+
+__all__ = ["MOST_ANSWER_BYTES", "MOST_LISTING_BYTES", "BoundedConnection"]
+
+MOST_ANSWER_BYTES: Final = 32 << 20
+"""Of memory for the answer to one statement, if nothing else is allowed: 8 MB of text."""
+MOST_LISTING_BYTES: Final = 96 << 20
+"""For a list of all tables: a server may have 150,000 of them."""
+
+_PACKET_COST: Final = 256  # of Python objects for a packet, and for each of its columns
+_COLUMN_COST: Final = 64
+_BYTE_COST: Final = 4  # one character beyond the basic plane makes Python keep four bytes for each of a text
+_WHOLE_PACKET: Final = (1 << 24) - 1  # of this length: another one belongs to it
+_PIECE: Final = 256 << 10
+_LEAST_WAIT_S: Final = 0.05
+
+
+class BoundedConnection(Connection):  # without the type of its cursors: the driver's class takes none at run time
+    """See the module. ``timeout_s``: for connecting, and for a statement unless :meth:`bound` says otherwise."""
+
+    def __init__(self, *, timeout_s: float, **options: Any) -> None:
+        self._timeout_s = timeout_s
+        self._columns = 0
+        self.bound()
+        super().__init__(**options)
+
+    def bound(self, seconds: float | None = None, most_bytes: int | None = None) -> None:
+        """What comes next has to be over within ``seconds``, and to fit into ``most_bytes`` of memory
+        (`MOST_ANSWER_BYTES`)."""
+        self._deadline = time.monotonic() + (self._timeout_s if seconds is None else seconds)
+        self._room = MOST_ANSWER_BYTES if most_bytes is None else most_bytes
+        self._columns = 0
+
+    @property
+    def _driver(self) -> Any:
+        """The inside of the driver's class, which its stubs leave out."""
+        return self
+
+    def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        if packet_type is FieldDescriptorPacket:
+            self._columns += 1
+        self._take(_PACKET_COST + _COLUMN_COST * self._columns)
+        driver: Any = super()
+        return driver._read_packet(packet_type)
+
+    def next_result(self, unbuffered: bool = False) -> Any:
+        """Refused: no statement of ours has two answers."""
+        self._give_up("the server sends a second answer to one statement")
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        self._take(_BYTE_COST * num_bytes)
+        if num_bytes >= _WHOLE_PACKET:
+            self._give_up("the server's answer has a row of 16 MiB or more")
+        file: Any = self._driver._rfile
+        got = bytearray()
+        try:
+            while len(got) < num_bytes:
+                left = self._deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError("the answer was not complete in time")
+                self._driver._sock.settimeout(left)
+                # The first of the two receives a buffer full, the second takes from it.
+                piece = file.peek(1) and file.read1(min(num_bytes - len(got), _PIECE))
+                if not piece:
+                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
+                got += piece
+        except BaseException:
+            self._driver._force_close()
+            raise
+        finally:
+            self._current_timeout = None  # the driver must not take its own for the socket's
+        return bytes(got)
+
+    def _write_bytes(self, data: bytes) -> None:
+        self._write_timeout = max(_LEAST_WAIT_S, self._deadline - time.monotonic())
+        driver: Any = super()
+        driver._write_bytes(data)
+
+    def _take(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            self._give_up("the server's answer is larger than it may be")
+
+    def _give_up(self, why: str) -> NoReturn:
+        self._driver._force_close()
+        raise SourceUnavailable(
+            f"{why}: the connection is closed",
+            hint="it is tried again; check that the address is the database's and not another service's",
+        )

@@ -1,0 +1,75 @@
+"""Answers that count only after a second connection gave them too.
+
+Neither the text of an answer nor the frame of an event carries a checksum. One byte that changes on its way can look
+like another server, a shorter log or a damaged event, and each of these holds flows until an operator acts. The first
+such answer is therefore only remembered, and the question is asked again over another connection.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from wormhole.model.errors import Fatal, SourceUnavailable, UsageError
+
+__all__ = ["Believe", "Confirmation", "Unconfirmed"]
+
+T = TypeVar("T")
+
+Believe = Callable[[str], None]
+"""Called with what an answer means. Raises :class:`Unconfirmed` unless another connection's answer meant the same."""
+
+_KEPT: Final = 256
+_TRIES: Final = 6
+
+
+class Unconfirmed(SourceUnavailable):
+    """An answer that no second one has confirmed yet."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"to be confirmed over another connection: {what}",
+            hint="it is asked again at once; if this repeats: look at the network between here and the server",
+        )
+
+
+class Confirmation:
+    """What each connection answered so far. Thread-safe; bounded: the oldest is forgotten."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: dict[str, object] = {}
+
+    def believe(self, what: str, connection: object) -> None:
+        """``connection`` answered ``what``. Raises :class:`Unconfirmed` unless another connection answered the same,
+        which confirms it."""
+        with self._lock:
+            first = self._answers.setdefault(what, connection)
+            if first is not connection:
+                self._answers[what] = None
+                return
+            while len(self._answers) > _KEPT:
+                del self._answers[next(iter(self._answers))]
+        raise Unconfirmed(what)
+
+    def by(self, connection: object) -> Believe:
+        """`believe` for the answers of ``connection``."""
+        return lambda what: self.believe(what, connection)
+
+    def twice(self, ask: Callable[[], T]) -> T:
+        """The answer to ``ask``, which connects anew each time. An error for an operator has to come twice.
+
+        Raises that error, what else ``ask`` raises, and :class:`Unconfirmed` when no two answers agree.
+        """
+        errors: list[str] = []
+        for _ in range(_TRIES - 1):
+            try:
+                return ask()
+            except Unconfirmed:
+                pass
+            except (Fatal, UsageError) as error:
+                if str(error) in errors:
+                    raise
+                errors.append(str(error))
+        return ask()

@@ -1,0 +1,155 @@
+"""Whether a server can continue by GTIDs: it executed all that was delivered, and its log holds all that was not."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from publisher.sources.mysql.connection import reading_answers
+from publisher.sources.mysql.decode.gtid import GtidSet, MariaPosition
+from publisher.sources.mysql.incarnations import GONE
+from publisher.sources.mysql.scan import ANEW
+from publisher.sources.mysql.server_state import ServerState, StateQueries
+from wormhole.model.errors import Diverged, PositionPurged
+from wormhole.model.position import Datamarker
+
+__all__ = ["FILE_BEGIN", "REPLAY", "GtidCoverage", "lacking"]
+
+FILE_BEGIN: Final = 4
+"""Offset of the first event of a file."""
+
+REPLAY: Final = (
+    "start from earliest, or replay the range from an archive; keep binlogs longer "
+    "(binlog_expire_logs_seconds, expire_logs_days)"
+)
+
+
+class GtidCoverage:
+    """The questions about one view of a server, asked over one connection."""
+
+    def __init__(self, queries: StateQueries, connection: Connection[Any], view: ServerState) -> None:
+        self._queries = queries
+        self._connection = connection
+        self._view = view
+
+    def check(self, marker: Datamarker) -> None:
+        """Raises :class:`Diverged` when the server lacks delivered transactions, :class:`PositionPurged` when it
+        purged others."""
+        if not self._view.gtids:
+            begin = f"{marker.order.incarnation}/{self._view.first}/{FILE_BEGIN}"
+            raise PositionPurged(
+                f"the log begins at {begin} and no longer holds what follows {marker.order}; without GTIDs "
+                "nothing else leads there",
+                first_missing=str(marker.order),
+                last_missing=begin,
+                position=str(marker.order),
+                hint=REPLAY,
+            )
+        self.check_executed(marker)
+        missing = self.missing(marker.delivered)
+        if missing is not None:
+            first, last = missing
+            raise PositionPurged(
+                f"the log begins with file {self._view.first} and no longer holds {first}"
+                + (f" to {last}" if first != last else ""),
+                first_missing=first,
+                last_missing=last,
+                position=str(marker.order),
+                hint=REPLAY,
+            )
+
+    def check_executed(self, marker: Datamarker) -> None:
+        """Raises :class:`Diverged` when the server lacks delivered transactions."""
+        gone = self.lacking(marker.delivered)
+        if gone:
+            raise Diverged(
+                f"the server has not executed {gone}, which was delivered before {marker.order}",
+                first_missing=gone,
+                last_missing=gone,
+                position=str(marker.order),
+                hint=ANEW,
+            )
+
+    def check_read(self, marker: Datamarker, incarnation: int, read: str) -> None:
+        """Raises :class:`Diverged` when the server lacks what was read in an earlier incarnation, and may have been
+        delivered behind ``marker`` without its acknowledgement. ``read``: all that was read of it."""
+        gone = self.lacking(read)
+        if gone:
+            raise Diverged(
+                f"{gone} was read behind {marker.order} in incarnation {incarnation}, and may have been delivered "
+                "although it was not acknowledged; the server has not executed it, so that no log holds it any more",
+                first_missing=_first(marker.delivered, gone, mariadb=self._queries.mariadb),
+                last_missing=gone,
+                resume=marker.delivered,
+                position=str(marker.order),
+                hint=GONE,
+            )
+
+    def lacking(self, delivered: str) -> str:
+        """What of ``delivered`` the server has not executed; empty: nothing."""
+        return lacking(self._view, delivered, mariadb=self._queries.mariadb)
+
+    def is_all(self, delivered: str) -> bool:
+        """Whether the server has executed nothing but ``delivered``."""
+        if not self._queries.mariadb:
+            return _set(self._view.gtids).issubset(GtidSet.parse(delivered))
+        return not _behind(delivered, self._view.gtids)
+
+    def missing(self, delivered: str) -> tuple[str, str] | None:
+        """What the server purged and ``delivered`` has not, first and last; ``None``: nothing."""
+        if not self._queries.mariadb:
+            missing = _set(self._view.purged).subtract(GtidSet.parse(delivered))
+            return (str(missing), str(missing)) if missing else None
+        begin = self._queries.position_before(self._connection, self._view.name(self._view.first))
+        behind = _behind(delivered, begin)
+        if not behind:
+            return None
+        return ",".join(first for first, _ in behind), ",".join(last for _, last in behind)
+
+
+def lacking(view: ServerState, delivered: str, *, mariadb: bool) -> str:
+    """What of ``delivered`` a server has not executed; empty: nothing."""
+    if not mariadb:
+        return str(GtidSet.parse(delivered).subtract(_set(view.gtids)))
+    executed: dict[tuple[int, int], int] = {}
+    with reading_answers("gtid_binlog_state"):
+        for part in filter(None, view.state.split(",")):
+            domain, server, sequence = map(int, part.split("-"))
+            executed[domain, server] = max(sequence, executed.get((domain, server), 0))
+    return ",".join(
+        f"{domain}-{server}-{sequence}"
+        for domain, (server, sequence) in sorted(MariaPosition.parse(delivered).domains().items())
+        if executed.get((domain, server), 0) < sequence
+    )
+
+
+def _first(delivered: str, gone: str, *, mariadb: bool) -> str:
+    """The first of what is ``gone``. MariaDB's position names only the last of a domain: what follows ``delivered``."""
+    if not mariadb:
+        return gone
+    before = MariaPosition.parse(delivered).domains()
+    first = (
+        (domain, server, before.get(domain, (server, 0))[1] + 1)
+        for domain, (server, _) in sorted(MariaPosition.parse(gone).domains().items())
+    )
+    return ",".join(f"{domain}-{server}-{sequence}" for domain, server, sequence in first)
+
+
+def _set(stated: str) -> GtidSet:
+    """A GTID set as the server states it."""
+    with reading_answers("the server's GTID set"):
+        return GtidSet.parse(stated)
+
+
+def _behind(delivered: str, position: str) -> list[tuple[str, str]]:
+    """First and last missing GTID of each domain in which ``delivered`` has not reached ``position``."""
+    have = MariaPosition.parse(delivered).domains()
+    found = []
+    with reading_answers("the server's GTID position"):
+        stated = MariaPosition.parse(position).domains()
+    for domain, (server, sequence) in sorted(stated.items()):
+        known_server, known = have.get(domain, (server, 0))
+        if known < sequence:
+            found.append((f"{domain}-{known_server}-{known + 1}", f"{domain}-{server}-{sequence}"))
+    return found

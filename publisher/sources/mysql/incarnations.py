@@ -1,0 +1,278 @@
+"""The incarnations of a log, kept on disk: which history of which server a position belongs to.
+
+A place (file, offset) means something in one history of one server only. Another one begins when the server behind the
+URL is another (failover, restore) or began its log anew (``RESET MASTER``, a restored copy). The second shows in its
+files: the log's end falls, a file that was seen before is another one now, or none that was seen is there any more. A
+file's fingerprint is when and by which server it was begun (its format description) and which GTIDs were logged before
+it (the list that follows).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from publisher.sources.mysql.confirmation import Believe
+from publisher.sources.mysql.high_water import HighWater
+from publisher.sources.mysql.server_state import ServerState
+from publisher.sources.state_file import read_state, write_state
+from wormhole.model.errors import Diverged, SourceUnavailable
+from wormhole.model.position import Datamarker, LogPosition
+
+__all__ = ["GONE", "Incarnations", "Known", "Lost", "same_file"]
+
+_FINGERPRINTS: Final = 4096
+_INCARNATIONS: Final = 256
+_ACCEPT: Final = (
+    "find out whether the server was restored from a backup. If it was: bring the application's data up to date, then "
+    "`wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of the log"
+)
+GONE: Final = (
+    "look in the application's data for changes of these transactions and take them back, then "
+    "`wormholectl flows accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
+)
+"""The next step for a flow whose delivered and unacknowledged updates no log holds any more."""
+
+
+def _believe(what: str) -> None:
+    """For answers that need no second one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a server. ``files``: fingerprints by number; ``current``: no other server was seen since."""
+
+    files: Mapping[int, str]
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """``why`` a server's log is not the one that was seen of it. ``unproven``: it may be, and nothing shows it.
+    ``shared``: up to there it is; what was read behind that place is gone."""
+
+    why: str
+    unproven: bool = False
+    shared: LogPosition | None = None
+
+
+_ANEW: Final = Lost("the server began its log anew: RESET MASTER, or a restored copy")
+
+
+class Incarnations:
+    """Thread-safe. Every change is on disk before a place of the new incarnation can be handed out.
+
+    ``high_water``: how far the log was read, which is kept for each incarnation that ended.
+    ``believe`` (see `publisher.sources.mysql.confirmation`) is called before another history is believed in.
+    """
+
+    def __init__(self, path: Path, high_water: HighWater | None = None) -> None:
+        self._path = path
+        self._high_water = high_water
+        self._lock = threading.Lock()
+        self._known: list[dict[str, Any]] = read_state(path).get("incarnations", [])
+
+    @property
+    def current(self) -> int:
+        """The incarnation of the log as it was last seen; 0 before that."""
+        with self._lock:
+            return int(self._known[-1]["number"]) if self._known else 0
+
+    @property
+    def reached(self) -> LogPosition:
+        """The highest file that was seen in the current incarnation; zeros before that."""
+        with self._lock:
+            return self._reached()
+
+    def known(self, server: str) -> Known | None:
+        """What is known of a server's present log; ``None``: it was never seen."""
+        with self._lock:
+            one = self._last_of(server)
+            if one is None:
+                return None
+            return Known({int(number): file for number, file in one["files"].items()}, one is self._known[-1])
+
+    def observe(
+        self, view: ServerState, since: LogPosition | None = None, lost: Lost | None = None, believe: Believe = _believe
+    ) -> int:
+        """The incarnation that the server's log is in, with this view of it.
+
+        ``since``: how far the log was seen before the server was asked, at least `reached`: a log that ends before that
+        began anew. What only a reader saw since then may be missing in the view; without ``since`` nobody saw any.
+        ``lost``: the server's log is not the one that was seen of it (see `publisher.sources.mysql.continuity`).
+        Raises :class:`SourceUnavailable` when it cannot be noted.
+        """
+        highest = view.end[0]
+        with self._lock:
+            since = since or self._reached()
+            last = self._known[-1] if self._known else None
+            if last is None:
+                self._begin(view.identity, highest, None)
+            elif last["server"] != view.identity:
+                believe(f"the server is {view.identity}, no longer {last['server']}")
+                before = self._last_of(view.identity)
+                fell = before is not None and highest < before["highest"]
+                self._begin(view.identity, highest, lost or (_ANEW if fell else None))
+            elif view.end < (since.file, since.offset) and since.incarnation == last["number"]:
+                believe(f"the log of {view.identity} ends before {since}")
+                self._begin(view.identity, highest, _ANEW)
+            elif lost:
+                self._begin(view.identity, highest, lost)
+            elif highest > last["highest"]:
+                last["highest"] = highest
+                self._save()
+            return int(self._known[-1]["number"])
+
+    def check_file(self, incarnation: int, number: int, fingerprint: str, believe: Believe = _believe) -> None:
+        """The stream shows the beginning of file ``number``.
+
+        Raises :class:`Diverged` when it is not the file that it was, :class:`SourceUnavailable` when another
+        incarnation began meanwhile.
+        """
+        with self._lock:
+            one = self._known[-1]
+            if one["number"] != incarnation:
+                raise SourceUnavailable(
+                    f"the log is in incarnation {one['number']} now, and this reader was opened in {incarnation}",
+                    hint="it is opened again, which looks whether there is a way to the new one",
+                )
+            files = one["files"]
+            known = files.get(str(number))
+            if known is not None and same_file(known, fingerprint):
+                if len(fingerprint) > len(known):
+                    files[str(number)] = fingerprint
+                    self._save()
+                return
+            if known is not None:
+                believe(f"binlog file {number} of {one['server']} is {fingerprint}, no longer {known}")
+                self._begin(one["server"], number, _ANEW)
+                self._known[-1]["files"][str(number)] = fingerprint
+                self._save()
+                raise Diverged(
+                    f"binlog file {number} is another file than before: {_ANEW.why}",
+                    hint=_ACCEPT,
+                    position=f"file {number}",
+                )
+            files[str(number)] = fingerprint
+            while len(files) > _FINGERPRINTS:
+                del files[min(files, key=int)]
+            one["highest"] = max(one["highest"], number)
+            self._save()
+
+    def knows_file(self, number: int) -> bool:
+        """Whether the file was seen in the current incarnation."""
+        with self._lock:
+            return bool(self._known) and str(number) in self._known[-1]["files"]
+
+    def read_since(self, incarnation: int) -> list[tuple[int, str]]:
+        """Incarnations from that one on which ended, and the logical position up to which each was read."""
+        with self._lock:
+            return [
+                (int(one["number"]), str(one["read"]))
+                for one in self._known[:-1]
+                if one["number"] >= incarnation and one.get("read")
+            ]
+
+    @property
+    def unproven(self) -> bool:
+        """Whether the present incarnation began because nothing showed that the log is the one that was seen."""
+        with self._lock:
+            return bool(self._known) and bool(self._known[-1].get("unproven", False))
+
+    def check_way(self, marker: Datamarker) -> None:
+        """Whether the way from the marker's incarnation to the present one may be bridged by GTIDs.
+
+        Raises :class:`Diverged` when the incarnation is not known here, or its server began its log anew since.
+        """
+        number = marker.order.incarnation
+        with self._lock:
+            start = next((i for i, one in enumerate(self._known) if one["number"] == number), None)
+            if start is None:
+                raise Diverged(
+                    f"the datamarker {marker} is of incarnation {number}, which was never seen here; the log "
+                    f"is in {self._numbers()}",
+                    position=str(marker.order),
+                    hint="a publisher on another host needs the state_dir of the one before; else start the "
+                    "application anew",
+                )
+            server, read = self._known[start]["server"], self._known[start].get("read", "")
+            for one in self._known[start + 1 :]:
+                if one["server"] == server and one["reset"]:
+                    raise _anew(marker, one, read)
+
+    # --- inside, with the lock held ----------------------------------------------------------------------------
+
+    def _reached(self) -> LogPosition:
+        last = self._known[-1] if self._known else {"number": 0, "highest": 0}
+        return LogPosition(int(last["number"]), int(last["highest"]), 0)
+
+    def _numbers(self) -> str:
+        return str(self._known[-1]["number"]) if self._known else "none"
+
+    def _last_of(self, server: str) -> dict[str, Any] | None:
+        return next((one for one in reversed(self._known) if one["server"] == server), None)
+
+    def _begin(self, server: str, highest: int, lost: Lost | None) -> None:
+        """The next incarnation. Without ``lost`` the server's log goes on."""
+        number = int(self._known[-1]["number"]) + 1 if self._known else 1
+        read = None if self._high_water is None else self._high_water.last
+        if self._known and read is not None and read.order.incarnation == self._known[-1]["number"]:
+            self._known[-1]["read"] = read.delivered
+        one = {"number": number, "server": server, "highest": highest, "reset": lost is not None, "files": {}}
+        if lost is not None:
+            one |= {"why": lost.why, "unproven": lost.unproven}
+        if lost is not None and lost.shared is not None:
+            one["shared"] = str(lost.shared)
+        before = self._last_of(server) if lost is None or lost.shared is not None else None
+        if before is not None:
+            one["files"] = dict(before["files"])
+        self._known.append(one)
+        del self._known[:-_INCARNATIONS]
+        self._save()
+
+    def _save(self) -> None:
+        try:
+            write_state(self._path, {"incarnations": self._known})
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self._path} cannot be written: {error.strerror}", hint="make space in the publisher's state_dir"
+            ) from error
+
+
+def same_file(known: str, fingerprint: str) -> bool:
+    """Whether two fingerprints are of one file: the shorter one lacks what was not read of it, or what an earlier
+    release did not keep."""
+    return all(one == other for one, other in zip(known.split("-"), fingerprint.split("-"), strict=False))
+
+
+def _anew(marker: Datamarker, one: Mapping[str, Any], read: str) -> Diverged:
+    """The log that ``marker`` is of ended with the incarnation ``one``; it was read up to ``read``."""
+    order, now, why = marker.order, int(one["number"]), one.get("why", _ANEW.why)
+    shared = LogPosition.parse(one["shared"]) if "shared" in one else None
+    if shared is not None and order.incarnation == shared.incarnation and order <= shared:
+        return Diverged(
+            f"{why}; what was read behind {shared} may have been delivered although it was not acknowledged, and no "
+            "log holds it any more",
+            first_missing=str(shared),
+            last_missing=read,
+            resume=str(LogPosition(now, order.file, order.offset)),
+            position=str(order),
+            hint=GONE,
+        )
+    return Diverged(
+        f"the datamarker {marker} is of incarnation {order.incarnation}; incarnation {now} began since: {why}",
+        position=str(order),
+        hint=f"{_ACCEPT}. {_same_history(marker)}",
+    )
+
+
+def _same_history(marker: Datamarker) -> str:
+    if not marker.delivered:
+        return "If the log is the same all the same: `wormholectl markers set APP/SHARD PLACE` goes on there"
+    return (
+        "If it is the same server with the same history: "
+        f"`wormholectl markers set APP/SHARD {marker.delivered}` goes on behind what was delivered"
+    )

@@ -1,0 +1,147 @@
+"""A server's state, asked for about once a second: its identity, the files of its log, and where the log ends."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from publisher.sources.mysql.connection import query, reading_answers
+from publisher.sources.mysql.settings import basename, file_name, file_number
+from wormhole.model.errors import SourceUnavailable, UnsupportedLog
+
+__all__ = ["ServerState", "StateQueries"]
+
+_TRIES: Final = 100
+_SETTLE_S: Final = 0.003
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The server at one moment.
+
+    ``identity`` tells servers apart: MySQL's ``server_uuid``; MariaDB has none, so ``server_id`` and (where it has
+    that) ``server_uid``. ``files``: (number, bytes), ascending. ``end``: (file, offset) after the last transaction.
+    ``gtids``: everything executed: a GTID set (MySQL) or a position (MariaDB), as of ``end``, empty without GTIDs.
+    ``purged``: MySQL's ``gtid_purged``; ``state``: MariaDB's ``gtid_binlog_state``.
+    """
+
+    identity: str
+    server_id: int
+    base: str
+    files: tuple[tuple[int, int], ...]
+    end: tuple[int, int]
+    gtids: str
+    purged: str = ""
+    state: str = ""
+
+    def name(self, number: int) -> str:
+        """The file of that number."""
+        return file_name(self.base, number)
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest file."""
+        return self.files[0][0]
+
+    def size(self, number: int) -> int | None:
+        """Bytes of a file; ``None`` when the server does not have it."""
+        return next((size for n, size in self.files if n == number), None)
+
+
+class StateQueries:
+    """Asks for views, in the words of one kind of server. ``version`` decides between old and new statements."""
+
+    def __init__(self, *, mariadb: bool, version: tuple[int, int, int], uid: bool = False) -> None:
+        self.mariadb = mariadb
+        self._status = "SHOW MASTER STATUS" if mariadb or version < (8, 2, 0) else "SHOW BINARY LOG STATUS"
+        if mariadb:
+            uid_column = "@@GLOBAL.server_uid" if uid else "''"
+            self._who = (
+                f"SELECT CONCAT(@@GLOBAL.server_id, '/', {uid_column}) AS identity, @@GLOBAL.server_id AS server_id"
+            )
+            self._gtids = (
+                "SELECT '' AS owned, @@GLOBAL.gtid_binlog_pos AS gtids, '' AS purged, @@GLOBAL.gtid_binlog_state "
+                "AS state"
+            )
+        else:
+            self._who = "SELECT @@GLOBAL.server_uuid AS identity, @@GLOBAL.server_id AS server_id"
+            # A transaction is in the log before it is counted as executed; in between its GTID is owned. Asked for
+            # in this order, none is neither.
+            self._gtids = (
+                "SELECT @@GLOBAL.gtid_owned AS owned, @@GLOBAL.gtid_executed AS gtids, @@GLOBAL.gtid_purged AS "
+                "purged, '' AS state"
+            )
+
+    def view(self, connection: Connection[Any], *, settled: bool = False) -> ServerState:
+        """Ask. ``settled``: ``gtids`` has to be as of ``end``, which on a busy server takes some tries.
+
+        Raises :class:`SourceUnavailable` (also for answers that contradict each other), :class:`UsageError` (a missing
+        privilege) or :class:`UnsupportedLog` (no binlog).
+        """
+        with reading_answers("the server's state"):
+            return self._view(connection, settled)
+
+    def _view(self, connection: Connection[Any], settled: bool) -> ServerState:
+        who = query(connection, self._who)[0]
+        end = self._end(connection)
+        for _ in range(_TRIES):
+            gtids = query(connection, self._gtids)[0]
+            again = self._end(connection)
+            if (again == end and not gtids["owned"]) or not settled:
+                break
+            end = again
+            time.sleep(_SETTLE_S)
+        else:
+            if self.mariadb:
+                # Exact, but the server reads its file for it.
+                rows = query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", end)
+                gtids = {**gtids, "gtids": rows[0]["gtids"] or gtids["gtids"]}
+        logs = query(connection, "SHOW BINARY LOGS")
+        if not logs:
+            raise UnsupportedLog("the server has no binlog", hint="set log_bin in its configuration and restart it")
+        files = [(file_number(str(row["Log_name"])), int(row["File_size"])) for row in logs]
+        name, offset = end
+        _check(files, file_number(name), offset)
+        return ServerState(
+            str(who["identity"]),
+            int(who["server_id"]),
+            basename(name),
+            tuple(files),
+            (file_number(name), offset),
+            _joined(gtids["gtids"]),
+            _joined(gtids["purged"]),
+            _joined(gtids["state"]),
+        )
+
+    def position_before(self, connection: Connection[Any], name: str) -> str:
+        """MariaDB: the GTID position that the files before ``name`` end at."""
+        with reading_answers(f"the beginning of {name}"):
+            rows = query(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (name,))
+            # The file's second event lists it; asked for the place before that, the server answers nothing.
+            end = next((row["End_log_pos"] for row in rows if row["Event_type"] == "Gtid_list"), None)
+            if end is None:
+                return ""
+            return _joined(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
+
+    def _end(self, connection: Connection[Any]) -> tuple[str, int]:
+        rows = query(connection, self._status)
+        if not rows:
+            raise UnsupportedLog("the server writes no binlog", hint="set log_bin in its configuration and restart it")
+        return str(rows[0]["File"]), int(rows[0]["Position"])
+
+
+def _check(files: list[tuple[int, int]], file: int, offset: int) -> None:
+    """The files were listed after the end was asked for: they contain it, in growing order."""
+    numbers = [number for number, _ in files]
+    if numbers != sorted(set(numbers)) or dict(files).get(file, -1) < offset:
+        raise SourceUnavailable(
+            f"the server's answers contradict each other: its log ends at {file}/{offset}, its files are {files[-3:]}",
+            hint="it is asked again; if this repeats: look at the network between here and the server",
+        )
+
+
+def _joined(text: object) -> str:
+    return str(text or "").replace("\n", "").replace(" ", "")

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from publisher.sources.mysql.confirmation import Confirmation
+from publisher.sources.mysql.high_water import HighWater
+from publisher.sources.mysql.incarnations import Incarnations, Lost, same_file
+from publisher.sources.mysql.server_state import ServerState
+from wormhole.model.errors import Diverged, SourceUnavailable
+from wormhole.model.position import Datamarker, LogPosition
+
+
+def view(server: str, *files: int) -> ServerState:
+    return ServerState(server, 1, "binlog", tuple((n, 1000) for n in files), (files[-1], 500), "")
+
+
+def marker(incarnation: int) -> Datamarker:
+    place = LogPosition(incarnation, 3, 4)
+    return Datamarker(place, "", place)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "histories.json"
+
+
+def test_one_server_is_one_history_also_after_a_restart(path: Path) -> None:
+    incarnations = Incarnations(path)
+    assert incarnations.current == 0
+    assert incarnations.observe(view("a", 3, 4)) == 1
+    assert incarnations.observe(view("a", 4, 5, 6)) == 1
+    assert Incarnations(path).observe(view("a", 6)) == 1
+    assert Incarnations(path).current == 1
+
+
+def test_another_server_begins_the_next_and_gtids_may_lead_there(path: Path) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 3))
+    assert incarnations.observe(view("b", 9)) == 2
+    incarnations.check_way(marker(1))
+    # Back on the first, which went on meanwhile.
+    assert incarnations.observe(view("a", 4)) == 3
+    incarnations.check_way(marker(1))
+    incarnations.check_way(marker(2))
+
+
+@pytest.mark.parametrize("while_away", [False, True])
+def test_a_log_that_began_anew_is_another_history_without_a_way(path: Path, while_away: bool) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 3, 4))
+    if while_away:
+        incarnations.observe(view("b", 9))
+    now = incarnations.observe(view("a", 1))
+    assert now == (3 if while_away else 2)
+    with pytest.raises(Diverged) as error:
+        Incarnations(path).check_way(marker(1))
+    assert error.value.hint
+    if while_away:
+        incarnations.check_way(marker(2))
+
+
+def test_a_log_that_ends_before_what_was_seen_began_anew(path: Path) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 4))
+    assert incarnations.observe(view("a", 4), LogPosition(1, 4, 500)) == 1
+    assert incarnations.observe(view("a", 4), LogPosition(1, 4, 501)) == 2
+    with pytest.raises(Diverged):
+        incarnations.check_way(marker(1))
+
+
+def test_a_file_that_is_another_than_before(path: Path) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 3, 4))
+    assert not incarnations.knows_file(4)
+    incarnations.check_file(1, 4, "1700000000-1")
+    incarnations.check_file(1, 4, "1700000000-1")
+    again = Incarnations(path)
+    assert again.knows_file(4)
+    with pytest.raises(Diverged, match="file 4"):
+        again.check_file(1, 4, "1700000009-1")
+    assert again.current == 2
+    assert again.knows_file(4)
+    again.check_file(2, 4, "1700000009-1")
+    with pytest.raises(
+        SourceUnavailable, match="incarnation 2"
+    ):  # a reader of before: it is opened anew, and that decides
+        again.check_file(1, 5, "1700000010-1")
+    with pytest.raises(Diverged):
+        again.check_way(marker(1))
+
+
+def test_a_view_that_is_older_than_what_a_reader_saw_is_no_other_history(path: Path) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 3, 4))
+    asked = incarnations.reached
+    incarnations.check_file(1, 5, "1700000000-1")
+    assert incarnations.observe(view("a", 3, 4), asked) == 1
+    assert incarnations.reached == LogPosition(1, 5, 0)
+    assert incarnations.observe(view("a", 3, 4), incarnations.reached) == 2
+    # Nor is one that was asked for before another history began.
+    assert incarnations.observe(view("a", 3), asked) == 2
+
+
+def test_a_history_that_was_never_seen_here(path: Path) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 3))
+    with pytest.raises(Diverged, match="never seen") as error:
+        incarnations.check_way(marker(2))
+    assert "state_dir" in (error.value.hint or "")
+
+
+def test_a_state_that_cannot_be_written_is_said(path: Path) -> None:
+    incarnations = Incarnations(path.parent / "missing" / "histories.json")
+    with pytest.raises(SourceUnavailable, match="cannot be written") as error:
+        incarnations.observe(view("a", 3))
+    assert error.value.hint
+
+
+def test_a_log_that_cannot_be_shown_to_be_the_same_is_another_history(path: Path) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 3, 4))
+    assert not incarnations.unproven
+    assert incarnations.observe(view("a", 6), None, Lost("none is left", unproven=True)) == 2
+    again = Incarnations(path)
+    assert again.unproven
+    place = LogPosition(1, 3, 4)
+    with pytest.raises(Diverged, match="none is left") as error:
+        again.check_way(Datamarker(place, "0-1-7", place))
+    assert "wormholectl flows accept-loss APP/SHARD" in str(error.value.hint)
+    assert "wormholectl markers set APP/SHARD 0-1-7" in str(error.value.hint)
+
+
+def test_a_server_that_comes_back_keeps_its_files_unless_its_log_is_another(path: Path) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 3, 4))
+    incarnations.check_file(1, 4, "100-1-aa")
+    incarnations.observe(view("b", 9))
+    assert not incarnations.knows_file(4)
+    assert incarnations.observe(view("a", 4, 5)) == 3
+    assert incarnations.knows_file(4)
+    incarnations.observe(view("b", 9))
+    assert incarnations.observe(view("a", 4, 5), None, Lost("restored")) == 5
+    assert not incarnations.knows_file(4)
+    for number in (1, 3):
+        with pytest.raises(Diverged, match="restored"):
+            incarnations.check_way(marker(number))
+    incarnations.check_way(marker(2))
+
+
+@pytest.mark.parametrize("change", ["server", "end", "file"])
+def test_one_answer_does_not_begin_another_history(path: Path, change: str) -> None:
+    incarnations, confirmation = Incarnations(path), Confirmation()
+    incarnations.observe(view("a", 3, 4))
+    incarnations.check_file(1, 4, "100-1")
+
+    def answer() -> None:
+        believe = confirmation.by(object())
+        if change == "file":
+            incarnations.check_file(1, 4, "200-1", believe)
+        else:
+            there = view("b", 4) if change == "server" else view("a", 3)
+            incarnations.observe(there, believe=believe)
+
+    with pytest.raises(SourceUnavailable):
+        answer()
+    assert (incarnations.current, Incarnations(path).current) == (1, 1)
+    if change == "file":
+        with pytest.raises(Diverged):
+            answer()
+    else:
+        answer()
+    assert incarnations.current == 2
+
+
+def test_a_fingerprint_of_an_earlier_release_is_completed(path: Path) -> None:
+    incarnations = Incarnations(path)
+    incarnations.observe(view("a", 3, 4))
+    incarnations.check_file(1, 4, "100-1")
+    incarnations.check_file(1, 4, "100-1-aa")
+    known = Incarnations(path).known("a")
+    assert known is not None
+    assert known.files == {4: "100-1-aa"}
+    incarnations.check_file(1, 4, "100-1")
+    with pytest.raises(Diverged):
+        incarnations.check_file(1, 4, "100-1-bb")
+    assert same_file("100-1", "100-1-aa")
+    assert not same_file("100-1", "100-12")
+
+
+def test_how_many_histories_are_kept_is_bounded(path: Path) -> None:
+    incarnations = Incarnations(path)
+    for n in range(300):
+        incarnations.observe(view(f"server {n}", 4))
+    assert incarnations.current == 300
+    assert path.stat().st_size < 100_000
+
+
+def test_how_far_each_incarnation_was_read_is_kept(path: Path) -> None:
+    high_water = HighWater(path.with_name("read.bin"))
+    incarnations = Incarnations(path, high_water)
+    incarnations.observe(view("a", 3))
+    place = LogPosition(1, 3, 700)
+    high_water.rise(Datamarker(place, "0-1-7", place))
+    assert incarnations.read_since(1) == []
+    # The process ends here; the next one meets another server.
+    incarnations = Incarnations(path, HighWater(path.with_name("read.bin")))
+    incarnations.observe(view("b", 9))
+    assert Incarnations(path).read_since(1) == [(1, "0-1-7")]
+    incarnations.observe(view("c", 9))  # nothing was read of b
+    assert incarnations.read_since(1) == [(1, "0-1-7")]
+    assert incarnations.read_since(2) == []
+
+
+@pytest.mark.parametrize(("offset", "resume"), [(600, "2/3/600"), (601, "")])
+def test_a_log_that_lost_its_end_is_the_same_up_to_there(path: Path, offset: int, resume: str) -> None:
+    high_water = HighWater(path.with_name("read.bin"))
+    incarnations = Incarnations(path, high_water)
+    incarnations.observe(view("a", 3))
+    incarnations.check_file(1, 3, "100-1-aa")
+    read = LogPosition(1, 3, 700)
+    high_water.rise(Datamarker(read, "0-1-7", read))
+    incarnations.observe(view("a", 4), None, Lost("cut", shared=LogPosition(1, 3, 600)))
+    assert incarnations.knows_file(3)
+    place = LogPosition(1, 3, offset)
+    with pytest.raises(Diverged, match="cut") as error:
+        Incarnations(path).check_way(Datamarker(place, "0-1-6", place))
+    assert error.value.resume == resume
+    assert error.value.last_missing == ("0-1-7" if resume else "")
+    assert "accept-loss" in str(error.value.hint)
