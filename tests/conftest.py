@@ -30,6 +30,7 @@ pytest_plugins = [
     "tests.support.spark",
     "tests.support.zookeeper",
     "wormhole.ports.testing.plugin",  # also where what is installed is of an earlier commit
+    "tests.support.server_tail",  # behind the plugin, which has asserts rewritten in what this imports
 ]
 
 # No test meets a certificate that an authority of the machine has signed, and to read them all takes every process that

@@ -1,84 +1,16 @@
-"""The source over real servers: what a replica's way through the log must survive."""
+"""The source over real servers: what is in the log."""
 
 from __future__ import annotations
 
-import time
-import zlib
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from publisher.sources import open_source
-from tests.support.databases import DatabaseServer, purge
-from tests.support.eventually import until
-from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
-from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, UnsupportedLog
-from wormhole.model.position import Datamarker
+from tests.support.databases import DatabaseServer, NewServer
+from tests.support.server_tail import Tail
+from wormhole.model.errors import UnsupportedLog
 from wormhole.model.sharding import Sharding
-from wormhole.ports.datastore import Login
-from wormhole.ports.log_source import LogReader, LogSource
-from wormhole.ports.testing.reading import Read, read_log, read_until
-
-NewServer = Callable[..., DatabaseServer]
-
-
-@dataclass
-class Tail:
-    """A source over a server, and what was read with it."""
-
-    server: DatabaseServer
-    state: Path
-    sharding: Sharding = field(default_factory=lambda: Sharding("log"))
-    server_ids: str = ""
-    skip_tables: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        self.source: LogSource = open_source(
-            self.server.url,
-            log="log",
-            state_dir=self.state,
-            sharding=self.sharding,
-            server_ids=self.server_ids,
-            skip_tables=self.skip_tables,
-            login=Login(self.server.password_file),
-        )
-        self.source.start()
-
-    def read(self, start: Datamarker, max_bytes: int = 1 << 20) -> Read:
-        return read_log(self.source, start, max_bytes)
-
-    def stop(self) -> None:
-        self.source.stop()
-
-
-@pytest.fixture
-def tail(tmp_path: Path) -> Iterator[Callable[..., Tail]]:
-    made: list[Tail] = []
-
-    def make(server: DatabaseServer, sharding: Sharding | None = None, state: str = "state", **more: Any) -> Tail:
-        made.append(Tail(server, tmp_path / state, sharding or Sharding("log"), **more))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.stop()
-
-
-@pytest.fixture
-def shop(database_server: DatabaseServer, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A database of the test's own on the shared server."""
-    name = f"shop_{zlib.crc32(request.node.name.encode())}"
-    database_server.sql(f"CREATE DATABASE {name}")
-    yield name
-    database_server.sql(f"DROP DATABASE IF EXISTS {name}")
-
-
-def seen(read: Read) -> list[tuple[str, tuple[object, ...], tuple[object, ...]]]:
-    return [(u.op, u.key, u.after) for u in read.updates]
+from wormhole.ports.testing.reading import Read, read_until
 
 
 def xa(server: DatabaseServer, name: str, *statements: str) -> None:
@@ -133,143 +65,6 @@ class TestXa:
         (gap,) = read.gaps
         assert b"early".hex() in gap.message
         assert gap.first_missing
-
-
-class TestOtherHistories:
-    def test_reset_is_divergence_and_never_taken_for_the_old_log(
-        self, new_server: NewServer, tail: Callable[..., Tail]
-    ) -> None:
-        server = new_server()
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-        one = tail(server)
-        start = one.source.latest()
-        server.sql("INSERT INTO shop.t VALUES (1)")
-        marker = one.read(start).markers[-1]
-        time.sleep(
-            1.0 - time.time() % 1.0
-        )  # a file says in which second it was begun, and these two have the same number
-        reset = "RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS"
-        server.sql(reset)
-        for n in range(2, 20):
-            server.sql(f"INSERT INTO shop.t VALUES ({n})")
-        for old in (start, marker):
-            with pytest.raises(Diverged) as error:
-                one.source.open(old)
-            assert error.value.hint
-        read = one.read(one.source.earliest())
-        assert [u.key[0] for u in read.updates] == list(range(2, 20))
-        one.stop()
-        again = tail(server)
-        for old in (start, marker):
-            with pytest.raises(Diverged):
-                again.source.open(old)
-
-    def test_a_reader_does_not_wait_in_a_log_that_began_anew(
-        self, new_server: NewServer, tail: Callable[..., Tail]
-    ) -> None:
-        server = new_server()
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)")
-        one = tail(server)
-        reader = one.source.open(one.source.latest())
-        server.sql("RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS")
-        with pytest.raises(SourceUnavailable, match="incarnation"):
-            until(lambda: reader.read(1 << 20, 0.2), "the reader waits in the log that was")
-        reader.close()
-
-    def test_a_log_that_turns_often_stays_the_same(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
-        server = new_server()
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-        one = tail(server)
-        start = one.source.latest()
-        reader = one.source.open(start)
-        read = Read(last_end=start.order)
-        turning = [
-            statement for n in range(60) for statement in (f"INSERT INTO shop.t VALUES ({n})", "FLUSH BINARY LOGS")
-        ]
-        with ThreadPoolExecutor() as pool:
-            written = pool.submit(server.sql, *turning)
-
-            def look() -> None:
-                while not written.done():
-                    one.source.latest()
-
-            looked = [pool.submit(look) for _ in range(2)]
-            while len(read.updates) < 60:
-                segment = reader.read(1 << 20, 0.2)
-                if segment is not None:
-                    read.add(segment)
-            written.result()
-            for done in looked:
-                done.result()
-        reader.close()
-        assert read.keys() == list(range(60))
-        assert one.source.latest().order.incarnation == start.order.incarnation
-        assert one.read(start).ids() == read.ids()
-
-    def test_failover_to_a_replica_goes_on_by_gtid(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
-        first, second = new_server(), new_server(**REPLICA)
-        first.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-        replicate(first, second)
-        one = tail(first)
-        start = one.source.latest()
-        for n in range(5):
-            first.sql(f"INSERT INTO shop.t VALUES ({n})")
-        before = one.read(start)
-        marker = before.markers[-1]
-        first.sql("INSERT INTO shop.t VALUES (5)")
-        wait_for_rows(second, 6)
-        one.stop()
-        first.stop()
-        promote(second)
-        second.sql("INSERT INTO shop.t VALUES (6)")
-        other = tail(second)
-        assert other.source.latest().order.incarnation == marker.order.incarnation + 1
-        after = other.read(marker)
-        assert [u.key[0] for u in after.updates] == [5, 6]
-        # From then on by place again, with an anchor.
-        assert other.read(after.markers[-1]).updates == []
-        assert after.markers[-1].anchor is not None
-
-    def test_a_replica_that_lags_is_divergence(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
-        first, second = new_server(), new_server(**REPLICA)
-        first.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-        replicate(first, second)
-        first.sql("INSERT INTO shop.t VALUES (1)")
-        wait_for_rows(second, 1)
-        promote(second)
-        one = tail(first)
-        start = one.source.latest()
-        first.sql("INSERT INTO shop.t VALUES (2)")
-        marker = one.read(start).markers[-1]
-        one.stop()
-        other = tail(second)
-        with pytest.raises(Diverged, match="not executed"):
-            other.source.open(marker)
-
-    def test_purged_is_told_with_the_range(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
-        server = new_server()
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-        one = tail(server)
-        start = one.source.latest()
-        server.sql("INSERT INTO shop.t VALUES (1)")
-        marker = one.read(start).markers[-1]
-        server.sql("INSERT INTO shop.t VALUES (2)", "INSERT INTO shop.t VALUES (3)", "FLUSH BINARY LOGS")
-        purge(server)
-        with pytest.raises(PositionPurged) as error:
-            one.source.open(marker)
-        last = 5 if server.flavour == "mariadb" else int(one.source.latest().delivered.rpartition("-")[2])
-        assert str(last) in error.value.last_missing
-        assert str(last - 1) in error.value.first_missing
-
-    def test_all_delivered_before_the_purge_is_no_loss(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
-        server = new_server()
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)")
-        one = tail(server)
-        marker = one.source.latest()
-        server.sql("FLUSH BINARY LOGS")
-        purge(server)
-        server.sql("INSERT INTO shop.t VALUES (2)")
-        assert [u.key[0] for u in one.read(marker).updates] == [2]
 
 
 class TestSchemaChanges:
@@ -424,11 +219,10 @@ class TestLogForms:
         for marker in read.markers:
             assert one.read(marker).ids() == read.ids()[len(read.ids()) - len(one.read(marker).ids()) :]
 
-    def test_without_gtids(self, new_server: NewServer, tail: Callable[..., Tail], flavour: str) -> None:
+    def test_without_gtids(self, new_shop: NewServer, tail: Callable[..., Tail], flavour: str) -> None:
         if flavour == "mariadb":
             return  # it always has them
-        server = new_server(gtid_mode="OFF", enforce_gtid_consistency="OFF")
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+        server = new_shop(gtid_mode="OFF", enforce_gtid_consistency="OFF")
         one = tail(server)
         start = one.source.latest()
         for n in range(3):
@@ -514,134 +308,3 @@ class TestLogForms:
         read = one.read(start)
         assert [(u.shard, u.key) for u in read.updates] == [("log", (2,))]
         assert "shop.bad" in " ".join(map(str, one.source.status().problems))
-
-
-class TestConnections:
-    def test_a_killed_dump_is_retryable_and_nothing_is_lost(
-        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
-    ) -> None:
-        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")
-        one = tail(database_server)
-        start = one.source.latest()
-        reader = one.source.open(start)
-        read = Read(last_end=start.order)
-        database_server.sql(f"INSERT INTO {shop}.t VALUES (1)")
-        read_until(reader, one.source.latest().order, into=read)
-        for number, *_ in database_server.sql(
-            "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'"
-        ):
-            database_server.sql(f"KILL {number}")
-        database_server.sql(f"INSERT INTO {shop}.t VALUES (2)")
-        with pytest.raises(SourceUnavailable):
-            read_until(reader, one.source.latest().order, into=read)
-        reader.close()
-        assert [u.key[0] for u in one.read(read.markers[-1]).updates] == [2]
-
-    def test_the_server_may_go_and_come_back(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
-        server = new_server()
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-        one = tail(server)
-        start = one.source.latest()
-        server.sql("INSERT INTO shop.t VALUES (1)")
-        marker = one.read(start).markers[-1]
-        server.kill()
-        with pytest.raises(SourceUnavailable):
-            one.source.open(marker)
-        with pytest.raises(SourceUnavailable):
-            one.source.latest()
-        server.start()
-        server.sql("INSERT INTO shop.t VALUES (2)")
-        assert [u.key[0] for u in one.read(marker).updates] == [2]
-
-    def test_one_id_per_reader(self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]) -> None:
-        one = tail(database_server, server_ids="4101-4102")
-        start = one.source.latest()
-        readers: list[LogReader] = [one.source.open(start), one.source.open(start)]
-        with pytest.raises(SourceUnavailable, match="4101-4102"):
-            one.source.open(start)
-        readers.pop().close()
-        readers.append(one.source.open(start))
-        for reader in readers:
-            reader.close()
-
-
-class TestAnotherReader:
-    """Two publishers of one log in the static form, each with a state folder of its own and the same ``server_ids``."""
-
-    def test_is_not_thrown_out_and_is_named(
-        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
-    ) -> None:
-        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")
-        one, other = (tail(database_server, state=name, server_ids="4201-4202") for name in ("one", "other"))
-        start = one.source.latest()
-        readers = [one.source.open(start), one.source.open(start)]
-        with pytest.raises(SourceUnavailable, match=r"4201: connection \d+ \(wormhole@127.0.0.1") as error:
-            other.source.open(start)
-        assert "stop one of the two publishers" in str(error.value.hint)
-        assert "server_ids" in str(error.value.hint)
-        database_server.sql(f"INSERT INTO {shop}.t VALUES (1)")
-        for reader in readers:  # on MariaDB a dump with the same id would have ended theirs
-            assert len(read_until(reader, one.source.latest().order).updates) == 1
-
-        def problems() -> list[str]:
-            return [text for text in map(str, other.source.status().problems) if "4202: connection" in text]
-
-        until(problems, "the second publisher names the first one")
-        assert not one.source.status().problems
-        one.stop()
-        until(lambda: not problems(), "the first one is gone")
-        assert [u.key[0] for u in other.read(start).updates] == [1]
-
-    def test_leaves_the_other_ids_of_the_range(
-        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
-    ) -> None:
-        one, other = (tail(database_server, state=name, server_ids="4211-4212") for name in ("one", "other"))
-        start = one.source.latest()
-        readers = [one.source.open(start), other.source.open(start)]
-        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)", f"INSERT INTO {shop}.t VALUES (1)")
-        end = one.source.latest().order
-        assert [len(read_until(reader, end).updates) for reader in readers] == [1, 1]
-        until(lambda: "4211: connection" in str(other.source.status().problems), "the second publisher names the first")
-        for reader in readers:
-            reader.close()
-
-    def test_a_replica_of_the_server_keeps_its_id(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
-        primary, replica = new_server(), new_server(server_id="4221")
-        if primary.flavour == "mariadb":  # else the account may not see it: docs/mysql.md
-            primary.sql(f"GRANT REPLICATION MASTER ADMIN ON *.* TO '{primary.user}'@'{primary.host}'")
-        replicate(primary, replica)
-        one = tail(primary, server_ids="4221-4221")
-
-        def refused() -> str:
-            try:
-                one.source.open(one.source.latest()).close()
-            except SourceUnavailable as error:
-                return str(error)
-            return ""
-
-        until(lambda: "4221: registered as" in refused(), "the replica is seen")
-
-
-class TestStart:
-    def test_from_what_a_dump_records(
-        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
-    ) -> None:
-        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")
-        one = tail(database_server)
-        database_server.sql(f"INSERT INTO {shop}.t VALUES (1)")
-        marker = one.source.latest()
-        name = database_server.binlogs[-1].name
-        database_server.sql(f"INSERT INTO {shop}.t VALUES (2)")
-        for text in (marker.delivered, f"{name}:{marker.order.offset}", f" {marker.delivered}\n", str(marker.order)):
-            found = one.source.locate(text)
-            assert found.order == marker.order, text
-            assert [u.key[0] for u in one.read(found).updates] == [2]
-
-    @pytest.mark.parametrize(
-        "text", ["0-99-1", "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:1", "other.000001:4", "binlog.999999:4", "binlog.x:4"]
-    )
-    def test_what_is_not_there(self, database_server: DatabaseServer, tail: Callable[..., Tail], text: str) -> None:
-        one = tail(database_server)
-        with pytest.raises(PositionError) as error:
-            one.source.locate(text)
-        assert error.value.hint

@@ -91,7 +91,7 @@ OWNER_FAULTS: list[Fault] = [
         file="publisher/sources/mysql/id_claims.py",
         old="            if got and number not in replicas:\n",
         new="            if True:\n",
-        tests=("tests/integration/test_mysql_source.py::TestAnotherReader::test_is_not_thrown_out_and_is_named",),
+        tests=("tests/integration/test_mysql_servers.py::TestAnotherReader::test_is_not_thrown_out_and_is_named",),
         promise="a reader does not end the dump of another one that has its replication id",
     ),
     Fault(

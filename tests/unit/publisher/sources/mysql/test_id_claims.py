@@ -1,4 +1,4 @@
-"""Claims against a scripted server; on real ones: ``tests/integration/test_mysql_source.py``."""
+"""Claims against a scripted server; on real ones: ``tests/integration/test_mysql_servers.py``."""
 
 from __future__ import annotations
 

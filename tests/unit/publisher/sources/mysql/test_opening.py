@@ -1,5 +1,5 @@
 """What a dump begins with, and what is given up when that fails; over servers:
-``tests/integration/test_mysql_source.py``."""
+``tests/integration/test_mysql_servers.py``."""
 
 from __future__ import annotations
 
