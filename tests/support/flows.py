@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from subscriber_sdk import (
     Datamarker,
@@ -90,6 +90,12 @@ class World:
             frames.batch(flow, epoch, number, body_of(changes, number=number)),
             frames.datamarker(flow, epoch, marker_at(number)),
         )
+
+
+class NewWorld(Protocol):
+    """The fixture ``new_world``."""
+
+    def __call__(self, subscriber: Subscriber, **options: Any) -> tuple[World, ScriptedPublisher]: ...
 
 
 def kinds(publisher: ScriptedPublisher) -> list[str | None]:

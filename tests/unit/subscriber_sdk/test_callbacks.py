@@ -16,7 +16,7 @@ from subscriber_sdk import (
 )
 from subscriber_sdk.testing import Kit, update
 from tests.support.eventually import eventually
-from tests.support.flows import Recorder, World
+from tests.support.flows import NewWorld, Recorder
 
 
 def test_a_handler_over_its_time_is_cancelled_and_tried_again(wormhole_kit: Kit) -> None:
@@ -81,15 +81,14 @@ def test_batches_come_whole(wormhole_kit: Kit) -> None:
     ]
 
 
-async def test_callbacks_that_never_wait_leave_the_loop_to_others() -> None:
+async def test_callbacks_that_never_wait_leave_the_loop_to_others(new_world: NewWorld) -> None:
     class Busy(Subscriber):
         async def on_update(self, update: Update) -> None:
             began = time.perf_counter()
             while time.perf_counter() - began < 0.0002:
                 pass
 
-    world = World(Busy())
-    publisher = world.dial()
+    world, publisher = new_world(Busy())
     await world.open(publisher)
     for number in range(1, 11):
         world.push(publisher, number, *range(100))
@@ -99,10 +98,9 @@ async def test_callbacks_that_never_wait_leave_the_loop_to_others() -> None:
         await asyncio.sleep(0)
         turns += 1
     assert turns > 10
-    await world.shards.close()
 
 
-async def test_a_plain_def_runs_in_a_thread_and_keeps_order() -> None:
+async def test_a_plain_def_runs_in_a_thread_and_keeps_order(new_world: NewWorld) -> None:
     loop_thread = threading.get_ident()
 
     class Threaded(Subscriber):
@@ -116,16 +114,14 @@ async def test_a_plain_def_runs_in_a_thread_and_keeps_order() -> None:
         def on_datamarker(self, marker: Datamarker) -> None:
             self.heard.append(f"marker {marker.delivered}")
 
-    world = World(subscriber := Threaded())
-    publisher = world.dial()
+    world, publisher = new_world(subscriber := Threaded())
     await world.open(publisher)
     world.push(publisher, 1, *range(50))
     await world.shards.settled()
     assert subscriber.heard == [*range(50), "marker 1"]
-    await world.shards.close()
 
 
-async def test_a_thread_that_outlives_its_time_is_never_joined_by_a_second() -> None:
+async def test_a_thread_that_outlives_its_time_is_never_joined_by_a_second(new_world: NewWorld) -> None:
     class Stuck(Subscriber):
         def __init__(self) -> None:
             self.release = threading.Event()
@@ -139,8 +135,9 @@ async def test_a_thread_that_outlives_its_time_is_never_joined_by_a_second() -> 
                 self.release.wait()
             self.inside -= 1
 
-    world = World(subscriber := Stuck(), handler_timeout=0.2, retry=RetryPolicy(attempts=5, first_wait=0.0))
-    publisher = world.dial()
+    world, publisher = new_world(
+        subscriber := Stuck(), handler_timeout=0.2, retry=RetryPolicy(attempts=5, first_wait=0.0)
+    )
     await world.open(publisher)
     world.push(publisher, 1, 1)
     await eventually(lambda: subscriber.calls, "begun")
@@ -151,4 +148,3 @@ async def test_a_thread_that_outlives_its_time_is_never_joined_by_a_second() -> 
     assert subscriber.calls > 1, "it was tried again"
     assert subscriber.most == 1
     assert publisher.take("ack")
-    await world.shards.close()

@@ -21,7 +21,7 @@ from subscriber_sdk import (
     Update,
 )
 from subscriber_sdk.testing import Kit, ScriptedPublisher, body_of, frames, marker_at, update
-from tests.support.flows import Gate, Recorder, World, failing, kinds
+from tests.support.flows import Gate, NewWorld, Recorder, World, failing, kinds
 from wormhole.model.errors import HandlerFailed
 from wormhole.wire.body import parse_body
 from wormhole.wire.markers import marker_from_message
@@ -57,7 +57,7 @@ def test_a_marker_that_the_application_kept_replaces_ours(wormhole_kit: Kit) -> 
 
 @pytest.mark.parametrize(("rewound", "kept", "begins"), [(False, 5, 5), (True, 5, None), (True, 2, 2), (True, 3, 3)])
 async def test_a_shard_that_was_set_back_begins_there_whatever_was_kept(
-    rewound: bool, kept: int, begins: int | None
+    rewound: bool, kept: int, begins: int | None, new_world: NewWorld
 ) -> None:
     class Keeper(Recorder):
         notices: ClassVar[list[ShardNotice]] = []
@@ -66,8 +66,7 @@ async def test_a_shard_that_was_set_back_begins_there_whatever_was_kept(
             self.notices.append(notice)
             return marker_at(kept) if notice.kind is NoticeKind.ASSIGNED else None
 
-    world = World(keeper := Keeper())
-    publisher = world.dial()
+    world, publisher = new_world(keeper := Keeper())
     publisher.send(frames.assign(1, 1, "app", "s", marker_at(3), rewound=rewound))
     await world.shards.settled()
     (accepted,) = (frame.accepted for frame in publisher.take("accepted"))
@@ -75,7 +74,6 @@ async def test_a_shard_that_was_set_back_begins_there_whatever_was_kept(
         None if begins is None else marker_at(begins)
     )
     assert keeper.notices[-1].rewound is rewound
-    await world.shards.close()
 
 
 def test_a_wrong_answer_to_assigned_is_a_failure(wormhole_kit: Kit) -> None:
@@ -234,9 +232,8 @@ async def test_a_revocation_waits_for_the_running_callback_only(gated: tuple[Wor
     assert "ack" not in kinds(publisher)
 
 
-async def test_a_datamarker_behind_finished_work_counts_although_the_flow_goes() -> None:
-    world = World(gate := Gate())
-    publisher = world.dial()
+async def test_a_datamarker_behind_finished_work_counts_although_the_flow_goes(new_world: NewWorld) -> None:
+    world, publisher = new_world(gate := Gate())
     await world.open(publisher)
     world.push(publisher, 1, 1)
     world.push(publisher, 2, 2)
@@ -246,13 +243,12 @@ async def test_a_datamarker_behind_finished_work_counts_although_the_flow_goes()
     await world.shards.settled()
     assert gate.heard == ["assigned", 1, "marker 1", "revoked"], "the second batch was not begun"
     assert "ack" in kinds(publisher)
-    await world.shards.close()
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("error", [None, ValueError("no")])
 async def test_no_datamarker_passes_what_did_not_finish_when_the_flow_went(
-    concurrency: int, error: ValueError | None
+    concurrency: int, error: ValueError | None, new_world: NewWorld
 ) -> None:
     """The last update of a batch fails, or its first is the last that is begun: the datamarker behind must not be
     acknowledged."""
@@ -264,8 +260,7 @@ async def test_no_datamarker_passes_what_did_not_finish_when_the_flow_went(
         if error is not None:
             raise error
 
-    world = World(gate := Recorder(act), concurrency=concurrency)
-    publisher = world.dial()
+    world, publisher = new_world(gate := Recorder(act), concurrency=concurrency)
     await world.open(publisher)
     world.push(publisher, 1, *([7] if error else [7, 7]))  # one key: also with several at a time the second waits
     await entered.wait()
@@ -275,7 +270,6 @@ async def test_no_datamarker_passes_what_did_not_finish_when_the_flow_went(
     assert gate.heard == ["assigned", 7, "revoked"]
     assert "ack" not in kinds(publisher)
     assert "released" in kinds(publisher)
-    await world.shards.close()
 
 
 async def test_a_lost_stream_drops_what_waits(gated: tuple[World, Gate, ScriptedPublisher]) -> None:
@@ -348,14 +342,12 @@ async def test_an_epoch_below_that_of_the_application_s_own_store_is_refused(epo
 
 
 @pytest.mark.parametrize("held", [0, 1, -1, 1 << 64])
-async def test_an_epoch_that_cannot_be_meant_is_a_failure_like_any_other(held: int) -> None:
-    world = World(Fenced(held), retry=RetryPolicy(attempts=1))
-    publisher = world.dial()
+async def test_an_epoch_that_cannot_be_meant_is_a_failure_like_any_other(held: int, new_world: NewWorld) -> None:
+    world, publisher = new_world(Fenced(held), retry=RetryPolicy(attempts=1))
     publisher.send(frames.assign(1, 2, "app", "s", marker_at(0)))
     await world.shards.settled()
     (failed,) = publisher.take("failed")
     assert (failed.failed.reason, failed.failed.held_epoch) == (push_pb2.Failed.HANDLER, 0)
-    await world.shards.close()
 
 
 async def test_leaving_finishes_what_runs_and_releases(gated: tuple[World, Gate, ScriptedPublisher]) -> None:
@@ -383,10 +375,9 @@ async def test_a_flow_assigned_while_leaving_is_given_back(gated: tuple[World, G
     assert [frame.released.flow for frame in publisher.take("released")] == [1, 2]
 
 
-async def test_one_flow_that_stands_does_not_hold_up_another() -> None:
+async def test_one_flow_that_stands_does_not_hold_up_another(new_world: NewWorld) -> None:
     subscriber = Recorder(failing(99))
-    world = World(subscriber, retry=RetryPolicy(attempts=1))
-    publisher = world.dial()
+    world, publisher = new_world(subscriber, retry=RetryPolicy(attempts=1))
     await world.open(publisher)
     await world.open(publisher, flow=2, shard="healthy")
     world.push(publisher, 1, 1)
@@ -397,19 +388,16 @@ async def test_one_flow_that_stands_does_not_hold_up_another() -> None:
     assert failed.failed.reason == push_pb2.Failed.HANDLER
     assert failed.failed.update_id == "test:1:0"
     assert [frame.ack.flow for frame in publisher.take("ack")] == [2]
-    await world.shards.close()
 
 
-async def test_a_schema_that_was_never_sent_ends_the_stream() -> None:
-    world = World(Recorder())
-    publisher = world.dial()
+async def test_a_schema_that_was_never_sent_ends_the_stream(new_world: NewWorld) -> None:
+    world, publisher = new_world(Recorder())
     await world.open(publisher)
     publisher.send(frames.batch(1, 1, 1, body_of([update("t", key=1)])))
     await world.shards.settled()
     (goodbye,) = publisher.take("goodbye")
     assert goodbye.goodbye.reason == push_pb2.Goodbye.PROTOCOL
     assert "batch.body.schema_ids" in goodbye.goodbye.message
-    await world.shards.close()
 
 
 async def test_a_body_that_is_no_body_ends_the_stream() -> None:
@@ -454,14 +442,13 @@ def test_a_report_counts_failures_and_skipped_updates(wormhole_kit: Kit) -> None
 # --- transactions in pieces, and those that the database rolled back ---
 
 
-async def test_the_end_of_a_transaction_in_pieces_is_told_with_its_last_update() -> None:
+async def test_the_end_of_a_transaction_in_pieces_is_told_with_its_last_update(new_world: NewWorld) -> None:
     ends: list[tuple[object, bool]] = []
 
     async def act(update: Update) -> None:
         ends.append((update.key[0], update.ends_transaction))
 
-    world = World(Recorder(act))
-    publisher = world.dial()
+    world, publisher = new_world(Recorder(act))
     await world.open(publisher)
     changes = [update("t", key=key) for key in (1, 2)]
     publisher.teach(change.schema for change in changes)
@@ -474,12 +461,10 @@ async def test_the_end_of_a_transaction_in_pieces_is_told_with_its_last_update()
     publisher.send(frames.batch(1, 1, 2, only_the_end), frames.datamarker(1, 1, marker_at(7)))
     await world.shards.settled()
     assert ends == [(1, False), (2, True)]
-    await world.shards.close()
 
 
-async def test_a_transaction_that_was_rolled_back_is_told_before_anything_comes() -> None:
-    world = World(subscriber := Recorder())
-    publisher = world.dial()
+async def test_a_transaction_that_was_rolled_back_is_told_before_anything_comes(new_world: NewWorld) -> None:
+    world, publisher = new_world(subscriber := Recorder())
     publisher.send(frames.assign(1, 1, "app", "s", marker_at(0), rolled_back="0-1:4"))
     await world.shards.settled()
     world.push(publisher, 1, 5)
@@ -487,20 +472,17 @@ async def test_a_transaction_that_was_rolled_back_is_told_before_anything_comes(
     assert subscriber.heard[0] == "assigned"
     assert subscriber.heard[1].startswith("rollback 0 the database rolled back transaction 0-1:4")
     assert subscriber.heard[2:] == [5, "marker 1"]
-    await world.shards.close()
 
 
-async def test_a_rollback_that_fails_is_tried_again_and_then_halts_the_flow() -> None:
+async def test_a_rollback_that_fails_is_tried_again_and_then_halts_the_flow(new_world: NewWorld) -> None:
     class Failing(Recorder):
         async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
             await super().on_rollback(to, cause)
             raise ValueError("no")
 
-    world = World(subscriber := Failing(), retry=RetryPolicy(attempts=2))
-    publisher = world.dial()
+    world, publisher = new_world(subscriber := Failing(), retry=RetryPolicy(attempts=2))
     publisher.send(frames.assign(1, 1, "app", "s", marker_at(0), rolled_back="0-1:4"))
     await world.shards.settled()
     assert [str(one).split()[0] for one in subscriber.heard] == ["assigned", "rollback", "rollback", "halted"]
     assert "failed" in kinds(publisher)
     assert "accepted" not in kinds(publisher)
-    await world.shards.close()

@@ -60,6 +60,12 @@ def opened(credit: int = 1000) -> Session:
     return session
 
 
+@pytest.fixture
+def session() -> Session:
+    """With one open flow."""
+    return opened()
+
+
 def refusal(session: Session) -> push_pb2.Goodbye:
     *_, last = said(session)
     assert session.closed
@@ -227,8 +233,7 @@ def test_an_assignment_is_told_and_accepted() -> None:
     assert (accepted.flow, accepted.epoch, accepted.credit, accepted.have.delivered) == (1, 5, 77, "3")
 
 
-def test_what_arrives_is_told_in_order() -> None:
-    session = opened()
+def test_what_arrives_is_told_in_order(session: Session) -> None:
     events = tell(
         session,
         FLOW_FRAMES["notice"](5),
@@ -250,16 +255,14 @@ def test_what_arrives_is_told_in_order() -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "part", "datamarker", "notice", "data_loss", "revoke"])
-def test_frames_of_an_older_epoch_are_dropped_and_counted(kind: str) -> None:
-    session = opened()
+def test_frames_of_an_older_epoch_are_dropped_and_counted(session: Session, kind: str) -> None:
     assert tell(session, FLOW_FRAMES[kind](4)) == []
     assert session.dropped == 1
     assert not session.closed
 
 
 @pytest.mark.parametrize("kind", ["batch", "part", "datamarker", "notice", "data_loss", "revoke"])
-def test_frames_of_a_released_flow_are_dropped_and_counted(kind: str) -> None:
-    session = opened()
+def test_frames_of_a_released_flow_are_dropped_and_counted(session: Session, kind: str) -> None:
     session.release(1, None)
     assert tell(session, FLOW_FRAMES[kind](5)) == []
     assert session.dropped == 1
@@ -267,16 +270,16 @@ def test_frames_of_a_released_flow_are_dropped_and_counted(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["batch", "part", "datamarker", "notice", "data_loss", "revoke"])
 @pytest.mark.parametrize(("flow", "epoch", "named"), [(9, 5, "flow"), (1, 6, "epoch")])
-def test_flows_and_epochs_that_were_never_assigned_are_refused(kind: str, flow: int, epoch: int, named: str) -> None:
-    session = opened()
+def test_flows_and_epochs_that_were_never_assigned_are_refused(
+    session: Session, kind: str, flow: int, epoch: int, named: str
+) -> None:
     frame = FLOW_FRAMES[kind](epoch)
     getattr(frame, kind).flow = flow
     tell(session, frame)
     assert f"{kind}.{named}: " in refusal(session).message
 
 
-def test_after_failed_only_a_revocation_matters() -> None:
-    session = opened()
+def test_after_failed_only_a_revocation_matters(session: Session) -> None:
     session.fail(1, push_pb2.Failed.HANDLER, "a:1:0", "poison")
     events = tell(session, frames.batch(1, 5, 1, b"x"), frames.revoke(1, 5))
     assert events == [Revoked(1, "")]
@@ -284,8 +287,7 @@ def test_after_failed_only_a_revocation_matters() -> None:
     assert kinds(session) == ["failed", "released"]
 
 
-def test_a_newer_epoch_takes_the_flow_over() -> None:
-    session = opened()
+def test_a_newer_epoch_takes_the_flow_over(session: Session) -> None:
     (event,) = tell(session, frames.assign(1, 6, "app", "s", marker_at(2)))
     assert isinstance(event, Assigned)
     assert tell(session, frames.batch(1, 5, 1, b"late")) == []
@@ -309,8 +311,7 @@ def test_a_newer_epoch_takes_the_flow_over() -> None:
         (frames.batch(1, 5, 1, bytes(1001)), "batch.body"),
     ],
 )
-def test_a_wrong_field_is_named(frame: Frame, named: str) -> None:
-    session = opened()
+def test_a_wrong_field_is_named(session: Session, frame: Frame, named: str) -> None:
     events = tell(session, frame, frames.batch(1, 5, 1, b"after"))
     assert isinstance(events[-1], Closed)
     goodbye = refusal(session)
@@ -319,27 +320,23 @@ def test_a_wrong_field_is_named(frame: Frame, named: str) -> None:
     assert goodbye.hint
 
 
-def test_a_frame_kind_of_a_later_version_is_refused() -> None:
-    session = opened()
+def test_a_frame_kind_of_a_later_version_is_refused(session: Session) -> None:
     frame = b"\xfa\x01\x00"  # field 31, empty
     session.receive(b"\x0a" + bytes([len(frame)]) + frame, 0.0)
     assert "PublisherFrame.kind" in refusal(session).message
 
 
-def test_an_oversized_message_is_refused() -> None:
-    session = opened()
+def test_an_oversized_message_is_refused(session: Session) -> None:
     session.receive(bytes(10_001), 0.0)
     assert "max_frame_bytes was 10000" in refusal(session).message
 
 
-def test_what_came_before_a_breach_is_still_told() -> None:
-    session = opened()
+def test_what_came_before_a_breach_is_still_told(session: Session) -> None:
     events = tell(session, frames.batch(1, 5, 1, b"good"), Frame())
     assert [type(event) for event in events] == [BatchArrived, Closed]
 
 
-def test_a_closed_session_hears_nothing() -> None:
-    session = opened()
+def test_a_closed_session_hears_nothing(session: Session) -> None:
     tell(session, Frame())
     assert tell(session, frames.batch(1, 5, 1, b"x")) == []
 
@@ -347,8 +344,7 @@ def test_a_closed_session_hears_nothing() -> None:
 # --- what is said ---
 
 
-def test_answers_of_a_flow_are_joined_to_the_newest() -> None:
-    session = opened()
+def test_answers_of_a_flow_are_joined_to_the_newest(session: Session) -> None:
     for number in (1, 2, 3):
         tell(session, frames.batch(1, 5, number, b"x"))
         session.progress(1, number)
@@ -358,8 +354,7 @@ def test_answers_of_a_flow_are_joined_to_the_newest() -> None:
     assert ack.ack.marker.delivered == "3"
 
 
-def test_answers_go_before_release() -> None:
-    session = opened()
+def test_answers_go_before_release(session: Session) -> None:
     tell(session, frames.batch(1, 5, 1, b"x"))
     session.progress(1, 1)
     session.ack(1, marker_at(1))
@@ -375,8 +370,7 @@ def test_a_revocation_before_accepted_silences_it() -> None:
     assert kinds(session) == ["welcome", "released"]
 
 
-def test_schemas_are_learnt_once() -> None:
-    session = opened()
+def test_schemas_are_learnt_once(session: Session) -> None:
     tell(session, frames.schema(SCHEMA), frames.schema(SCHEMA))
     assert session.schema(SCHEMA.id) == SCHEMA
     with pytest.raises(KeyError):
@@ -386,8 +380,7 @@ def test_schemas_are_learnt_once() -> None:
 # --- time ---
 
 
-def test_heartbeats_are_sent_when_nothing_else_was() -> None:
-    session = opened()
+def test_heartbeats_are_sent_when_nothing_else_was(session: Session) -> None:
     session.take_output(0.0)
     assert session.deadline() == 1.0
     assert session.tick(0.9) == []
@@ -412,8 +405,7 @@ def test_an_assignment_tells_what_is_passed_over_and_parked() -> None:
     assert (event.skip, event.park, event.parked) == (("s:1:0",), True, ((told.rows[0], told.place),))
 
 
-def test_an_update_is_parked_in_pieces_that_a_publisher_takes_and_in_order() -> None:
-    session = opened()
+def test_an_update_is_parked_in_pieces_that_a_publisher_takes_and_in_order(session: Session) -> None:
     told, parcel = letter(5)
     large = Parcel(parcel.schema, bytes(range(256)) * (3 << 12))
     session.park(1, told.id, large, told.place, "no")
@@ -432,8 +424,7 @@ def test_an_update_is_parked_in_pieces_that_a_publisher_takes_and_in_order() -> 
     assert last.place == place_to_message(told.place)
 
 
-def test_the_answer_to_a_parked_update() -> None:
-    session = opened()
+def test_the_answer_to_a_parked_update(session: Session) -> None:
     (event,) = tell(session, frames.parked(1, 5, "s:1:0", "full"))
     assert event == ParkAnswered(1, "s:1:0", "full")
     session.fail(1, push_pb2.Failed.HANDLER, "", "")
@@ -441,8 +432,7 @@ def test_the_answer_to_a_parked_update() -> None:
     assert session.dropped == 1
 
 
-def test_reports_are_due_about_once_a_heartbeat_and_say_only_what_is_new() -> None:
-    session = opened()
+def test_reports_are_due_about_once_a_heartbeat_and_say_only_what_is_new(session: Session) -> None:
     assert not session.report_due(0.9)
     assert session.report_due(1.5)
     assert not session.report_due(2.4)
@@ -462,8 +452,7 @@ def test_a_publisher_of_version_1_hears_no_reports() -> None:
     assert session.deadline() == 1.0
 
 
-def test_silence_ends_the_stream_after_three_heartbeats() -> None:
-    session = opened()
+def test_silence_ends_the_stream_after_three_heartbeats(session: Session) -> None:
     tell(session, Frame(heartbeat=push_pb2.Heartbeat()), now=2.0)
     assert session.tick(4.9) == []
     (event,) = session.tick(5.0)
@@ -525,8 +514,7 @@ def test_any_frames_cut_anywhere_give_events_or_one_refusal(given_frames: list[F
 # --- within the bounds of publishers ---
 
 
-def test_a_long_error_is_told_shortened() -> None:
-    session = opened()
+def test_a_long_error_is_told_shortened(session: Session) -> None:
     session.fail(1, push_pb2.Failed.HANDLER, "a:1:0", "x" * 1_000_000)
     (frame,) = said(session)
     assert frame.failed.message == "x" * 1000 + "... (1000000 characters)"
@@ -547,8 +535,7 @@ def test_counts_of_many_windows_go_in_several_frames() -> None:
     assert all(frame.progress.number == 0 for frame in frames_)
 
 
-def test_no_message_has_more_frames_than_publishers_take() -> None:
-    session = opened()
+def test_no_message_has_more_frames_than_publishers_take(session: Session) -> None:
     for number in range(5000):
         session.decide_loss(1, proceed=bool(number % 2))
     first = session.take_output(0.0)
