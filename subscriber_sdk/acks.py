@@ -60,7 +60,7 @@ class NoticeItem:
 
 @dataclass(slots=True, eq=False)
 class LossItem:
-    """Log is missing here; asked once, also when a rollback comes by again."""
+    """Log is missing here. The application decides once, also when the item is delivered again after a rollback."""
 
     loss: DataLoss
     decided: bool = False
@@ -75,14 +75,15 @@ class FlowLog:
     ``hold_bytes``: how many bytes of finished bodies are kept for a rollback.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_hold_bytes", "_progress", "_running", "_waiting", "waiting_bytes", "whole")
+    __slots__ = ("_held", "_hold_bytes", "_progress", "_running", "_waiting", "held_bytes", "waiting_bytes", "whole")
 
     def __init__(self, hold_bytes: int) -> None:
         self._hold_bytes = hold_bytes
         self._waiting: deque[Item] = deque()
         self._held: deque[Item] = deque()
         self._running: deque[BatchItem] = deque()  # taken, in order, from the first that has not finished
-        self._held_bytes = 0  # of finished bodies in _held
+        self.held_bytes = 0
+        """Bytes of finished bodies that are kept for a rollback."""
         self.waiting_bytes = 0
         """Bytes of bodies that wait to be taken."""
         self._progress = 0
@@ -92,11 +93,6 @@ class FlowLog:
     def __len__(self) -> int:
         """Items that wait to be taken."""
         return len(self._waiting)
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of finished bodies that are kept for a rollback."""
-        return self._held_bytes
 
     @property
     def unfinished(self) -> bool:
@@ -144,7 +140,7 @@ class FlowLog:
         while running and running[0].finished:
             first = running.popleft()
             number = first.number
-            self._held_bytes += _weight(first)
+            self.held_bytes += _weight(first)
         self._trim()
         if number <= self._progress:
             return None
@@ -157,7 +153,7 @@ class FlowLog:
         while held:
             first = held.popleft()
             if isinstance(first, BatchItem):
-                self._held_bytes -= _weight(first)
+                self.held_bytes -= _weight(first)
             if first is item:
                 break
         self.whole = True
@@ -173,7 +169,7 @@ class FlowLog:
         self._waiting.extendleft(reversed(self._held))
         self._held.clear()
         self._running.clear()
-        self._held_bytes = 0
+        self.held_bytes = 0
         return True
 
     def drop_waiting(self) -> int:
@@ -182,17 +178,17 @@ class FlowLog:
         self._waiting.clear()
         self._held.clear()
         self._running.clear()
-        self._held_bytes = self.waiting_bytes = 0
+        self.held_bytes = self.waiting_bytes = 0
         return waiting
 
     def _trim(self) -> None:
         held = self._held
-        while self._held_bytes > self._hold_bytes and held:
+        while self.held_bytes > self._hold_bytes and held:
             first = held[0]
             if isinstance(first, BatchItem):
                 if not first.finished:
                     return
-                self._held_bytes -= _weight(first)
+                self.held_bytes -= _weight(first)
             held.popleft()
             self.whole = False
 

@@ -3,8 +3,8 @@
 With TLS the subscriber names its publishers (option ``publishers``). An entry is a name of a certificate, which may
 push the dataset of the subscriber's application, or ``DATASET=NAME``, which may push that dataset only: so one list
 serves the subscribers of several datasets. A certificate's names are its common name and its subject alternative names.
-The dataset of the application is what the configuration says; without a coordinator it is not known, and the
-publisher's word counts.
+The configuration names the application's dataset; without a coordinator it is not known, and the publisher's own
+statement counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """``publishers``: the option; empty: without TLS, where nobody's name is known.
+    """``publishers``: the option; empty: without TLS, where no name is known.
 
     ``dataset``: the application's; empty: not known.
     """

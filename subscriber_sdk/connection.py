@@ -110,7 +110,7 @@ class Connection:
             worker.end(Ending.LOST, cause)
 
     def leave(self) -> None:
-        """Every flow was released: say goodbye."""
+        """Every flow was released: send goodbye."""
         if not self.session.closed:
             self.session.goodbye(push_pb2.Goodbye.LEAVING, "this subscriber leaves")
             self._output()

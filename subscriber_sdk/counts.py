@@ -88,7 +88,7 @@ class Counts:
             self.forget()
 
     def set_aside(self, window: int, hash_: int) -> None:
-        """An update that counts as processed was parked, or passed over."""
+        """An update that counts as processed was parked or skipped."""
         counts = self._of(window)
         counts.updates -= 1
         counts.aside += 1

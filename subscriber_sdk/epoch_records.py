@@ -1,7 +1,7 @@
 """Assignments whose epochs are not recorded in coordination are not taken.
 
 Publishers record the epoch of a flow before they assign it. So a peer that may push, and may not write there, cannot
-assign a shard in an epoch that keeps its publisher away. What is assigned before its record can be seen waits for it:
+assign a shard in an epoch that keeps its publisher away. An assignment whose record cannot be read yet waits for it:
 publishers of earlier releases record within a second.
 """
 
@@ -53,7 +53,7 @@ class EpochRecords:
             self._task = asyncio.create_task(self._look(), name="wormhole epochs")
 
     def drop(self, flow: int) -> bool:
-        """The flow is wanted back. Whether it waited here."""
+        """The flow is revoked. Returns whether it waited here."""
         return self._waiting.pop(flow, None) is not None
 
     def close(self) -> None:

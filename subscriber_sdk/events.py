@@ -62,7 +62,7 @@ class MarkerArrived:
 
 @dataclass(slots=True)
 class Revoked:
-    """The flow is wanted back; answer with :meth:`Session.release`."""
+    """The publisher asks for the flow back; answer with :meth:`Session.release`."""
 
     flow: int
     cause: str
@@ -87,7 +87,7 @@ class NoticeArrived:
 
 @dataclass(slots=True)
 class ParkAnswered:
-    """A parked update is durable, or ``refused`` says why not and what to do."""
+    """A parked update is durable, or ``refused`` has the reason and the next step."""
 
     flow: int
     update_id: str
@@ -100,7 +100,7 @@ class Closed:
 
     cause: str
     expected: bool = False
-    """The publisher said that it leaves."""
+    """The publisher announced that it leaves."""
 
 
 FlowEvent = BatchArrived | MarkerArrived | Revoked | LossArrived | NoticeArrived | ParkAnswered

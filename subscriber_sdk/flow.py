@@ -46,7 +46,6 @@ class SubscriberFlow:
 
     __slots__ = (
         "_counts_at",
-        "_in_flight",
         "_kept",
         "_last",
         "_max_body",
@@ -59,6 +58,7 @@ class SubscriberFlow:
         "deciding",
         "epoch",
         "excess_charged",
+        "in_flight",
         "kept",
         "number",
         "phase",
@@ -75,7 +75,8 @@ class SubscriberFlow:
         self.credit = 0
         self._max_body = max_body_bytes
         self._last = 0  # number of the newest batch that began
-        self._in_flight = 0
+        self.in_flight = 0
+        """Bytes of bodies that arrived and were not reported as progress."""
         self.progressed = 0
         """The last batch that was reported as progress."""
         self._sizes: deque[tuple[int, int]] = deque()  # (number, bytes) not yet reported as progress
@@ -98,16 +99,11 @@ class SubscriberFlow:
     @property
     def excess(self) -> int:
         """Bytes by which the batch that came last is larger than the credit: such a one travels alone."""
-        return max(0, self._in_flight - self.credit) if self.credit else 0
-
-    @property
-    def in_flight(self) -> int:
-        """Bytes of bodies that arrived and were not reported as progress."""
-        return self._in_flight
+        return max(0, self.in_flight - self.credit) if self.credit else 0
 
     def batch(self, frame: push_pb2.Batch) -> bytes:
         """A whole batch; its body."""
-        self._between_batches("batch")
+        self.between("batch")
         body = frame.body
         self._begin("batch", frame.number, len(body), "body")
         return body
@@ -136,7 +132,7 @@ class SubscriberFlow:
         self._parts_index += 1
         got = len(self._parts)
         if got > self._parts_total or (frame.last and got != self._parts_total):
-            raise self._broken("part", "data", f"{got} bytes so far, total_bytes says {self._parts_total}")
+            raise self._broken("part", "data", f"{got} bytes so far, total_bytes is {self._parts_total}")
         if not frame.last:
             return None
         body, self._parts = bytes(self._parts), None
@@ -144,7 +140,9 @@ class SubscriberFlow:
 
     def between(self, kind: str) -> None:
         """A frame of ``kind``, which comes between batches."""
-        self._between_batches(kind)
+        self._opened(kind)
+        if self._parts is not None:
+            raise self._broken(kind, "flow", f"came amid the parts of batch {self._last}")
 
     def keep(self, size: int, marker: Datamarker | None = None) -> None:
         """A frame of ``size`` bytes waits here: a ``marker``, or what waits until the next one is acknowledged."""
@@ -169,7 +167,7 @@ class SubscriberFlow:
         self.progressed = number
         sizes = self._sizes
         while sizes and sizes[0][0] <= number:
-            self._in_flight -= sizes.popleft()[1]
+            self.in_flight -= sizes.popleft()[1]
 
     def new_counts(self) -> CountsReport:
         """What was counted since the last of these reports in this epoch."""
@@ -189,26 +187,19 @@ class SubscriberFlow:
             raise self._broken(kind, field, "empty")
         if size > self._max_body:
             raise self._broken(kind, field, f"{size} bytes; at most {self._max_body} are taken")
-        if self._in_flight and self._in_flight + size > self.credit:
+        if self.in_flight and self.in_flight + size > self.credit:
             raise self._broken(
-                kind, field, f"{size} bytes with {self._in_flight} in flight go over the credit of {self.credit}"
+                kind, field, f"{size} bytes with {self.in_flight} in flight go over the credit of {self.credit}"
             )
         if len(self._sizes) >= max(_LEAST_IN_FLIGHT, self.credit // _LEAST_BODY):
-            raise self._broken(
-                kind, "number", f"{len(self._sizes)} batches are in flight, with {self._in_flight} bytes"
-            )
+            raise self._broken(kind, "number", f"{len(self._sizes)} batches are in flight, with {self.in_flight} bytes")
         self._last = number
-        self._in_flight += size
+        self.in_flight += size
         self._sizes.append((number, size))
 
     def _opened(self, kind: str) -> None:
         if self.phase is FlowPhase.ASSIGNED:
             raise self._broken(kind, "flow", "came before Accepted was sent")
-
-    def _between_batches(self, kind: str) -> None:
-        self._opened(kind)
-        if self._parts is not None:
-            raise self._broken(kind, "flow", f"came amid the parts of batch {self._last}")
 
     def _broken(self, kind: str, field: str, what: str) -> ProtocolError:
         return ProtocolError(f"{kind}.{field} of flow {self.number} epoch {self.epoch}: {what}", shard=self.shard)

@@ -41,7 +41,7 @@ class Peer:
     connected: bool = True
 
     def differs(self, other: Peer) -> bool:
-        """Whether these are two publishers, as far as they say which ones they are."""
+        """Whether these are two publishers; false if one of them did not name its lock."""
         return bool(self.owner and other.owner) and self.owner != other.owner
 
 

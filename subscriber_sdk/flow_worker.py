@@ -45,7 +45,7 @@ __all__ = ["FlowWorker"]
 
 log = logging.getLogger("subscriber_sdk")
 
-_GIVEN_BACK = frozenset({Ending.REVOKED, Ending.LEAVING})  # somebody waits for the shard: say where it is
+_GIVEN_BACK = frozenset({Ending.REVOKED, Ending.LEAVING})  # another subscriber waits for the shard: report its place
 
 
 class FlowWorker:
@@ -76,6 +76,7 @@ class FlowWorker:
         self._concurrency = options.concurrency
         self._assigned = assigned
         self._counts = counts
+        self._retry = retry
         # A publisher sends a datamarker every 4 MiB, so twice the default credit holds all that lies between two.
         self._log = FlowLog(2 * credit)
         gate = Gate(assigned.skip, assigned.parked, parks=assigned.park)
@@ -148,7 +149,7 @@ class FlowWorker:
         self._parking.answered(update_id, refused)
 
     def report(self, now: float) -> push_pb2.HandlerReport:
-        """How the callbacks do, and which was the slowest since this was asked last. ``now``: of the loop's clock."""
+        """A report of the callbacks, with the slowest since the last report. ``now``: of the loop's clock."""
         meter = self._callbacks.meter
         table, slowest = meter.slowest()
         running, since = self._callbacks.running(now)
@@ -200,7 +201,7 @@ class FlowWorker:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            # Ours, not the application's: say so, and let the publisher hold the flow rather than lose the place.
+            # Our fault, not the application's: report it, so that the publisher holds the flow.
             log.exception("flow %s epoch %d broke inside the SDK at %s", epoch.shard, epoch.number, epoch.marker)
             self._port.fail(push_pb2.Failed.HANDLER, "", f"internal error of the subscriber: {error!r}")
         finally:
@@ -236,7 +237,7 @@ class FlowWorker:
                 if isinstance(error, EpochRefused) and epoch.number <= error.held_epoch < FIRST_NO_EPOCH:
                     self._refuse(error)
                     return
-                if not await self._recovery.again(error):
+                if not await self._recovery.retry(error):
                     return
                 continue
             if have is not None and rewound and have.order > epoch.marker.order:
@@ -257,9 +258,7 @@ class FlowWorker:
             return
 
     def _refuse(self, refused: EpochRefused) -> None:
-        """The application has durably seen a later epoch than this one: the publisher assigns the shard in one above
-        that.
-        """
+        """The application has stored a later epoch than this one: the publisher assigns the shard in one above that."""
         epoch, held = self.epoch, Held(refused.held_epoch)
         message = (
             f"epoch {epoch.number} of shard {epoch.shard} is refused: the application holds it in epoch {held.epoch}"
@@ -353,7 +352,7 @@ class FlowWorker:
     def _acknowledge(self, item: MarkerItem) -> None:
         self.epoch.acknowledged(item.marker)
         self._log.acknowledge(item)
-        self._recovery.got_on()
+        self._retry.reset()
         self._counts.acknowledged()
         self._port.ack(item.marker)
 
@@ -378,7 +377,7 @@ class FlowWorker:
                 parse=self._parse,
                 call=calls.one if parking.gate.idle else parking.one,
                 finished=self._finished,
-                partly=self._partly,
+                unfinished=self._partially,
                 wake=self._wake,
                 going=lambda: self.epoch.ending is None,
                 concurrency=self._concurrency,
@@ -394,16 +393,16 @@ class FlowWorker:
             try:
                 done = await (calls.sequence(updates) if plain else parking.sequence(updates, singly=singly))
             except BaseException:
-                self._partly(item, self._callbacks.returned(updates))
+                self._partially(item, self._callbacks.returned(updates))
                 raise
             if not done:
-                self._partly(item, self._callbacks.returned(updates))
+                self._partially(item, self._callbacks.returned(updates))
                 return
         missed = len(updates) - (calls.count + parking.diverted - before)
         if missed:
             self._counts.processed(
                 {min(item.windows): -missed}
-            )  # nobody called them: the publisher sees that they lack
+            )  # they were not called: the publisher sees that they are missing
         self._finished(item, len(updates))
         await calls.breathe()
 
@@ -431,7 +430,7 @@ class FlowWorker:
         self._counts.processed(item.windows)
         self._port.progress(self._log.finish(item))
 
-    def _partly(self, item: BatchItem, updates: int) -> None:
+    def _partially(self, item: BatchItem, updates: int) -> None:
         """The batch comes again, but callbacks of its first ``updates`` have returned: they count as any."""
         if updates:
             self._counts.processed(windows_in(parse_body(item.body), updates))

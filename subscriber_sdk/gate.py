@@ -1,4 +1,4 @@
-"""What becomes of an update in place of its callback: nothing, it is passed over, or it is parked. Pure."""
+"""Decides for each update whether its callback is called, or it is skipped or parked. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wormhole.wire.update import Update
 __all__ = ["Gate", "ParkRefused", "Verdict"]
 
 
-class ParkRefused(Exception):  # noqa: N818 - says what the publisher said
-    """The publisher does not store the update; the message says why and what to do."""
+class ParkRefused(Exception):  # noqa: N818 - the publisher's answer
+    """The publisher does not store the update; the message has the reason and the next step."""
 
 
 class Verdict(Enum):
@@ -20,7 +20,7 @@ class Verdict(Enum):
 
     CALL = "call"
     SKIP = "skip"
-    """An operator asked to pass over it."""
+    """An operator asked to skip it."""
     PARK = "park"
     """An earlier update of its row is parked."""
 

@@ -16,7 +16,7 @@ from wormhole.wire.update import Update
 __all__ = ["Meter"]
 
 _WORTH_S: Final = 20e-6  # a callback that takes as long is timed by itself
-_SLOW_S: Final = 0.01  # a piece whose callbacks were not timed is told of from here on
+_SLOW_S: Final = 0.01  # a piece whose callbacks were not timed is reported from here on
 
 
 class Meter:
@@ -86,10 +86,10 @@ class Meter:
         return self.busy + pending + (0.0 if self._began is None else now - self._began)
 
     def slowest(self) -> tuple[str, float]:
-        """Table and seconds of the longest callback since this was asked last."""
-        told = self._table, self._slowest
+        """Table and seconds of the longest callback since the last call."""
+        slowest = self._table, self._slowest
         self._table, self._slowest = "", 0.0
-        return told
+        return slowest
 
     def _ended(self, update: Update, took: float) -> None:
         if took > self._slowest:

@@ -1,4 +1,4 @@
-"""What a subscriber can tell a metrics library, from the list that publishers share (:mod:`wormhole.metrics`).
+"""A subscriber's metrics, from the list that publishers share (:mod:`wormhole.metrics`).
 
 This module needs no such library; docs/metrics.md shows its use with prometheus-client. It may be called from any
 thread.
@@ -27,16 +27,16 @@ _PER_SHARD: Final = (
 
 def samples(running: Running) -> list[Sample]:
     """All samples of now."""
-    who = (running.options.application, running.id)
+    labels = (running.options.application, running.id)
     streams, late = running._server.traffic
     found = [
-        Sample(c.SUBSCRIBER_BUILD, 1, (*who, __version__)),
-        Sample(c.SUBSCRIBER_STREAMS, streams, who),
-        Sample(c.SUBSCRIBER_LATE, late, who),
+        Sample(c.SUBSCRIBER_BUILD, 1, (*labels, __version__)),
+        Sample(c.SUBSCRIBER_STREAMS, streams, labels),
+        Sample(c.SUBSCRIBER_LATE, late, labels),
     ]
     if running._server.trust is not None:
         ends, reloads = c.SUBSCRIBER_CERTIFICATE_ENDS, c.SUBSCRIBER_CERTIFICATE_RELOADS
-        found += running._server.trust.samples(ends, reloads, *who)
+        found += running._server.trust.samples(ends, reloads, *labels)
     states: Counter[str] = Counter()
     shards: dict[str, tuple[float, ...]] = {}
     for worker in running._shards.workers():
@@ -45,7 +45,7 @@ def samples(running: Running) -> list[Sample]:
         shard = worker.epoch.shard
         before = shards.get(shard, (0.0,) * len(_PER_SHARD))
         shards[shard] = tuple(a + b for a, b in zip(before, worker.figures, strict=True))
-    found += [Sample(c.SUBSCRIBER_FLOWS, number, (*who, state)) for state, number in states.items()]
+    found += [Sample(c.SUBSCRIBER_FLOWS, number, (*labels, state)) for state, number in states.items()]
     for shard, figures in shards.items():
-        found += [Sample(metric, value, (*who, shard)) for metric, value in zip(_PER_SHARD, figures, strict=True)]
+        found += [Sample(metric, value, (*labels, shard)) for metric, value in zip(_PER_SHARD, figures, strict=True)]
     return found

@@ -49,8 +49,8 @@ class Options:
     application: str
     """The application that this process is a subscriber of."""
     coordinator: str = ""
-    """Where to register: ``zk1:2181,zk2:2181/wormhole``, a path of a TOML file, or empty: nobody is told, and the
-    publisher has this subscriber's address in its own configuration.
+    """Where to register: ``zk1:2181,zk2:2181/wormhole``, a path of a TOML file, or empty: it is not
+    registered, and the publisher has this subscriber's address in its own configuration.
     """
     listen: str = ANY_PORT
     """Where the publisher's connections are taken. Port 0 is any free one; the default with a configuration file that
@@ -78,7 +78,7 @@ class Options:
     handler_timeout: float = 30.0
     """How long one callback may take.
 
-    The longest wait for a handler when a shard moves, so not longer than a shard may stand.
+    Also the longest wait for a handler when a shard moves.
     """
     stop_timeout: float = 25.0
     """How long a graceful stop may take: below the 30 s after which most supervisors kill."""

@@ -38,7 +38,7 @@ async def run_parallel(
     parse: Callable[[BatchItem], list[Update] | None],
     call: Callable[[Update], Coroutine[Any, Any, None]],
     finished: Callable[[BatchItem, int], None],
-    partly: Callable[[BatchItem, int], None],
+    unfinished: Callable[[BatchItem, int], None],
     wake: asyncio.Event,
     going: Callable[[], bool],
     concurrency: int,
@@ -46,8 +46,8 @@ async def run_parallel(
     """Work on ``item`` and the batches that follow it in ``log``, up to the next datamarker or until nothing waits.
 
     A datamarker waits for everything before it, so batches behind one are not begun. ``wake`` is set when something
-    arrived. ``partly``: told of a batch that is not finished how many callbacks returned. When ``going`` turns false
-    nothing new begins. Returns when no callback runs any more; raises :class:`ParallelFailure`.
+    arrived. ``unfinished``: called for a batch that is not finished, with the number of callbacks that returned. When
+    ``going`` is false nothing new begins. Returns when no callback runs any more; raises :class:`ParallelFailure`.
     """
     order = KeyOrder()
     jobs: dict[int, tuple[Update, _Batch]] = {}
@@ -118,7 +118,7 @@ async def run_parallel(
                     finished(batch.item, batch.updates)
     finally:
         for started in dict.fromkeys(batch for _, batch in (*jobs.values(), *coming)):
-            partly(started.item, started.updates - started.left)
+            unfinished(started.item, started.updates - started.left)
         # Only when this task itself is cancelled does anything run here.
         for task in running:
             task.cancel()

@@ -1,7 +1,7 @@
-"""What happens in place of an update's callback: it is passed over, or the publisher stores it.
+"""What happens in place of an update's callback: it is skipped, or the publisher stores it.
 
-An update is parked once the publisher has said that it is durable, and not before: only then may the gate let what
-follows of its row go the same way, and only then may a datamarker behind it be acknowledged.
+An update is parked once the publisher has answered that it is durable, and not before: only then may the gate park the
+later updates of its row, and only then may a datamarker behind it be acknowledged.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class EpochOver(Exception):  # noqa: N818 - no failure
 
 
 class Parking:
-    """One epoch's. ``gate``: what is passed over or parked; ``counted``: told the window of commit time and the hash of
-    each such update.
+    """One epoch's. ``gate``: what is skipped or parked; ``counted``: called with the window of commit time and the hash
+    of each such update.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Parking:
     ) -> None:
         self.gate = gate
         self.skipped = 0
-        """Updates that were passed over, repeats included."""
+        """Updates that were skipped, repeats included."""
         self.parked = 0
         """Updates that were parked in this epoch."""
         self.diverted = 0
@@ -54,7 +54,7 @@ class Parking:
         self._callbacks = callbacks
         self._port = port
         self._counted = counted
-        self._answers: dict[str, asyncio.Future[str | None]] = {}  # what the publisher says, by the update's id
+        self._answers: dict[str, asyncio.Future[str | None]] = {}  # of the publisher, by the update's id
 
     @property
     def waiting(self) -> bool:
@@ -96,7 +96,7 @@ class Parking:
         return not together or await self._callbacks.sequence(together)
 
     async def one(self, update: Update) -> None:
-        """As :meth:`Callbacks.one`, but it may be passed over or parked.
+        """As :meth:`Callbacks.one`, but it may be skipped or parked.
 
         Raises :class:`EpochOver` where that was not done.
         """
@@ -110,7 +110,7 @@ class Parking:
         """Have the update stored. Whether it is durable (not when the epoch ended meanwhile).
 
         Raises :class:`ParkRefused`, and :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read:
-        nobody can say what follows of it.
+        later updates of the row could not be recognised.
         """
         update.rows()
         if self.gate.stored(update):
@@ -141,7 +141,7 @@ class Parking:
         """What happens in place of the callback. Whether it was done (not when the epoch ended meanwhile)."""
         if verdict is Verdict.SKIP:
             self.skipped += 1
-            log.warning("flow %s: update %s is passed over, as an operator asked", self._epoch.shard, update.id)
+            log.warning("flow %s: update %s is skipped, as an operator asked", self._epoch.shard, update.id)
         elif not await self.park(update, None):
             return False
         at = update.committed_at

@@ -61,11 +61,7 @@ class Recovery:
         self._retry.singly_until = None
         return False
 
-    def got_on(self) -> None:
-        """A datamarker was acknowledged: past failures are over."""
-        self._retry.got_on()
-
-    async def again(self, error: Exception) -> bool:
+    async def retry(self, error: Exception) -> bool:
         """A callback that is not about updates failed.
 
         Whether to call it again, after the wait this takes; otherwise the flow halts.
@@ -98,8 +94,7 @@ class Recovery:
             if not await self._put_aside(update, error):
                 return
         whole = self._log.rollback()
-        # Told before the wait and so before the first callback runs again: who knows of the failure knows what comes
-        # again.
+        # Reported before the wait, and so before the first callback runs again.
         self._counts.rolled_back()
         self._port.progress(None)
         if epoch.ending is None and not await self.undo(error, update_id):
@@ -145,7 +140,7 @@ class Recovery:
             except (ParkRefused, DecodeError) as refused:
                 await self._halt(refused, update.id)
                 return False
-        self._retry.got_on()
+        self._retry.reset()
         return True
 
     def _count(self, error: Exception, place: Place | None, update_id: str) -> bool:
@@ -169,7 +164,7 @@ class Recovery:
         halted = FlowHalted(epoch.shard, epoch.number, update_id, self._retry.failures, epoch.marker, error)
         epoch.halted = halted
         epoch.stopped = True
-        self._retry.got_on()  # the next assignment of the shard starts with a fresh count
+        self._retry.reset()  # the next assignment of the shard starts with a fresh count
         self._port.fail(push_pb2.Failed.HANDLER, update_id, str(halted))
         log.error("%s", halted)
         try:

@@ -72,7 +72,7 @@ class Retry:
         self.failures += 1
         return self.failures < self._policy.attempts
 
-    def got_on(self) -> None:
+    def reset(self) -> None:
         """A datamarker was acknowledged: past failures are over."""
         self.failures = 0
         self._furthest = None

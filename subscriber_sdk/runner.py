@@ -125,7 +125,7 @@ def _coordinator_at(target: str) -> Coordinator:
 
 
 def _as_listed(options: Options, coordinator: Coordinator) -> Options:
-    """What a file with fixed addresses says of this subscriber need not be said again in its options."""
+    """Options with what a file with fixed addresses lists for this subscriber."""
     from wormhole.coordination.static import StaticCoordinator
 
     if not isinstance(coordinator, StaticCoordinator):
@@ -178,7 +178,7 @@ def run(subscriber: Subscriber, *, application: str, **options: Any) -> None:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(main())
     except WormholeError as error:
-        # It says all that there is to know: the way through here would only bury that and the line that called.
+        # Its message is complete; a traceback through here would only hide it and the line that called.
         raise error.with_traceback(None) from None
 
 
@@ -205,7 +205,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class _HandOver(Subscriber):
-    """Yields each update, and calls it processed when the next one is asked for."""
+    """Yields each update; asking for the next one acknowledges it."""
 
     def __init__(self) -> None:
         # Bounded by the flows: each waits until its update was taken and the next asked for.

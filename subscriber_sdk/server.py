@@ -33,7 +33,7 @@ SERVICE: Final = "wormhole.wire.v1.Subscriber"
 _ANOTHER: Final = "give the publisher another certificate; the files are read again without a restart"
 _HANDSHAKE_MS: Final = 10_000
 _IDLE_MS: Final = 60_000
-_MOST_STREAMS: Final = 2048  # of strangers too, who are told so and sent away
+_MOST_STREAMS: Final = 2048  # of strangers too, which get a refusal
 _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the end of a stream that we close
 
 
@@ -84,7 +84,7 @@ class PushServer:
             options=[
                 # A second server would bind the same port without a word and get half of the connections.
                 ("grpc.so_reuseport", 0),
-                # Twice what we tell: a little too much gets an answer that names the limit, more is cut off by gRPC.
+                # Twice the announced limit: slightly larger messages get an answer that names it, gRPC refuses others.
                 ("grpc.max_receive_message_length", 2 * options.max_frame),
                 ("grpc.max_send_message_length", -1),
                 # A publisher has one stream on each connection. What opens none, or does not finish its handshake, has
@@ -133,7 +133,7 @@ class PushServer:
         try:
             if refusal is not None:
                 _, message, hint = refusal
-                if message != self._refused:  # it dials again and again; say it once
+                if message != self._refused:  # it dials again and again; log it once
                     log.warning("%s; it dialled from %s. Next: %s", message, context.peer(), hint)
                 self._refused = message
                 stream.connection.session.goodbye(*refusal)
@@ -188,7 +188,7 @@ class _Stream:
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
             now=loop.time(),
-            # Without TLS nobody can be told from the next one: each stream counts for itself.
+            # Without TLS publishers cannot be distinguished: each stream counts for itself.
             account=shards.state.open(owner, self._end),
             large=shards.large.open(owner, self._end),
             label=label,
@@ -245,7 +245,7 @@ class _Stream:
             data = connection.take_output(time())
             if data is not None:
                 # A publisher that neither reads nor closes must not keep the stream, and its flows, for ever.
-                await asyncio.wait_for(write(data), connection.session.patience())
+                await asyncio.wait_for(write(data), connection.session.silence_limit())
                 continue
             if connection.closed:
                 return

@@ -5,9 +5,9 @@ docs/wire.md describes the protocol. The grammar of a stream (``flow`` has the o
     publisher  = Hello { SchemaFrame | Assign | flow frame | Heartbeat } [ Goodbye ]
     subscriber = ( Welcome { flow answer | Heartbeat } [ Goodbye ] ) | Goodbye
 
-Whatever breaks it gives one Goodbye(PROTOCOL) that names frame and field, and a :class:`Closed` event; nothing after it
-is looked at. Frames of an older epoch, or of a flow that was released or has failed, are no breach: they were on their
-way. They are dropped and counted.
+A breach is answered by one Goodbye(PROTOCOL), which names frame and field, and gives a :class:`Closed` event; later
+frames are ignored. Frames of an older epoch, or of a flow that was released or has failed, are no breach: they were on
+their way. They are dropped and counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
@@ -50,10 +50,10 @@ from wormhole.wire.v1 import push_pb2
 __all__ = ["VERSIONS", "Session"]
 
 VERSIONS: Final = (1, 2)
-"""The first and the last protocol version that we speak (docs/wire.md)."""
+"""The first and the last protocol version of this side (docs/wire.md)."""
 
 _SILENCE: Final = 3  # heartbeats missed before the other side counts as gone
-_HELLO_S: Final = 10.0  # a connection that says nothing must not stay open for ever
+_HELLO_S: Final = 10.0  # a connection without a Hello must not stay open for ever
 _REMEMBERED: Final = 4096  # flows that ended and may still have frames on the way
 _SCHEMA_BYTES: Final = 1 << 10
 _COLUMN_BYTES: Final = 160  # of an object, without its name; measured
@@ -65,6 +65,7 @@ _OWN_STATE: Final = 64 << 20
 _LONGEST_SHARD: Final = 4096
 _UNREAD_FRAMES: Final = 50_000  # of ours, which a publisher that does not read lets wait
 _PIECE: Final = 1 << 20  # of the body of a parked update: publishers take messages of 4 MiB
+_FLOW_FRAMES: Final = frozenset({"batch", "part", "datamarker", "revoke", "notice", "data_loss", "parked"})
 _Goodbye = push_pb2.Goodbye
 _Failed = push_pb2.Failed
 
@@ -161,8 +162,8 @@ class Session:
             self._spoke = now
         return []
 
-    def patience(self) -> float:
-        """How long the other side may be silent, or leave what we say unread; seconds."""
+    def silence_limit(self) -> float:
+        """Seconds that the publisher may be silent, or leave our frames unread."""
         return _HELLO_S if self._heartbeat is None else _SILENCE * self._heartbeat
 
     def deadline(self) -> float:
@@ -193,48 +194,53 @@ class Session:
             raise ProtocolError(
                 "hello: a second one" if kind == "hello" else f"{kind}: the first frame of a stream is hello"
             )
-        if kind == "batch":
-            batch = frame.batch
-            flow = self._flow(kind, batch.flow, batch.epoch)
+        given = getattr(frame, kind)
+        if kind in _FLOW_FRAMES:
+            flow = self._flow(kind, given.flow, given.epoch)
             if flow is not None:
-                body = flow.batch(batch)
-                if self._admits(flow):
-                    events.append(BatchArrived(flow.number, batch.number, batch.replayed, body, batch.unfinished))
-        elif kind == "part":
-            part = frame.part
-            flow = self._flow(kind, part.flow, part.epoch)
-            if flow is not None:
-                whole = flow.part(part)
-                if self._admits(flow) and whole is not None:
-                    events.append(BatchArrived(flow.number, part.number, part.replayed, whole, part.unfinished))
-        elif kind == "datamarker":
-            flow = self._flow(kind, frame.datamarker.flow, frame.datamarker.epoch)
-            if flow is not None:
-                flow.between(kind)
-                marker = _marker("datamarker.marker", frame.datamarker.marker)
-                self._keep(flow, frame.datamarker.marker.ByteSize(), marker)
-                events.append(MarkerArrived(flow.number, marker))
+                self._flow_frame(kind, flow, given, events)
         elif kind == "schema":
-            self._learn(frame.schema)
+            self._learn(given)
         elif kind == "assign":
-            self._assign(frame.assign, events)
-        elif kind == "revoke":
-            self._revoke(frame.revoke, events)
-        elif kind == "notice":
-            self._notice(frame.notice, events)
-        elif kind == "data_loss":
-            self._data_loss(frame.data_loss, events)
-        elif kind == "parked":
-            flow = self._flow(kind, frame.parked.flow, frame.parked.epoch)
-            if flow is not None:
-                events.append(ParkAnswered(flow.number, frame.parked.update_id, _shown(frame.parked.refused)))
+            self._assign(given, events)
         elif kind == "hello":
-            self._hello(frame.hello, events)
+            self._hello(given, events)
         elif kind == "goodbye":
-            name = _Goodbye.Reason.Name(frame.goodbye.reason) if frame.goodbye.reason in range(6) else "UNKNOWN"
-            cause = f"publisher said goodbye ({name}) {_shown(frame.goodbye.message)}".rstrip()
-            events.append(self._close(cause, expected=frame.goodbye.reason == _Goodbye.LEAVING))
-        # heartbeat: being heard was all that it is for
+            name = _Goodbye.Reason.Name(given.reason) if given.reason in range(6) else "UNKNOWN"
+            cause = f"publisher said goodbye ({name}) {_shown(given.message)}".rstrip()
+            events.append(self._close(cause, expected=given.reason == _Goodbye.LEAVING))
+        # a heartbeat only shows that the publisher is there
+
+    def _flow_frame(self, kind: str, flow: SubscriberFlow, given: Any, events: list[Event]) -> None:
+        number = flow.number
+        if kind == "batch":
+            body = flow.batch(given)
+            if self._admits(flow):
+                events.append(BatchArrived(number, given.number, given.replayed, body, given.unfinished))
+        elif kind == "part":
+            whole = flow.part(given)
+            if self._admits(flow) and whole is not None:
+                events.append(BatchArrived(number, given.number, given.replayed, whole, given.unfinished))
+        elif kind == "datamarker":
+            flow.between(kind)
+            marker = _marker("datamarker.marker", given.marker)
+            self._keep(flow, given.marker.ByteSize(), marker)
+            events.append(MarkerArrived(number, marker))
+        elif kind == "revoke":
+            flow.close(FlowPhase.REVOKED)
+            events.append(Revoked(number, _shown(given.cause)))
+        elif kind == "notice":
+            flow.between(kind)
+            self._keep(flow, 0)
+            if given.kind not in {push_pb2.ShardNotice.REPLAY_BEGIN, push_pb2.ShardNotice.REPLAY_END}:
+                raise ProtocolError(
+                    f"notice.kind: {given.kind} is neither REPLAY_BEGIN nor REPLAY_END", shard=flow.shard
+                )
+            events.append(NoticeArrived(number, given.kind == push_pb2.ShardNotice.REPLAY_BEGIN))
+        elif kind == "data_loss":
+            self._data_loss(flow, given, events)
+        elif kind == "parked":
+            events.append(ParkAnswered(number, given.update_id, _shown(given.refused)))
 
     def _hello(self, hello: push_pb2.Hello, events: list[Event]) -> None:
         for name in ("publisher", "dataset", "copy", "log", "application", "subscriber", "owner"):
@@ -332,31 +338,12 @@ class Session:
         )
 
     def _forget_failed(self, shard: str) -> None:
-        """A flow that failed is assigned anew under another number: nobody revokes the former one."""
+        """A flow that failed is assigned again under another number, and the former one is never revoked."""
         flow = self._of_shard.get(shard)
         if flow is not None and flow.phase is FlowPhase.FAILED:
             self.forget(flow.number)
 
-    def _revoke(self, revoke: push_pb2.Revoke, events: list[Event]) -> None:
-        flow = self._flow("revoke", revoke.flow, revoke.epoch, also_failed=True)
-        if flow is not None:
-            flow.close(FlowPhase.REVOKED)
-            events.append(Revoked(flow.number, _shown(revoke.cause)))
-
-    def _notice(self, notice: push_pb2.ShardNotice, events: list[Event]) -> None:
-        flow = self._flow("notice", notice.flow, notice.epoch)
-        if flow is None:
-            return
-        flow.between("notice")
-        self._keep(flow, 0)
-        if notice.kind not in {push_pb2.ShardNotice.REPLAY_BEGIN, push_pb2.ShardNotice.REPLAY_END}:
-            raise ProtocolError(f"notice.kind: {notice.kind} is neither REPLAY_BEGIN nor REPLAY_END", shard=flow.shard)
-        events.append(NoticeArrived(flow.number, notice.kind == push_pb2.ShardNotice.REPLAY_BEGIN))
-
-    def _data_loss(self, loss: push_pb2.DataLoss, events: list[Event]) -> None:
-        flow = self._flow("data_loss", loss.flow, loss.epoch)
-        if flow is None:
-            return
+    def _data_loss(self, flow: SubscriberFlow, loss: push_pb2.DataLoss, events: list[Event]) -> None:
         flow.between("data_loss")
         if flow.deciding:
             raise ProtocolError("data_loss.flow: another one is not decided yet", shard=flow.shard)
@@ -368,9 +355,7 @@ class Session:
         events.append(LossArrived(flow.number, loss, resume))
 
     def _admits(self, flow: SubscriberFlow) -> bool:
-        """Whether there is room for the flow's batch beyond its credit; where there is not, the publisher is asked to
-        send it again.
-        """
+        """Whether there is room for the flow's batch beyond its credit; if not, the publisher has to send it again."""
         more = flow.excess - flow.excess_charged
         if more <= 0:
             return True
@@ -388,7 +373,7 @@ class Session:
         flow.keep(cost, marker)
         self._account.charge(cost, f"what waits for shard {_shown(flow.shard)}")
 
-    def _flow(self, kind: str, number: int, epoch: int, *, also_failed: bool = False) -> SubscriberFlow | None:
+    def _flow(self, kind: str, number: int, epoch: int) -> SubscriberFlow | None:
         """The flow that a frame belongs to; ``None`` when the frame came too late to matter."""
         flow = self._flows.get(number)
         newest = flow.epoch if flow is not None else self._gone.get(number)
@@ -400,7 +385,7 @@ class Session:
             flow is None
             or epoch < newest
             or flow.phase is FlowPhase.REVOKED
-            or (flow.phase is FlowPhase.FAILED and not also_failed)
+            or (flow.phase is FlowPhase.FAILED and kind != "revoke")
         ):
             self.dropped += 1
             return None
@@ -464,7 +449,7 @@ class Session:
     ) -> None:
         """The flow cannot go on here.
 
-        It stays known, so that the publisher may revoke it. ``held``: who has it (STALE_EPOCH).
+        It stays known, so that the publisher may revoke it. ``held``: the epoch that has it (STALE_EPOCH).
         """
         flow = self._flows[number]
         self._out.end(flow)
@@ -483,7 +468,7 @@ class Session:
             self._out.add(park=park)
 
     def report(self, number: int, report: push_pb2.HandlerReport) -> None:
-        """How a flow's callbacks do; nothing is said when it is what was said last."""
+        """A report of a flow's callbacks; nothing is sent when nothing changed."""
         self._out.report(self._flows[number], report)
 
     def decide_loss(self, number: int, *, proceed: bool) -> None:
@@ -522,7 +507,7 @@ class Session:
         return self._close(str(error))
 
     def forget(self, number: int) -> None:
-        """Nothing more is said about the flow: its late frames are dropped."""
+        """Nothing more is sent for the flow, and its late frames are dropped."""
         flow = self._flows.pop(number)
         self._account.release(flow.kept)
         self._large.release(flow.excess_charged)
@@ -552,7 +537,7 @@ class Session:
 
 
 def _shown(text: str) -> str:
-    """For logs and answers; a publisher may say as much as a message holds."""
+    """For logs and answers: a publisher's text may fill a message."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 

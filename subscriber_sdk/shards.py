@@ -37,8 +37,8 @@ _SHOWN: Final = 100
 class _Shard:
     retry: Retry
     counts: Counts = field(default_factory=Counts)
-    epoch: int = 0  # the highest ever seen here
-    holder: Peer | None = None  # who assigned it
+    epoch: int = 0  # the highest so far
+    holder: Peer | None = None  # the publisher that assigned it
     worker: FlowWorker | None = None
     port: FlowPort | None = None  # of the worker
 
@@ -88,7 +88,7 @@ class Shards:
         return tuple(self._tasks.values())
 
     def assign(self, port: FlowPort, assigned: Assigned) -> FlowWorker | None:
-        """Take a flow; ``None`` when it was refused (the port was told)."""
+        """Take a flow; ``None`` when it was refused (by the port's answer)."""
         options = self._options
         shard = self._shards.get(assigned.shard)
         if shard is None:
@@ -194,9 +194,7 @@ class Shards:
         self._rested()
 
     def _forget_idle(self) -> None:
-        """What is remembered of shards that nobody has here is bounded: the ones that were assigned longest ago go
-        first.
-        """
+        """Bounds what is remembered of shards without a flow here: those assigned longest ago go first."""
         if len(self._shards) - len(self._tasks) <= _KEPT_IDLE:
             return
         idle = [name for name, shard in self._shards.items() if shard.worker is None]

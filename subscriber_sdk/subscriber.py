@@ -129,8 +129,8 @@ class Subscriber:
     def on_updates(self, batch: Sequence[Update]) -> Awaitable[None] | None:
         """Instead of :meth:`on_update`: several updates of one shard, in order, as they came from the network.
 
-        A batch may hold several transactions, or a piece of one: ``update.transaction`` and ``update.ends_transaction``
-        tell.
+        A batch may hold several transactions, or a piece of one: see ``update.transaction`` and
+        ``update.ends_transaction``.
         """
         return None
 

@@ -99,7 +99,7 @@ class _Transaction:
 
 
 class KitFlow:
-    """One shard's updates to one subscriber, told step by step. Every method returns when the subscriber has come to
+    """One shard's updates to one subscriber, sent step by step. Every method returns when the subscriber has come to
     rest.
 
     Methods raise :class:`~wormhole.model.errors.HandlerFailed`, with the callback's exception as cause, when the flow
@@ -244,7 +244,7 @@ class KitFlow:
         self._anew()
 
     def skip(self, update_id: str) -> None:
-        """Have an update passed over from now on."""
+        """Have an update skipped from now on."""
         self._skip.append(update_id)
         self._anew()
 
@@ -307,7 +307,7 @@ class KitFlow:
         self._call(lambda: publisher.send(*given))
 
     def _call(self, act: Callable[..., None], *arguments: object) -> None:
-        """On the loop, because what is told may begin tasks there."""
+        """On the loop, because frames may begin tasks there."""
 
         async def within() -> None:
             act(*arguments)
@@ -377,12 +377,12 @@ class KitFlow:
             publisher = self._publisher
             if publisher is None:
                 return
-            wanted = publisher.take("park")
-            for frame in wanted:
+            parks = publisher.take("park")
+            for frame in parks:
                 refused = self._letters.park(frame.park)
                 if refused is not None:
                     self._send(frames.parked(self._flow, self.epoch, frame.park.update_id, refused))
-            if not wanted:
+            if not parks:
                 break
         self._note_acks()
         for frame in publisher.take("goodbye"):
@@ -403,7 +403,7 @@ class KitFlow:
             self.datamarker = marker_from_message(frame.ack.marker)
 
     def _stop(self) -> None:
-        """The process dies: nothing is finished, released or told."""
+        """The process dies: nothing is finished, released or reported."""
         for worker in self._shards.workers():
             self._call(worker.kill)
         self._kit.run(self._shards.close())

@@ -59,7 +59,7 @@ class KitLetters:
         return ""
 
     def rows(self) -> Iterable[tuple[bytes, UpdatePlace]]:
-        """What an assignment tells of them, those aside that are delivered again."""
+        """Those that an assignment lists: all but those that are delivered again."""
         chosen = bound_together(self.all(), [letter.id for letter in self.all() if letter.retrying])
         self._mark(chosen)
         return parked_rows(self.all()).items()

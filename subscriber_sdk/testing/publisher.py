@@ -1,4 +1,4 @@
-"""A publisher that does what it is told, in memory: real frames through the real session, no socket."""
+"""A scripted publisher in memory: real frames through the real session, no socket."""
 
 from __future__ import annotations
 

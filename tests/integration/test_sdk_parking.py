@@ -284,7 +284,7 @@ def test_an_update_to_skip_is_passed_over(
     flow.skip("test:1:1")
     assert store.kept == [1, 3]
     assert flow.datamarker == flow.end
-    assert "update test:1:1 is passed over" in caplog.text
+    assert "update test:1:1 is skipped" in caplog.text
 
 
 def test_an_update_to_skip_in_a_batch(wormhole_kit: Kit) -> None:

@@ -1,4 +1,4 @@
-"""Attempts are counted by shard; getting on forgets them."""
+"""Attempts are counted by shard; an acknowledgement resets the count."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_failures_without_a_place_count_too() -> None:
     assert not retry.failed(place(1))
 
 
-def test_getting_on_forgets() -> None:
+def test_a_reset_forgets() -> None:
     retry = Retry(RetryPolicy(attempts=2), lambda: 0.0)
     retry.failed(place(5))
-    retry.got_on()
+    retry.reset()
     assert retry.failed(place(1))
 
 
