@@ -49,7 +49,7 @@ class DeliveryCounter:
         epoch, counts = self._loaded.get(flow.key, _NOT_LOADED)
         ended = self._ended.pop(flow.key, None)
         if flow.key not in self._loaded or epoch + 1 != flow.epoch:
-            counts = DeliveryCounts(await asyncio.to_thread(self._store.books, flow.key))
+            counts = DeliveryCounts(await asyncio.to_thread(self._store.delivery_counts, flow.key))
             if counts.unreadable:
                 _log.error(
                     "%s: its delivery counts begin anew: the pages %s cannot be read; what was before is unaudited",

@@ -59,7 +59,7 @@ class MarkerWriter:
         """
         waiting = self._pending.get(write.flow)
         if waiting is not None and waiting.epoch == write.epoch:
-            write = replace(write, books={**waiting.books, **write.books})
+            write = replace(write, counts={**waiting.counts, **write.counts})
         self._pending[write.flow] = write
 
     def drop(self, flow: FlowKey) -> None:

@@ -76,7 +76,7 @@ def test_several_writes_of_one_call_take_effect_in_order(store: MarkerStore) -> 
 def test_books_are_stored_with_the_marker_or_not_at_all(store: MarkerStore, reopen: Reopen) -> None:
     store.register(CACHE, marker(1), "latest")
     store.register(SEARCH, marker(1), "latest")
-    assert store.books(CACHE) == {}
+    assert store.delivery_counts(CACHE) == {}
     first = MarkerWrite(CACHE, 0, marker(5), "", {"f.7": b"seven", "f.-8": b"eight"})
     assert store.store([first, MarkerWrite(SEARCH, 0, marker(5), "", {"f.7": b"other"})]) == ()
     assert store.store([MarkerWrite(CACHE, 0, marker(6), "", {"f.7": b"", "f.9": b"nine", "f.8": b""})]) == ()
@@ -84,12 +84,13 @@ def test_books_are_stored_with_the_marker_or_not_at_all(store: MarkerStore, reop
     store.raise_epoch(CACHE)
     assert store.store([MarkerWrite(CACHE, 0, marker(9), "", {"f.9": b"late"})]) == (CACHE,)
     store = reopen()
-    assert (store.books(CACHE), store.books(SEARCH)) == ({"f.-8": b"eight", "f.9": b"nine"}, {"f.7": b"other"})
+    assert store.delivery_counts(CACHE) == {"f.-8": b"eight", "f.9": b"nine"}
+    assert store.delivery_counts(SEARCH) == {"f.7": b"other"}
     store.forget(CACHE)
-    assert (store.books(CACHE), store.books(SEARCH)) == ({}, {"f.7": b"other"})
+    assert (store.delivery_counts(CACHE), store.delivery_counts(SEARCH)) == ({}, {"f.7": b"other"})
     store.register(CACHE, marker(1), "latest")
     assert store.store([MarkerWrite(CACHE, 0, marker(5), "", {"f.7": b"anew"})]) == ()
-    assert store.books(CACHE) == {"f.7": b"anew"}
+    assert store.delivery_counts(CACHE) == {"f.7": b"anew"}
 
 
 def test_books_of_many_flows_and_windows_are_stored_at_once(store: MarkerStore) -> None:
@@ -98,7 +99,7 @@ def test_books_of_many_flows_and_windows_are_stored_at_once(store: MarkerStore) 
         store.register(flow, marker(1), "latest")
     pages = {f"f.{window}": bytes(1000) for window in range(30)}
     assert store.store([MarkerWrite(flow, 0, marker(5), "", pages) for flow in flows]) == ()
-    assert all(store.books(flow) == pages for flow in flows)
+    assert all(store.delivery_counts(flow) == pages for flow in flows)
 
 
 def test_an_older_epoch_is_refused_and_the_others_of_the_call_are_stored(store: MarkerStore, reopen: Reopen) -> None:

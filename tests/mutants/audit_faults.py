@@ -143,7 +143,7 @@ AUDIT_FAULTS: list[Fault] = [
         name="counts-without-their-marker",
         file="publisher/stores/markers/memory.py",
         old="                if stored is not None and accepts(stored, write):\n",
-        new="                self._markers.books.setdefault(write.flow, {}).update(write.books)\n                "
+        new="                self._markers.counts.setdefault(write.flow, {}).update(write.counts)\n                "
         "if stored is not None and accepts(stored, write):\n",
         tests=("tests/contract/test_marker_store.py",),
         promise="counts and marker are stored together or not at all",

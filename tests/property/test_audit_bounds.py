@@ -131,8 +131,8 @@ class World:
     # -- the publisher
 
     def put(self, pages: Any) -> None:
-        books = dict(self.waiting.books) if self.waiting is not None else {}
-        self.waiting = MarkerWrite(CACHE, self.flow.epoch, self.flow.marker, "", {**books, **pages})
+        counts = dict(self.waiting.counts) if self.waiting is not None else {}
+        self.waiting = MarkerWrite(CACHE, self.flow.epoch, self.flow.marker, "", {**counts, **pages})
 
     def stored(self) -> None:
         if self.waiting is not None:

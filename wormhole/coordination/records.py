@@ -120,7 +120,7 @@ class Paths:
     def marker(self, application: str, shard: str) -> str:
         return f"{self.markers(application)}/{shard}"
 
-    def books(self, application: str, shard: str) -> str:
+    def delivery_counts(self, application: str, shard: str) -> str:
         """Below it a node per page."""
         return f"{self.application(application)}/books/{shard}"
 

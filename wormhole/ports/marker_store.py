@@ -124,7 +124,7 @@ class StoredFlow:
 class MarkerWrite:
     """One acknowledged datamarker to store, with the epoch in which it was acknowledged.
 
-    ``books``: pages of the flow's books that changed, by name (letters, digits, dots and signs); an empty one is
+    ``counts``: pages of delivery counts that changed, by name (letters, digits, dots and signs); an empty one is
     deleted.
     """
 
@@ -132,7 +132,7 @@ class MarkerWrite:
     epoch: int
     marker: Datamarker
     filter_hash: str = ""
-    books: Mapping[str, bytes] = field(default_factory=dict)
+    counts: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class MarkerStore(Protocol):
@@ -179,7 +179,7 @@ class MarkerStore(Protocol):
         ...
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
-        """Store markers, grouped, each together with its books: both or neither. Returns the flows whose write was
+        """Store markers, grouped, each together with its counts: both or neither. Returns the flows whose write was
         refused because a newer epoch exists, or no record that can be read.
 
         A marker with a smaller ``order`` than the stored one is refused too unless it carries a newer incarnation:
@@ -187,8 +187,8 @@ class MarkerStore(Protocol):
         """
         ...
 
-    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
-        """The pages of the flow's books, by name; none for a flow that is not there."""
+    def delivery_counts(self, flow: FlowKey) -> Mapping[str, bytes]:
+        """The pages of the flow's delivery counts, by name; none for a flow that is not there."""
         ...
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
@@ -202,7 +202,7 @@ class MarkerStore(Protocol):
         ...
 
     def forget(self, flow: FlowKey) -> None:
-        """Delete the record and its books (an application was removed)."""
+        """Delete the record and its counts (an application was removed)."""
         ...
 
     def dead_letters(self) -> DeadLetterStore:

@@ -155,8 +155,8 @@ class LocalMarkerStore:
                     refused.append(write.flow)
         return tuple(refused)
 
-    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
-        with self._transaction(f"read the books of {flow_name(*flow)}") as database:
+    def delivery_counts(self, flow: FlowKey) -> Mapping[str, bytes]:
+        with self._transaction(f"read the delivery counts of {flow_name(*flow)}") as database:
             query = "SELECT name, page FROM books WHERE application = ? AND shard = ?"
             return dict(database.execute(query, flow).fetchall())
 
@@ -323,7 +323,7 @@ class LocalMarkerStore:
 
     @staticmethod
     def _keep(database: sqlite3.Connection, write: MarkerWrite) -> None:
-        for name, page in write.books.items():
+        for name, page in write.counts.items():
             if page:
                 database.execute("INSERT OR REPLACE INTO books VALUES (?,?,?,?)", (*write.flow, name, page))
             else:

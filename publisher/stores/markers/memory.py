@@ -21,7 +21,7 @@ class MemoryMarkers:
     def __init__(self) -> None:
         self.records: dict[FlowKey, StoredFlow] = {}
         self.letters: Letters = {}
-        self.books: dict[FlowKey, dict[str, bytes]] = {}
+        self.counts: dict[FlowKey, dict[str, bytes]] = {}
         self.lock = threading.Lock()
         self.owner: object = None
 
@@ -72,18 +72,18 @@ class MemoryMarkerStore:
                 stored = records.get(write.flow)
                 if stored is not None and accepts(stored, write):
                     records[write.flow] = written(stored, write)
-                    books = self._markers.books.setdefault(write.flow, {})
-                    books.update(write.books)
-                    for name in [name for name, page in write.books.items() if not page]:
-                        del books[name]
+                    counts = self._markers.counts.setdefault(write.flow, {})
+                    counts.update(write.counts)
+                    for name in [name for name, page in write.counts.items() if not page]:
+                        del counts[name]
                 else:
                     refused.append(write.flow)
         return tuple(refused)
 
-    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
+    def delivery_counts(self, flow: FlowKey) -> Mapping[str, bytes]:
         with self._markers.lock:
             self._records()
-            return dict(self._markers.books.get(flow, {}))
+            return dict(self._markers.counts.get(flow, {}))
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         with self._markers.lock:
@@ -102,7 +102,7 @@ class MemoryMarkerStore:
     def forget(self, flow: FlowKey) -> None:
         with self._markers.lock:
             self._records().pop(flow, None)
-            self._markers.books.pop(flow, None)
+            self._markers.counts.pop(flow, None)
 
     def dead_letters(self) -> MemoryDeadLetters:
         return MemoryDeadLetters(self._markers.letters, self._markers.lock, self._records)

@@ -124,8 +124,8 @@ class ZooKeeperMarkerStore:
                 refused += self._store(group)
         return tuple(refused)
 
-    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
-        folder = self._paths.books(*flow)
+    def delivery_counts(self, flow: FlowKey) -> Mapping[str, bytes]:
+        folder = self._paths.delivery_counts(*flow)
         names = self._children(folder)
         asked = self._ask_all(f"read {folder}", [_getting(f"{folder}/{name}") for name in names])
         found: dict[str, bytes] = {}
@@ -147,7 +147,7 @@ class ZooKeeperMarkerStore:
         path = self._path(flow)
         with contextlib.suppress(NoNodeError):
             self._ask(f"forget {path}", lambda client: client.delete_async(path))
-        folder = self._paths.books(*flow)
+        folder = self._paths.delivery_counts(*flow)
         below = [f"{folder}/{name}" for name in self._children(folder)]
         for answer in self._ask_all(f"forget {folder}", [_deleting(name) for name in (*below, folder)]):
             with contextlib.suppress(NoNodeError):
@@ -164,7 +164,7 @@ class ZooKeeperMarkerStore:
             refused: list[FlowKey] = []
             records = self._get_all({write.flow for write in writes})
             accepted: dict[FlowKey, StoredFlow] = {}
-            books: dict[str, bytes] = {}
+            pages: dict[str, bytes] = {}
             for write in writes:
                 if write.flow not in records:
                     refused.append(write.flow)
@@ -172,25 +172,25 @@ class ZooKeeperMarkerStore:
                 stored = accepted.get(write.flow, records[write.flow][0])
                 if accepts(stored, write):
                     accepted[write.flow] = written(stored, write)
-                    folder = self._paths.books(*write.flow)
-                    books |= {f"{folder}/{name}": page for name, page in write.books.items()}
+                    folder = self._paths.delivery_counts(*write.flow)
+                    pages |= {f"{folder}/{name}": page for name, page in write.counts.items()}
                 else:
                     refused.append(write.flow)
-            if not accepted or self._commit([(flow, new, records[flow][1]) for flow, new in accepted.items()], books):
+            if not accepted or self._commit([(flow, new, records[flow][1]) for flow, new in accepted.items()], pages):
                 return refused
         raise self._too_many_races(", ".join(sorted(f"{app}/{shard}" for app, shard in {w.flow for w in writes})))
 
-    def _commit(self, changes: Sequence[tuple[FlowKey, StoredFlow, int]], books: Mapping[str, bytes]) -> bool:
-        """Write all of ``changes`` and ``books`` (by path) or none; false when a node is not at the version that was
-        read.
+    def _commit(self, changes: Sequence[tuple[FlowKey, StoredFlow, int]], pages: Mapping[str, bytes]) -> bool:
+        """Write all of ``changes`` and ``pages`` of counts (by path) or none; false when a node is not at the version
+        that was read.
         """
-        known = self._known(books)
+        known = self._known(pages)
 
         def ask(client: Any) -> Any:
             transaction = client.transaction()
             for flow, stored, version in changes:
                 transaction.set_data(self._path(flow), flow_to_json(stored), version)
-            for path, page in books.items():
+            for path, page in pages.items():
                 if page and path in known:
                     transaction.set_data(path, page)
                 elif page:
@@ -207,12 +207,12 @@ class ZooKeeperMarkerStore:
                 raise self._failure("store datamarkers", failure) from failure
         return not failures
 
-    def _known(self, books: Mapping[str, bytes]) -> set[str]:
+    def _known(self, pages: Mapping[str, bytes]) -> set[str]:
         """Which pages are there; makes the folders of those that are not."""
-        asked = self._ask_all("look for books", [_looking(path) for path in books])
-        known = {path for path, answer in zip(books, asked, strict=True) if answer() is not None}
-        folders = {path.rpartition("/")[0] for path, page in books.items() if page and path not in known}
-        for answer in self._ask_all("make books", [_making(folder) for folder in sorted(folders)]):
+        asked = self._ask_all("look for delivery counts", [_looking(path) for path in pages])
+        known = {path for path, answer in zip(pages, asked, strict=True) if answer() is not None}
+        folders = {path.rpartition("/")[0] for path, page in pages.items() if page and path not in known}
+        for answer in self._ask_all("make delivery counts", [_making(folder) for folder in sorted(folders)]):
             with contextlib.suppress(NodeExistsError):
                 answer()
         return known
@@ -341,7 +341,7 @@ def _groups(writes: Sequence[MarkerWrite]) -> Iterator[list[MarkerWrite]]:
     group: list[MarkerWrite] = []
     size = 0
     for write in writes:
-        more = sum(_NODE_BYTES + len(page) for page in write.books.values())
+        more = sum(_NODE_BYTES + len(page) for page in write.counts.values())
         if group and (len(group) == _WRITES_PER_TRANSACTION or size + more > _BOOKS_PER_TRANSACTION):
             yield group
             group, size = [], 0

@@ -276,7 +276,7 @@ def settled(begin: Datamarker, updates: int, life_total: int, **more: Any) -> ad
 
 def page(world: World) -> tuple[int, int, int]:
     """Delivered, processed, and processed in part, as stored."""
-    found = DeliveryCounts(world.markers.books.get(KEY)).windows.get((Filter.parse(None).hash, 0))
+    found = DeliveryCounts(world.markers.counts.get(KEY)).windows.get((Filter.parse(None).hash, 0))
     return (0, 0, 0) if found is None else (found.delivered.updates, found.processed, found.partial)
 
 
@@ -322,9 +322,9 @@ async def test_a_replay_of_the_last_changes_stores_its_range(world: World, s1: S
         replay = await opened(world, publisher, s1, mode=admin_pb2.LATEST)
         begin = world.markers.records[KEY].marker
         await replay.advances(progress=b"x", settled=settled(begin, 0, 1, partly=True))
-        assert (page(world), DeliveryCounts(world.markers.books[KEY]).ranges[RangeKind.PARTIAL]) == ((0, 0, 1), {})
+        assert (page(world), DeliveryCounts(world.markers.counts[KEY]).ranges[RangeKind.PARTIAL]) == ((0, 0, 1), {})
         await replay.advances(last, settled=settled(begin, 0, 1, partly=True))
-        assert DeliveryCounts(world.markers.books[KEY]).ranges[RangeKind.PARTIAL] == {
+        assert DeliveryCounts(world.markers.counts[KEY]).ranges[RangeKind.PARTIAL] == {
             Filter.parse(None).hash: [(begin.order, last.order)]
         }
         assert (await replay.opens()).HasField("counted_to") is False

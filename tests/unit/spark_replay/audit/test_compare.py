@@ -166,8 +166,8 @@ def test_what_a_replay_brought_after_all_is_not_lost() -> None:
 def test_what_is_older_than_the_counts_is_unaudited() -> None:
     late = NOW + KEPT_WINDOWS * WINDOW_S
     archived = {7: held(3, 4)}
-    for books in ({}, {7: counted(3)}):
-        (window,) = compare(FLOW, archived, books, (1.0,), lacks=lambda _: False, now_s=late)
+    for pages in ({}, {7: counted(3)}):
+        (window,) = compare(FLOW, archived, pages, (1.0,), lacks=lambda _: False, now_s=late)
         assert (window.state, window.unaudited, window.archived, findings([window], {})) == ("unaudited", 2, 0, [])
 
 
@@ -206,14 +206,15 @@ async def test_what_is_planted_between_log_and_callback_is_named(planted: str) -
     done = total(sent.tallies).updates * (2 if planted == "counted twice" else 1)
     world.ack(3, done - 1 if planted == "callback lost" else done)
     if planted == "page forgotten":
-        pages = {name: page for name, page in world.store.books(CACHE).items() if not name.endswith(f".{PRESENT}")}
+        stored = world.store.delivery_counts(CACHE)
+        pages = {name: page for name, page in stored.items() if not name.endswith(f".{PRESENT}")}
         reply = admin_pb2.AuditReply()
         assert not DeliveryCounts(pages).unreadable
     else:
         reply = world.counter.report(admin_pb2.AuditRequest(), [world.flow])
     archived = Archived({Part.COUNTED: whole.tallies[PRESENT]})
-    books = {one.window: one for one in reply.windows}
-    windows = compare(FLOW, {PRESENT: archived}, books, (1.0,), lacks=lambda _: False, now_s=time.time())
+    counts = {one.window: one for one in reply.windows}
+    windows = compare(FLOW, {PRESENT: archived}, counts, (1.0,), lacks=lambda _: False, now_s=time.time())
     named = [(one.kind, one.updates) for one in findings(windows, {})]
     assert (
         named

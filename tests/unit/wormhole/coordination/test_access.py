@@ -23,7 +23,7 @@ EVERY_PLACE = {
     PATHS.flows("cache"): {"pub": "cdrw", "sub-cache": "r"},
     PATHS.flow("cache", "db1"): {"pub": "cdrw", "sub-cache": "r"},
     PATHS.marker("cache", "db1"): {"pub": "cdrw"},
-    PATHS.books("cache", "db1"): {"pub": "cdrw"},
+    PATHS.delivery_counts("cache", "db1"): {"pub": "cdrw"},
     "/wormhole/applications/cache/dead_letters/db1/1/parcel": {"pub": "cdrw"},
     PATHS.dataset("shop"): {"pub": "r"},
     PATHS.publisher("shop", "main", "db1"): {"pub": "cdrw"},
