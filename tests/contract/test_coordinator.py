@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +80,13 @@ async def soon(iterator: AsyncIterator[T], wanted: Callable[[T], bool] = lambda 
             if wanted(state):
                 return state
     raise AssertionError("the watch ended")
+
+
+async def answered(question: Callable[[], Awaitable[tuple[T, ...]]], expected: tuple[T, ...]) -> None:
+    """Wait for an answer that no watch reports."""
+    async with patience():
+        while await question() != expected:  # noqa: ASYNC110 - no watch
+            await asyncio.sleep(0.01)
 
 
 async def silent(iterator: AsyncIterator[T], during: float = 0.05) -> asyncio.Task[T]:
@@ -277,7 +284,7 @@ async def test_one_publisher_per_log(any_form: Coordinator) -> None:
     assert await any_form.publishers() == ()
 
 
-async def test_flows_are_told(any_form: Coordinator) -> None:
+async def test_flows_are_recorded(any_form: Coordinator) -> None:
     one, two = FlowRecord("me", "a", 3, "live"), FlowRecord("me", "b", 4, "held")
     await any_form.write_flows({("cache", "db1"): one, ("cache", "db1.t%2Fx"): one})
     await any_form.write_flows({("cache", "db1"): two})
@@ -326,13 +333,11 @@ async def test_one_monitor_per_host(any_form: Coordinator) -> None:
     assert await any_form.monitors() == ()
 
 
-async def test_a_monitor_tells_how_its_publishers_do(any_form: Coordinator) -> None:
+async def test_a_monitor_reports_its_publishers(any_form: Coordinator) -> None:
     await any_form.register_monitor(MONITOR)
     for phase in ("stopping", "backing_off", "running", "given_up"):
         await any_form.update_monitor(replace(MONITOR, publishers={"shop/main/db1": phase}))
-    async with patience():
-        while [info.publishers["shop/main/db1"] for info in await any_form.monitors()] != ["given_up"]:  # noqa: ASYNC110 - no watch
-            await asyncio.sleep(0.01)
+    await answered(any_form.monitors, (replace(MONITOR, publishers={"shop/main/db1": "given_up"}),))
 
 
 async def test_what_is_wanted_of_a_host_is_seen(any_form: Coordinator) -> None:
@@ -413,7 +418,7 @@ async def test_an_entry_can_be_made_again_after_it_was_closed(form: Form) -> Non
         assert await client.subscribers() == ()
 
 
-async def test_an_outage_is_told_and_watches_are_silent_until_it_ends(frail: Form) -> None:
+async def test_an_outage_is_reported_and_watches_are_silent_until_it_ends(frail: Form) -> None:
     client = await frail.client()
     applications, contacts = client.watch_applications(), client.watch_contact()
     await soon(applications)
@@ -424,16 +429,15 @@ async def test_an_outage_is_told_and_watches_are_silent_until_it_ends(frail: For
     assert await soon(contacts) is Contact.SUSPENDED
     before = client.last_contact()
     waiting = await silent(applications)
-    with pytest.raises(CoordinationLost):
-        await client.subscribers()
-    with pytest.raises(CoordinationLost):
-        await client.write_flows({("cache", "db1"): FlowRecord("me", "a", 1, "live")})
-    with pytest.raises(CoordinationLost):
-        await client.register_publisher(DB1)
-    with pytest.raises(CoordinationLost):
-        await client.record(ENTRY)
-    with pytest.raises(CoordinationLost):
-        await client.configuration()
+    for refused in (
+        client.subscribers(),
+        client.write_flows({("cache", "db1"): FlowRecord("me", "a", 1, "live")}),
+        client.register_publisher(DB1),
+        client.record(ENTRY),
+        client.configuration(),
+    ):
+        with pytest.raises(CoordinationLost):
+            await refused
     now = replace(MONITOR, publishers={})
     await client.update_monitor(now)
     assert client.last_contact() == before, "contact is confirmed by answers only"
@@ -445,9 +449,7 @@ async def test_an_outage_is_told_and_watches_are_silent_until_it_ends(frail: For
     assert client.last_contact() > before
     # Where the service was away for longer than the session, the entry is made anew.
     assert await soon(client.watch_subscribers("cache"), bool) == (A,)
-    async with patience():
-        while await client.monitors() != (now,):  # noqa: ASYNC110 - no watch
-            await asyncio.sleep(0.01)
+    await answered(client.monitors, (now,))
 
 
 async def test_what_was_registered_is_made_again_after_a_lost_session(frail: Form) -> None:
@@ -459,9 +461,8 @@ async def test_what_was_registered_is_made_again_after_a_lost_session(frail: For
     await frail.lose_and_restore(client)
     contacts = client.watch_contact()
     await soon(contacts, lambda contact: contact is Contact.CONNECTED)
-    async with patience():
-        while await watcher.subscribers() != (A,) or await watcher.publishers() != (DB1,):  # noqa: ASYNC110 - no watch
-            await asyncio.sleep(0.02)
+    await answered(watcher.subscribers, (A,))
+    await answered(watcher.publishers, (DB1,))
     assert client.contact is Contact.CONNECTED
 
 
@@ -561,6 +562,4 @@ async def test_a_lost_monitor_entry_comes_back_as_it_is_then(frail: Form) -> Non
     await frail.lose_and_restore(client)
     now = replace(MONITOR, publishers={})
     await client.update_monitor(now)
-    async with patience():
-        while await watcher.monitors() != (now,):  # noqa: ASYNC110 - no watch
-            await asyncio.sleep(0.02)
+    await answered(watcher.monitors, (now,))

@@ -249,7 +249,7 @@ def test_threads_may_share_a_store(store: MarkerStore) -> None:
     assert sorted(epochs) == list(range(1, 31))
 
 
-def test_a_closed_store_says_so(store: MarkerStore) -> None:
+def test_a_closed_store_refuses(store: MarkerStore) -> None:
     store.close()
     store.close()
     with pytest.raises(MarkerStoreError, match="not open"):

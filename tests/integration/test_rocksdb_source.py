@@ -140,7 +140,7 @@ def test_nothing_is_lost_under_default_options(place: Place, caplog: pytest.LogC
         assert read_log(source, marker).keys() == keys(int(marker.delivered), end - int(marker.delivered))
 
 
-def test_without_inotify_what_is_missed_is_told(place: Place) -> None:
+def test_without_inotify_what_is_missed_is_reported(place: Place) -> None:
     """Looking at intervals misses a file that is there for milliseconds only; never in silence."""
     writer = place.writer()
     source = place.source(polling=True)
@@ -183,7 +183,7 @@ def test_a_killed_writer_leaves_what_it_committed(place: Place, caplog: pytest.L
     assert_nothing_silent(read_log(source, start), 0, 510, caplog)
 
 
-def test_what_vanished_while_the_publisher_was_down_is_told_with_its_range(place: Place) -> None:
+def test_what_vanished_while_the_publisher_was_down_is_reported_with_its_range(place: Place) -> None:
     writer = place.writer()
     source = place.source()
     start = source.latest()
@@ -260,7 +260,7 @@ def test_another_file_system_is_copied_to(place: Place, tmp_path: Path, caplog: 
         shutil.rmtree(state, ignore_errors=True)
 
 
-def test_over_the_budget_the_oldest_is_dropped_and_told(place: Place) -> None:
+def test_over_the_budget_the_oldest_is_dropped_and_reported(place: Place) -> None:
     writer = place.writer()
     source = place.source(budget=100_000)
     start = source.latest()

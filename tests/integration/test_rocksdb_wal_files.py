@@ -158,7 +158,7 @@ def test_column_families_and_shards(tmp_path: Path) -> None:
     db.close()
 
 
-def test_what_was_written_without_the_log_is_told(tmp_path: Path) -> None:
+def test_what_was_written_without_the_log_is_reported(tmp_path: Path) -> None:
     db = Rdict(str(tmp_path / "db"), options())
     db.put(b"a", b"1")
     unlogged = __import__("rocksdict").WriteOptions()
@@ -267,7 +267,7 @@ def damaged(tmp_path: Path, name: str, data: bytes, expected: list[Seen]) -> tup
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_flipped_bit_is_told_or_ends_the_log(
+def test_a_flipped_bit_is_reported_or_ends_the_log(
     tmp_path: Path, written: tuple[bytes, str, list[Seen]], seed: int
 ) -> None:
     data, name, expected = written

@@ -91,7 +91,7 @@ def test_a_restart_anywhere_loses_and_repeats_nothing(store: TransactionStore, f
     assert any(s.marker and s.marker.read_from < s.marker.order for s in whole)
 
 
-def test_what_passes_the_log_is_told_with_its_range(store: TransactionStore, folder: Path) -> None:
+def test_what_passes_the_log_is_reported_with_its_range(store: TransactionStore, folder: Path) -> None:
     store.put(b"a", b"1")
     transaction = store.begin(b"t")
     transaction.put(b"k1", b"v")

@@ -299,10 +299,10 @@ def _check_datasets_exist(given: Mapping[str, Any], report: Report) -> None:
     if not isinstance(applications, Mapping) or not isinstance(datasets, Mapping):
         return
     for name, table in applications.items():
-        wanted = table.get("dataset") if isinstance(table, Mapping) else None
-        if isinstance(wanted, str) and wanted not in datasets:
-            like = suggestion(wanted, datasets) or "; the file has no [datasets]"
-            report.add(("applications", name, "dataset"), f"there is no such dataset{like}", wanted)
+        dataset = table.get("dataset") if isinstance(table, Mapping) else None
+        if isinstance(dataset, str) and dataset not in datasets:
+            like = suggestion(dataset, datasets) or "; the file has no [datasets]"
+            report.add(("applications", name, "dataset"), f"there is no such dataset{like}", dataset)
 
 
 def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfig, report: Report) -> None:

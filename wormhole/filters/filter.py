@@ -185,8 +185,8 @@ def _by_table(run: Run, used: Sequence[Plan], plan_of: Sequence[Plan]) -> Sequen
 def _one_table(plan: Plan, view: RunView) -> list[int]:
     by_op, test = plan.by_op, plan.one_test
     if plan.ops_only:
-        wanted = bytes(n for n, decision in enumerate(by_op) if decision.decided)
-        return [i for i, op in enumerate(view.ops) if op in wanted]
+        selected = bytes(n for n, decision in enumerate(by_op) if decision.decided)
+        return [i for i, op in enumerate(view.ops) if op in selected]
     if test is not None:
         ops = view.ops
         return [

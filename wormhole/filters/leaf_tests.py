@@ -115,8 +115,8 @@ def simple_test(leaf: Leaf, negated: bool, names: Names) -> SimpleTest:
         case Compare(subject, order, bytes() as value) if names.key(subject) == 0:
             return _bytes_test(order, value, negated)
         case In(subject, values) if isinstance(values[0], bytes) and names.key(subject) == 0:
-            wanted = frozenset(values)
-            return (lambda key: key not in wanted) if negated else wanted.__contains__
+            allowed = frozenset(values)
+            return (lambda key: key not in allowed) if negated else allowed.__contains__
         case StartsWith(subject, bytes() as prefix) if names.key(subject) == 0:
             return (lambda key: not key.startswith(prefix)) if negated else (lambda key: key.startswith(prefix))
         case Is(subject) if names.key(subject) == 0:
@@ -130,8 +130,8 @@ def _hash_test(modulus: int, remainders: tuple[int, ...], negated: bool) -> Simp
     if len(remainders) == 1 and not negated:
         remainder = remainders[0]
         return lambda key: crc32(key) % modulus == remainder
-    wanted = frozenset(remainders)
-    return lambda key: (crc32(key) % modulus in wanted) != negated
+    allowed = frozenset(remainders)
+    return lambda key: (crc32(key) % modulus in allowed) != negated
 
 
 def _bytes_test(order: str, value: bytes, negated: bool) -> SimpleTest:
@@ -316,8 +316,8 @@ def range_test(leaf: Leaf, negated: bool, names: Names) -> RangeTest:
                 case _:
                     return lambda keys: keys[1] > value
         case In(subject, values) if names.key(subject) == 0 and not negated and isinstance(values[0], bytes):
-            wanted = cast(tuple[bytes, ...], values)
-            return lambda keys: any(keys[0] <= value < keys[1] for value in wanted)
+            listed = cast(tuple[bytes, ...], values)
+            return lambda keys: any(keys[0] <= value < keys[1] for value in listed)
         case StartsWith(subject, bytes() as prefix) if names.key(subject) == 0:
             after = _after_prefix(prefix)
             if negated:

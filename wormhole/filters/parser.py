@@ -42,6 +42,7 @@ from wormhole.filters.tree import (
     In,
     Is,
     KeyPart,
+    Leaf,
     Literal,
     Moved,
     Not,
@@ -90,6 +91,10 @@ def _kind(value: Literal) -> str:
     if isinstance(value, bool):
         return "a truth value"
     return "a number" if isinstance(value, int | Decimal) else "text or bytes"
+
+
+def _turned(test: Leaf, turned: bool) -> Expr:
+    return Not(test) if turned else test
 
 
 class _Parser:
@@ -174,10 +179,10 @@ class _Parser:
                 return Const(self.take().text == "true")
             case "entered":
                 self.take()
-                return Moved("entered", token.at)
+                return Moved("entered", at=token.at)
             case "left":
                 self.take()
-                return Moved("left", token.at)
+                return Moved("left", at=token.at)
             case "changed":
                 return self.changed()
             case "prefix":
@@ -291,7 +296,7 @@ class _Parser:
         else:
             field = self.field()
         self.expect(")")
-        return Changed(field, at)
+        return Changed(field, at=at)
 
     def prefix(self) -> Expr:
         at = self.take().at
@@ -300,18 +305,17 @@ class _Parser:
         self.expect(",")
         start = self.bytes_like()
         self.expect(")")
-        return StartsWith(subject, start, at)
+        return StartsWith(subject, start, at=at)
 
     def table_test(self) -> Expr:
         at = self.take().at
         if self.accept("matches"):
             allowed = 'a pattern such as "shop.*", or several in parentheses'
             if self.sees("("):
-                return TableMatches(self.listed(lambda: self.string(allowed)), at)
-            return TableMatches((self.string(allowed),), at)
+                return TableMatches(self.listed(lambda: self.string(allowed)), at=at)
+            return TableMatches((self.string(allowed),), at=at)
         turned, names = self.equality(lambda: self.string('"a table name"'), "==, !=, in, not in, matches")
-        leaf = TableIn(names, at)
-        return Not(leaf) if turned else leaf
+        return _turned(TableIn(names, at=at), turned)
 
     def op_name(self) -> Op:
         token = self.token
@@ -326,8 +330,7 @@ class _Parser:
     def op_test(self) -> Expr:
         at = self.take().at
         turned, ops = self.equality(self.op_name, "==, !=, in, not in")
-        leaf = OpIn(ops, at)
-        return Not(leaf) if turned else leaf
+        return _turned(OpIn(ops, at=at), turned)
 
     def hash_test(self) -> Expr:
         at = self.take().at
@@ -337,19 +340,17 @@ class _Parser:
         turned, remainders = self.equality(
             lambda: self.number(f"a remainder from 0 to {modulus - 1}", 0, modulus), "==, !=, in, not in"
         )
-        leaf = HashIn(modulus, remainders, at)
-        return Not(leaf) if turned else leaf
+        return _turned(HashIn(modulus, remainders, at=at), turned)
 
     def subject_test(self, subject: Subject, at: int) -> Expr:
         if self.accept("startswith"):
-            return StartsWith(subject, self.bytes_like(), at)
+            return StartsWith(subject, self.bytes_like(), at=at)
         if self.accept("is"):
             turned = self.accept("not")
             words: tuple[OneOf["null", "absent"], ...] = ("null", "absent")
             for what in words:
                 if self.accept(what):
-                    test = Is(subject, what, at)
-                    return Not(test) if turned else test
+                    return _turned(Is(subject, what, at=at), turned)
             self.expected("null, absent" if turned else "null, absent, not null, not absent")
         if self.sees("not", "in"):
             first = self.index
@@ -362,8 +363,7 @@ class _Parser:
                     f"the list mixes {' and '.join(sorted(kinds))}",
                     "one kind of value",
                 )
-            leaf = In(subject, values, at)
-            return Not(leaf) if turned else leaf
+            return _turned(In(subject, values, at=at), turned)
         if not self.sees(*_ORDERS):
             self.expected(_SUBJECT_TAIL)
         order = self.take().text
@@ -371,10 +371,10 @@ class _Parser:
 
     def comparison(self, subject: Subject, order: str, value: Literal, at: int) -> Expr:
         if order == "!=":
-            return Not(Compare(subject, "==", value, at))
+            return Not(Compare(subject, "==", value, at=at))
         if isinstance(value, bool) and order != "==":
             fail(self.text, at, f"true and false have no order: {order} cannot be decided", "==, !=")
-        return Compare(subject, cast(Order, order), value, at)
+        return Compare(subject, cast(Order, order), value, at=at)
 
     def value_first(self) -> Expr:
         at = self.token.at

@@ -95,37 +95,40 @@ class Const:
 
 
 @dataclass(frozen=True, slots=True)
-class TableIn:
+class _Test:
+    """``at``: the column in the filter's text; -1: it has none."""
+
+    at: int = field(default=-1, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TableIn(_Test):
     """``table == "a"`` and ``table in ("a", "b")``."""
 
     names: tuple[str, ...]
-    at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class TableMatches:
+class TableMatches(_Test):
     """``table matches "shop.*"``: one of the shell patterns (``*``, ``?``, ``[abc]``), case sensitive."""
 
     patterns: tuple[str, ...]
-    at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class OpIn:
+class OpIn(_Test):
     """``op == "delete"`` and ``op in ("upsert", "delete")``."""
 
     ops: tuple[Op, ...]
-    at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(_Test):
     """A key or field against one value."""
 
     subject: Subject
     order: Order
     value: Literal
-    at: int = field(default=-1, compare=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Compare) and _typed(self) == _typed(other)
@@ -135,12 +138,11 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class In:
+class In(_Test):
     """A key or field against a list of values of one kind."""
 
     subject: Subject
     values: tuple[Literal, ...]
-    at: int = field(default=-1, compare=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, In) and _typed(self) == _typed(other)
@@ -150,46 +152,41 @@ class In:
 
 
 @dataclass(frozen=True, slots=True)
-class StartsWith:
+class StartsWith(_Test):
     """A key or field begins with these bytes."""
 
     subject: Subject
     prefix: bytes | str
-    at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class HashIn:
+class HashIn(_Test):
     """``hash(key) % modulus in remainders``: the CRC-32 of :mod:`wormhole.model.sharding`."""
 
     modulus: int
     remainders: tuple[int, ...]
-    at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Is:
+class Is(_Test):
     """``field is null``, ``field is absent``: it is there without a value, or the value has no such field."""
 
     subject: Subject
     what: OneOf["null", "absent"]
-    at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(_Test):
     """``changed(field)``: it has another value than before. Of an insert and a delete every field is changed."""
 
     subject: Field
-    at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(_Test):
     """``entered`` or ``left``: the row did not match before, or does not match any more."""
 
     how: OneOf["entered", "left"]
-    at: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

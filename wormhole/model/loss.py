@@ -58,7 +58,7 @@ class LogGap:
         if not int(first) <= int(delivered) < int(last):
             return self
         begin = str(int(delivered) + 1)
-        told = (
+        message = (
             f"{self.message}; of these {first} to {delivered} were delivered before, so {begin} to {last} are missing"
         )
-        return replace(self, first_missing=begin, message=told)
+        return replace(self, first_missing=begin, message=message)

@@ -121,9 +121,9 @@ def build_body(
         )
     if len(tallies) == 1:
         (message.window,) = tallies
-    told = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
+    bad_updates = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
     unfinished = len(message.tx_end) < len(message.tx_number)
-    return Body(blob + message.SerializeToString(), updates, run.schemas, told, tallies, unfinished)
+    return Body(blob + message.SerializeToString(), updates, run.schemas, bad_updates, tallies, unfinished)
 
 
 def _bad_update(run: Run, incarnation: int, ordinal: int, why: Exception) -> BadUpdate:

@@ -398,7 +398,7 @@ def test_a_hostile_value_is_one_short_message(key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["[]", "{}", "7", "[[]]"])
-def test_a_source_that_is_no_text_is_told(source: str) -> None:
+def test_a_source_that_is_no_text_is_refused(source: str) -> None:
     told = problems(f"version = 1\n[datasets.shop.copies.main.logs.db]\nsource = {source}\n")
     assert "datasets.shop.copies.main.logs.db.source" in told
 
@@ -497,7 +497,7 @@ FILES = st.fixed_dictionaries(
 
 
 @given(plain=FILES)
-def test_a_configuration_is_the_same_from_its_json_wherever_that_stands(plain: dict[str, object]) -> None:
+def test_a_configuration_is_the_same_from_its_json_in_any_folder(plain: dict[str, object]) -> None:
     try:
         config = parse_json(json.dumps(plain), "given.json", folder=Path("/etc/wormhole"))
     except ConfigError:

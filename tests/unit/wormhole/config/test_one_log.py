@@ -83,7 +83,7 @@ def narrow(text: str, *log: str) -> Config:
     return of_one_log(parse(text, "test"), *log)
 
 
-def test_applications_go_where_nobody_else_keeps_them() -> None:
+def test_applications_are_included_only_for_the_static_form() -> None:
     assert not narrow(FLEET, "shop", "main", "db1").applications
     assert list(narrow(STATIC, "shop", "main", "db1").applications) == ["cache"]
     alone = narrow(STATIC, "other", "main", "db1")
@@ -91,7 +91,7 @@ def test_applications_go_where_nobody_else_keeps_them() -> None:
     assert alone.form is CoordinatorForm.STATIC, "as the whole file says, though no application shows it"
 
 
-def test_an_unknown_log_is_told() -> None:
+def test_an_unknown_log_is_refused() -> None:
     with pytest.raises(ConfigError, match="no log shop/main/db9"):
         narrow(FLEET, "shop", "main", "db9")
 

@@ -12,7 +12,7 @@ def test_nothing_wrong_raises_nothing() -> None:
     Report("x.toml").raise_if_any()
 
 
-def test_one_problem_stands_in_the_first_line() -> None:
+def test_one_problem_is_in_the_first_line() -> None:
     report = Report("x.toml")
     report.add(("a", "b", 0), "must be more", True)
     with pytest.raises(ConfigError, match=r"^x\.toml: a\.b\.0 = true: must be more$"):
@@ -31,7 +31,7 @@ def test_passwords_and_long_values_are_cut() -> None:
     assert len(text) < 250
 
 
-def test_of_many_problems_the_first_are_told() -> None:
+def test_of_many_problems_the_first_are_listed() -> None:
     report = Report("x.json")
     for number in range(100_000):
         report.add(("a" * 1000, str(number)), "unknown key")

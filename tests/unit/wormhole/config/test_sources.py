@@ -98,11 +98,11 @@ def test_descriptor_sets_are_listed_too() -> None:
         ('[sources.x]\nsource = "rocksdb:///x"\npassword_file = "p"', "a RocksDB has no password"),
     ],
 )
-def test_what_cannot_be_meant_is_told(text: str, why: str) -> None:
+def test_what_cannot_be_meant_is_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         config(text)
     assert "secret" not in str(refused.value)
 
 
-def test_a_list_in_the_same_file_says_the_kind() -> None:
+def test_a_list_in_the_same_file_gives_the_kind() -> None:
     assert config(LOG + 'source = "db1"', LIST).datasets["shop"].copies["main"].logs["db1"].kind == "mysql"

@@ -30,6 +30,6 @@ def test_deep_nesting_is_refused(text: str) -> None:
         read_toml(text)
 
 
-def test_what_is_no_toml_is_told_with_its_line() -> None:
+def test_what_is_no_toml_is_refused_with_its_line() -> None:
     with pytest.raises(ValueError, match="line 2"):
         read_toml("a = 1\nb = =\n")

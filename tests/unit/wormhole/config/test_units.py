@@ -28,7 +28,7 @@ def test_sizes(text: object, size: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "12", "MiB", "-1MiB", "1 mib", "1MiBs", "1e3MiB", "٣MiB", -1, 1.5, True, None, "9999TiB", 1 << 60]
 )
-def test_what_is_no_size_is_told_what_is(text: object) -> None:
+def test_a_wrong_size_is_refused_with_what_is_allowed(text: object) -> None:
     with pytest.raises(ValueError, match='"256MiB"'):
         parse_size(text)
 
@@ -41,7 +41,7 @@ def test_rates(text: object, rate: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["40MiB/m", "/s", "fast", False, [], "1MiB/s/s", "9" * 400 + "MB/s"])
-def test_what_is_no_rate_is_told_what_is(text: object) -> None:
+def test_a_wrong_rate_is_refused_with_what_is_allowed(text: object) -> None:
     with pytest.raises(ValueError, match='"40MiB/s"'):
         parse_rate(text)
 
@@ -55,7 +55,7 @@ def test_durations(text: object, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1y", "1M", "-1s", -1, float("nan"), float("inf"), True, "400d", {}])
-def test_what_is_no_duration_is_told_what_is(text: object) -> None:
+def test_a_wrong_duration_is_refused_with_what_is_allowed(text: object) -> None:
     with pytest.raises(ValueError, match='"1m"'):
         parse_duration(text)
 

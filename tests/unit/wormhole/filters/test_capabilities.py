@@ -45,7 +45,7 @@ def test_what_it_can(where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["a is null", "a == 1", "a startswith 'x'", "a in (1)", "left"])
-def test_without_a_format_the_error_says_what_to_declare(where: str) -> None:
+def test_without_a_format_the_error_has_what_to_declare(where: str) -> None:
     for formats in (None, open_formats(FormatSpec("bytes"), {})):
         with pytest.raises(FilterError, match=r'value_format = "json"'):
             Filter.parse(where, formats=formats).check(ROCKSDB)

@@ -59,7 +59,7 @@ def test_errors_point_at_the_column(text: str, column: int, problem: str) -> Non
         tokenize(text)
 
 
-def test_the_arrow_stands_under_the_place_in_its_line() -> None:
+def test_the_arrow_is_under_the_place_in_its_line() -> None:
     with pytest.raises(FilterError) as caught:
         fail("true and\n\tkey ? 1", 14, "no", "yes")
     assert str(caught.value).splitlines() == [

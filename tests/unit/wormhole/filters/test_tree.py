@@ -57,7 +57,7 @@ def test_literals_are_written_as_they_are_read(value: Literal, text: str) -> Non
         (Not(Not(Const(True))), "not not true"),
     ],
 )
-def test_parentheses_stand_where_they_are_needed(expr: And | Or | Not, text: str) -> None:
+def test_parentheses_are_where_they_are_needed(expr: And | Or | Not, text: str) -> None:
     assert write(expr) == text
 
 

@@ -4,7 +4,7 @@ from wormhole.model.capabilities import Capabilities
 from wormhole.model.values import Op
 
 
-def test_a_datastore_that_says_nothing_can_all_that_a_filter_asks() -> None:
+def test_a_datastore_without_capabilities_of_its_own_has_all() -> None:
     default = Capabilities()
     assert default.row_before
     assert set(default.ops) == set(Op)

@@ -40,7 +40,7 @@ def test_the_range_of_a_loss_begins_behind_what_was_delivered(delivered: str, fi
     assert first == "5" or f"of these 5 to {delivered} were delivered before" in told.message
 
 
-def test_a_range_that_is_no_number_is_told_as_it_is() -> None:
+def test_a_range_that_is_no_number_is_reported_as_it_is() -> None:
     gap = LogGap(LossKind.PURGED, "a:2", "a:2", "m", "a:1-2")
     assert gap.without("a:1") == gap
     assert gap.delivered == "a:1-2"

@@ -37,7 +37,7 @@ def test_a_log_that_numbers_its_transactions(delivered: str, behind: bool) -> No
     assert Least().is_behind("db", 7, at(delivered)) is behind
 
 
-def test_what_is_so_where_a_datastore_says_nothing() -> None:
+def test_the_defaults_of_a_datastore() -> None:
     least, url = Least(), "x://y"
     assert least.split_database(url) == (url, "")
     assert least.configured_url(url, Login()) == url

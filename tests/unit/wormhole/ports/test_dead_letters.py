@@ -66,7 +66,7 @@ def test_places_of_several_transactions() -> None:
     assert not in_log_order[0].before(in_log_order[0])
 
 
-def test_an_updates_place_is_where_its_batch_says() -> None:
+def test_an_updates_place_is_that_of_its_batch() -> None:
     change = update("t", key=1)
     for ends, inside, offset in ((True, False, 9), (False, True, 8)):
         body = parse_body(body_of([change], number=9, first_index=4, ends=ends))

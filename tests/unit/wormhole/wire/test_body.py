@@ -44,7 +44,7 @@ def test_a_good_one_is_read() -> None:
     assert [parsed.committed_at_us(tx) for tx in range(2)] == [1, 2]
 
 
-def test_one_entry_stands_for_all() -> None:
+def test_one_entry_is_used_for_all() -> None:
     parsed = parse_body(body(schema_index=[1], tx_source=[1], tx_file=[9], tx_committed_at_us=[5]))
     assert [parsed.schema_id_of(i) for i in range(3)] == [12] * 3
     assert [parsed.transaction_id(tx) for tx in range(2)] == ["r:7", "r:8"]

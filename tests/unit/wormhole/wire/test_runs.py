@@ -89,7 +89,7 @@ def test_an_end_without_updates_is_a_body_of_its_own() -> None:
     assert list(body.tx_end) == [0]
 
 
-def test_sources_are_told_where_there_are_several() -> None:
+def test_sources_are_listed_where_there_are_several() -> None:
     builder = RunsBuilder()
     for n, source in enumerate("aba"):
         builder.begin(source, n, 0, place(n))

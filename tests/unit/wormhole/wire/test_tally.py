@@ -92,7 +92,7 @@ def test_runs_bodies_and_rows_tally_alike() -> None:
             assert tally_rows([s for s, _ in ids], signed, indexes, times) == one_by_one(run, kept)
 
 
-def test_one_entry_stands_for_all_sources_and_times() -> None:
+def test_one_entry_is_used_for_all_sources_and_times() -> None:
     spelled = tally_columns(
         ["a", "b"], array("I", [1, 1]), array("Q", [3, 4]), array("q", [US, US]), array("I", [1, 3]), array("I"), 0, 3
     )
@@ -111,7 +111,7 @@ def test_what_is_missing_is_what_is_left() -> None:
     assert whole == {0: Tally(2, 2**64 - 1), 5: Tally(2, 11), 6: Tally(1, 1)}
 
 
-def test_a_body_of_one_window_says_so() -> None:
+def test_a_body_of_one_window_is_marked() -> None:
     random = Random(9)
     for run in [run for _ in range(50) for run in random_runs(random)]:
         body = build_body(run, 1)

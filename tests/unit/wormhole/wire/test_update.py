@@ -39,7 +39,7 @@ def test_everything_is_there() -> None:
     assert repr(first) == "<Update db1:9:0 update t (1,)>"
 
 
-def test_a_detached_update_says_the_same() -> None:
+def test_a_detached_update_has_the_same_content() -> None:
     for original in read(update("t", key=1, after={"a": b"x"}), update("u", key="k"), first_index=3, ends=False):
         copy = original.detach()
         for name in ("id", "op", "table", "shard", "key", "after", "position", "committed_at", "epoch", "replayed"):

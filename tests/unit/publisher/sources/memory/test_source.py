@@ -12,7 +12,7 @@ from wormhole.model.values import Op
 from wormhole.ports.testing.reading import Read, read_until
 
 
-def test_a_skipped_range_is_told() -> None:
+def test_a_skipped_range_is_reported() -> None:
     source = MemorySource()
     start = source.latest()
     source.commit([(Op.INSERT, "t", 1, {"a": 1})])

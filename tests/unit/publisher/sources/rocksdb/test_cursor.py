@@ -33,7 +33,7 @@ def write(folder: Path, number: int, *records: bytes) -> list[tuple[int, int]]:
     return places
 
 
-def test_it_stands_behind_what_it_passed(tmp_path: Path) -> None:
+def test_it_is_behind_what_it_passed(tmp_path: Path) -> None:
     places = write(tmp_path, 4, batch(1, [put(b"a", b"1")]), batch(2, [put(b"b", b"2")]))
     c, encoder = cursor(tmp_path)
     assert c.step(1 << 18) == Step.PROGRESS
@@ -82,7 +82,7 @@ def test_a_place_inside_a_record_is_no_place(tmp_path: Path) -> None:
             c.step(1 << 18)
 
 
-def test_a_gap_is_told_once_and_leads_back_to_itself(tmp_path: Path) -> None:
+def test_a_gap_is_reported_once_and_leads_back_to_itself(tmp_path: Path) -> None:
     write(tmp_path, 4, batch(1, [put(b"a", b"1")]), batch(9, [put(b"b", b"2")]))
     c, encoder = cursor(tmp_path)
     assert c.step(1 << 18) == Step.PROGRESS

@@ -93,7 +93,7 @@ def test_release_keeps_the_file_of_the_anchor(world: World) -> None:
     assert world.numbers() == [12]
 
 
-def test_over_the_budget_the_oldest_goes_and_is_told(world: World) -> None:
+def test_over_the_budget_the_oldest_is_deleted_and_reported(world: World) -> None:
     world.open(budget=10)
     for number in (4, 8, 12):
         world.write(number, b"x" * 8)
@@ -126,7 +126,7 @@ def test_the_same_content_on_another_disk_is_the_same_history(world: World) -> N
 
 
 @pytest.mark.parametrize("there", [b"", b"on", b"two"])
-def test_records_written_after_the_last_look_tell_a_replaced_file(world: World, there: bytes) -> None:
+def test_records_written_after_the_last_scan_show_a_replaced_file(world: World, there: bytes) -> None:
     """An older copy was restored and opened: it makes its own file with the number, before anybody measured the
     first one."""
     world.write(4, b"")
@@ -206,9 +206,7 @@ def test_a_link_is_made_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_what_went_between_the_look_and_the_keeping_is_told_as_missing_and_is_no_file_to_read(
-    world: World, at_once: bool
-) -> None:
+def test_a_file_deleted_between_scan_and_link_is_missing_and_not_read(world: World, at_once: bool) -> None:
     world.write(3, b"kept")
     world.look()
     world.write(4, b"gone")
@@ -226,7 +224,7 @@ def test_what_went_between_the_look_and_the_keeping_is_told_as_missing_and_is_no
     assert not world.history.may_lack(4, 5, ())
 
 
-def test_what_was_missed_is_told_although_its_follower_was_found_first(
+def test_a_missed_file_is_reported_although_the_next_was_found_first(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.write(3, b"kept")
@@ -251,7 +249,7 @@ def test_waiting_ends_when_something_happens(world: World) -> None:
         waiting.join(0.01)
 
 
-def test_a_full_disk_is_told_and_passes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_passes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write(4, b"one")
     world.look()
     real = os.stat

@@ -109,7 +109,7 @@ def test_files_follow_on_each_other(tmp_path: Path) -> None:
     assert not gaps_of(found)
 
 
-def test_gaps_and_going_back_are_told(tmp_path: Path) -> None:
+def test_gaps_and_going_back_are_reported(tmp_path: Path) -> None:
     write(tmp_path, 4, bytes(numbered(1, 3).data + numbered(10, 2).data))
     found = list(segments(open_reader(tmp_path)))
     (gap,) = gaps_of(found)
@@ -250,7 +250,7 @@ def test_unknown_compression_is_refused_and_names_come_from_anywhere(tmp_path: P
     assert [(u.table, u.key) for u in found] == [("stamped", (b"key", b"t" * 8)), ("column-family-5", (b"key",))]
 
 
-def test_a_commit_whose_prepare_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_commit_whose_prepare_is_gone_is_reported(tmp_path: Path) -> None:
     writer = WalWriter()
     writer.add(batch(5, [b"\x0b" + string(b"lost")], count=0))
     writer.add(batch(9, [put(b"a", b"1")]))

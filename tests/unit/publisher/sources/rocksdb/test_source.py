@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,17 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.testing.reading import read_log
 
 
-def open_source(tmp_path: Path) -> RocksSource:
-    return RocksSource(
+@pytest.fixture
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RocksWriter]:
+    opened = RocksWriter(tmp_path / "store", **getattr(request, "param", {}))
+    yield opened
+    opened.exit()
+
+
+@pytest.fixture
+def source(writer: RocksWriter, tmp_path: Path) -> Iterator[RocksSource]:
+    """Of the writer's database; not started."""
+    made = RocksSource(
         tmp_path / "store",
         log="log",
         state_dir=tmp_path / "state",
@@ -25,11 +35,11 @@ def open_source(tmp_path: Path) -> RocksSource:
         max_update_bytes=1 << 20,
         disk_budget=1 << 30,
     )
+    yield made
+    made.stop()
 
 
-def test_nothing_before_start_nor_after_stop(tmp_path: Path) -> None:
-    writer = RocksWriter(tmp_path / "store")
-    source = open_source(tmp_path)
+def test_nothing_before_start_nor_after_stop(source: RocksSource) -> None:
     with pytest.raises(SourceUnavailable):
         source.latest()
     source.start()
@@ -39,12 +49,9 @@ def test_nothing_before_start_nor_after_stop(tmp_path: Path) -> None:
     assert reader.read(100, 0.0) is None
     with pytest.raises(SourceUnavailable):
         source.status()
-    writer.exit()
 
 
-def test_places_inside_a_transaction_mean_its_beginning(tmp_path: Path) -> None:
-    writer = RocksWriter(tmp_path / "store")
-    source = open_source(tmp_path)
+def test_places_inside_a_transaction_mean_its_beginning(writer: RocksWriter, source: RocksSource) -> None:
     source.start()
     writer.put(b"a", b"1")
     before = source.latest()
@@ -59,13 +66,11 @@ def test_places_inside_a_transaction_mean_its_beginning(tmp_path: Path) -> None:
         source.locate("seq:4")
     with pytest.raises(PositionPurged):
         source.locate(f"{before.order.incarnation}/1/0")
-    source.stop()
-    writer.exit()
 
 
-def test_a_database_that_was_moved_is_no_end_of_the_log(tmp_path: Path) -> None:
-    writer = RocksWriter(tmp_path / "store")
-    source = open_source(tmp_path)
+def test_a_database_that_was_moved_is_no_end_of_the_log(
+    tmp_path: Path, writer: RocksWriter, source: RocksSource
+) -> None:
     source.start()
     writer.put(b"a", b"1")
     begin = source.earliest()
@@ -82,19 +87,19 @@ def test_a_database_that_was_moved_is_no_end_of_the_log(tmp_path: Path) -> None:
     source.open(begin).close()
     (tmp_path / "elsewhere").rename(tmp_path / "store")
     source.open(segment.marker).close()
-    source.stop()
-    writer.exit()
 
 
+# Two memtables are flushed together: the MANIFEST does not name the file between the two that it does name.
+@pytest.mark.parametrize(
+    "writer",
+    [{"write_buffer_size": 1 << 17, "max_write_buffer_number": 8, "min_write_buffer_number_to_merge": 2}],
+    indirect=True,
+    ids=["flushes two"],
+)
 def test_a_file_that_came_and_went_before_the_keeper_had_its_turn_is_purged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: RocksWriter, source: RocksSource
 ) -> None:
     """inotify has reported it, so its changes are not ones that were written past the log."""
-    # Two memtables are flushed together: the MANIFEST does not name the file between the two that it does name.
-    writer = RocksWriter(
-        tmp_path / "store", write_buffer_size=1 << 17, max_write_buffer_number=8, min_write_buffer_number_to_merge=2
-    )
-    source = open_source(tmp_path)
     source.start()
     start = source.latest()
     watch = source._keeper._watch
@@ -117,8 +122,6 @@ def test_a_file_that_came_and_went_before_the_keeper_had_its_turn_is_purged(
     writer.many(0, 28, 10_000)
     until(lambda: len(list((tmp_path / "store").glob("*.log"))) == 1, "the flush ends")
     read = read_log(source, start)
-    source.stop()
-    writer.exit()
     [gap] = read.gaps
     assert gap.kind is LossKind.PURGED
     assert len(read.updates) + int(gap.last_missing) - int(gap.first_missing) + 1 == 28

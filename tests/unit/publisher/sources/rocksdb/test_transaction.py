@@ -123,7 +123,7 @@ def test_gaps_come_before_anything_changes() -> None:
     assert log.encoder.updates == 0
 
 
-def test_a_commit_of_nothing_known_is_told_and_passed() -> None:
+def test_a_commit_of_nothing_known_is_reported_and_passed() -> None:
     log = Log()
     walk = log.walk(batch(1, [commit(b"lost"), put(b"a", b"1")], 1))
     assert walk.step(1 << 20) == Outcome.UNPREPARED

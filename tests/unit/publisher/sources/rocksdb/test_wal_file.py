@@ -25,7 +25,7 @@ def test_a_file_that_cannot_be_opened_passes_by_itself(tmp_path: Path) -> None:
         WalFile(tmp_path / "000001.log", 1)
 
 
-def test_what_stands_at_a_place(tmp_path: Path) -> None:
+def test_what_is_at_a_place(tmp_path: Path) -> None:
     writer = WalWriter()
     first, second = writer.add(b"a" * 100)
     writer.add(b"b" * 100)

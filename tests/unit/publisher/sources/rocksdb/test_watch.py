@@ -20,7 +20,7 @@ def given_inotify(watch: DirectoryWatch, folder: Path) -> None:
     until(given, "every inotify instance of the machine is taken")
 
 
-def test_tells_names_from_growth(tmp_path: Path) -> None:
+def test_new_names_are_distinguished_from_growth(tmp_path: Path) -> None:
     watch = DirectoryWatch(lambda name: name.endswith(".log"))
     given_inotify(watch, tmp_path)
     path = tmp_path / "1.log"

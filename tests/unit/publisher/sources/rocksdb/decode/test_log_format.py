@@ -40,7 +40,7 @@ def test_records_of_every_size_come_back(log_format: ModuleType, log_number: int
 
 
 @pytest.mark.parametrize("log_number", [None, 5])
-def test_every_rest_of_a_block_is_filled_as_the_format_says(log_format: ModuleType, log_number: int | None) -> None:
+def test_every_rest_of_a_block_is_filled_as_the_format_requires(log_format: ModuleType, log_number: int | None) -> None:
     for rest in range(30):
         writer = WalWriter(log_number)
         writer.add(b"x" * (BLOCK - writer.header - rest))

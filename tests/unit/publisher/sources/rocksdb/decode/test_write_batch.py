@@ -126,7 +126,7 @@ def test_every_cut_of_a_batch_is_broken(write_batch: ModuleType) -> None:
         assert e.record(record[:cut], 0, cut, 1) == write_batch.Status.BROKEN
 
 
-def test_numbers_that_do_not_follow_are_told_before_anything_is_encoded(write_batch: ModuleType) -> None:
+def test_numbers_that_do_not_follow_are_reported_before_anything_is_encoded(write_batch: ModuleType) -> None:
     e = encoder(write_batch)
     e.expected = 5
     for sequence, status in ((7, write_batch.Status.GAP), (3, write_batch.Status.BACK)):
@@ -169,7 +169,7 @@ def test_an_update_that_is_too_large_goes_without_values(write_batch: ModuleType
     )
 
 
-def test_in_pieces_it_says_what_it_needs(write_batch: ModuleType) -> None:
+def test_in_pieces_it_returns_what_it_needs(write_batch: ModuleType) -> None:
     status = write_batch.Status
     entries = put(b"a", b"1") + put(b"b", b"2" * 500)
     e = encoder(write_batch)
