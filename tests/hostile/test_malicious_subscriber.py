@@ -25,7 +25,7 @@ from subscriber_sdk.testing import body_of
 from tests.support.eventually import eventually
 from tests.support.letters import letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
-from tests.unit.publisher.conftest import World, world
+from tests.unit.publisher.conftest import World
 from wormhole.audit.sent_counts import SentCounts
 from wormhole.model.errors import ProtocolError
 from wormhole.model.schema import Schema, _remembered
@@ -40,8 +40,6 @@ from wormhole.push.window import MOST_CREDIT
 from wormhole.wire.bounds import MOST_FRAMES, MOST_TEXT, MOST_WINDOWS
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2, update_pb2
-
-__all__ = ["world"]
 
 Frame = push_pb2.SubscriberFrame
 EPOCH = 7

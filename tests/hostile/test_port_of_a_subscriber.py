@@ -12,11 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.eventually import eventually
-from tests.unit.publisher.conftest import World, world
+from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import SubscriberInfo
-
-__all__ = ["world"]
 
 NOBODY = 65534
 

@@ -25,7 +25,9 @@ class ReplayClient:
         ask: Callable[[admin_pb2.ReplayRequest], Awaitable[admin_pb2.ReplayReply]],
         flow: str,
         replay: str = "r1",
+        lease_s: float = 0,
     ) -> None:
+        self._lease_s = lease_s
         self._ask = ask
         self.flow = flow
         self.replay = replay
@@ -42,12 +44,13 @@ class ReplayClient:
         begin: Datamarker | None = None,
         until: Datamarker | None = None,
         mode: admin_pb2.ReplayMode = admin_pb2.LOG,
-        lease_s: float = 0,
+        lease_s: float | None = None,
         preview: bool = False,
         who: str = "maria@ops",
     ) -> admin_pb2.ReplayReply:
         asked = self._request()
-        asked.begin.CopyFrom(admin_pb2.BeginReplay(who=who, preview=preview, mode=mode, lease_s=lease_s))
+        asked.begin.CopyFrom(admin_pb2.BeginReplay(who=who, preview=preview, mode=mode))
+        asked.begin.lease_s = self._lease_s if lease_s is None else lease_s
         if begin is not None:
             asked.begin.begin.CopyFrom(marker_to_message(begin))
         if until is not None:

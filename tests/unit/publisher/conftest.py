@@ -9,32 +9,38 @@ from typing import Any
 
 import pytest
 
-from publisher.flows import marker_writer
 from publisher.flows.applications import Served
 from publisher.publisher import Publisher
 from publisher.sources.memory.source import MemorySource
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
+from tests.support.clocks import FAST, fast_clock
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration
 from wormhole.formats import ValueFormats
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.trust import Trust
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
-from wormhole.push import session
 
 
 class World:
     """Everything that outlives a publisher: the log, the stored markers, who is registered and what is configured."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, long_s: float = 30.0) -> None:
+        self.clock = clock
         self.source = MemorySource(log="log", sharding=Sharding("table"))
         self.markers = MemoryMarkers()
         self.coordination = MemoryWorld()
         # So long that no test meets their end on a slow machine; one that waits for it makes them short.
-        self.settings: dict[str, Any] = {"grace_period": 30.0, "handler_timeout": 30.0, "stop_timeout": 0.2}
+        self.settings: dict[str, Any] = {
+            "grace_period": long_s,
+            "handler_timeout": long_s,
+            "heartbeat": long_s / 10,
+            "stop_timeout": 0.2,
+        }
         self.caravans = 4
         self.formats = ValueFormats()
         self.trust: Trust | None = None
@@ -73,7 +79,7 @@ class World:
             copies={"main": {"logs": {"log": {"source": "rocksdb:///none"}}}},  # type: ignore[dict-item]
         )
         served = Served(dataset, "main", "log", "memory", PublisherConfig(**self.settings), self.trust, self.formats)
-        publisher = Publisher(served, self.source, store, coordinator)
+        publisher = Publisher(served, self.source, store, coordinator, clock=self.clock)
         running = asyncio.create_task(publisher.run())
         try:
             yield publisher
@@ -86,8 +92,5 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    # Datamarkers are due, and acknowledged ones stored, every second: nearly every test waits for one.
-    monkeypatch.setattr(session, "MARKER_EVERY_S", 0.1)
-    monkeypatch.setattr(marker_writer, "_EVERY_S", 0.05)
-    return World()
+def world() -> World:
+    return World(fast_clock(), 30.0 * FAST)

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from publisher import publisher as module
-from publisher.flows import housekeeping
 from publisher.operate.metrics import collect
 from publisher.push import contest
 from publisher.push.stages import PublisherFlowState
 from tests.support.certificates import Authority
+from tests.support.clocks import FAST
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -67,7 +66,6 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
 async def test_a_log_whose_end_cannot_be_told_is_asked_again_whatever_the_reason(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_RETRY_S", 0.01)
     reasons = [SourceUnavailable("away"), DecodeError("nonsense"), UnsupportedLog("no binlog"), UsageError("denied")]
     found = world.source.latest
     seen: list[str] = []
@@ -130,7 +128,7 @@ async def test_a_graceful_stop_offers_what_was_sent_since_the_last_datamarker(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the next start would repeat it, although it was processed."""
-    monkeypatch.setattr(session, "MARKER_EVERY_S", 1.0)
+    monkeypatch.setattr(session, "MARKER_EVERY_S", 1.0 * FAST)
     world.settings["stop_timeout"] = 30.0
     world.application()
     world.commit("a")
@@ -188,7 +186,7 @@ async def test_a_shard_moves_by_revoke_release_epoch_assign(world: World) -> Non
 
 
 async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> None:
-    world.settings |= {"grace_period": 0.3, "handler_timeout": 0.3}
+    world.settings |= {"grace_period": 6.0, "handler_timeout": 6.0}
     world.application(pin={"log.t": "s1"})
     world.commit("a")
     async with (
@@ -457,8 +455,6 @@ async def test_one_application_that_cannot_be_served_is_told_and_the_others_are(
 async def test_subscribers_are_found_although_looking_for_them_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "_RETRY_S", 0.01)
-    monkeypatch.setattr(housekeeping, "_EVERY_S", 0.01)
     watch = MemoryCoordinator.watch_subscribers
     asked: list[str] = []
 
@@ -496,7 +492,7 @@ async def test_a_subscriber_that_is_not_allowed_is_not_dialled(world: World, cap
 
 
 async def test_an_application_that_is_configured_no_longer_is_let_go_and_its_marker_stays(world: World) -> None:
-    world.settings["grace_period"] = 0.3
+    world.settings["grace_period"] = 6.0
     world.application()
     world.commit("a")
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
@@ -684,7 +680,7 @@ async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: 
     crl = await asyncio.to_thread(authority.revoke)
     mine = await asyncio.to_thread(lambda: authority.issue("db1", crl=crl))
     world.trust = await asyncio.to_thread(lambda: Trust(mine, look_s=0.01))
-    world.settings["heartbeat"] = 600.0  # or silence would end it, and the next check find the revocation
+    world.settings["heartbeat"] = 600.0 * FAST  # or silence would end it, and the next check find the revocation
     credentials = (await asyncio.to_thread(Trust, theirs)).server_credentials()
     world.application()
     world.commit("a")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from publisher.flows import housekeeping as module
 from publisher.publisher import Publisher
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.eventually import eventually
@@ -107,7 +106,6 @@ async def test_an_application_that_was_gone_for_a_moment_goes_on_behind_what_it_
 async def test_what_only_operators_look_at_ends_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_EVERY_S", 0.01)
     written: list[object] = []
 
     async def write_flows(self: MemoryCoordinator, records: object) -> None:

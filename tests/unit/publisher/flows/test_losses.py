@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from caravan.flow import CaravanFlowState
-from publisher.flows import losses as module
 from publisher.push.stages import PublisherFlowState
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
@@ -65,7 +64,6 @@ async def test_a_purged_marker_is_told_with_its_range(world: World) -> None:
 async def test_a_loss_is_told_although_the_log_was_away_when_it_was_found(
     trouble: WormholeError, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_RETRY_S", 0.01)
     world.application()
     world.commit("a")
     async with scripted_subscriber("app", "s1") as s1:

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from publisher.flows import marker_writer as module
 from publisher.flows.marker_writer import MarkerWriter
 from publisher.stores.markers.memory import MemoryMarkerStore
+from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from wormhole.model.errors import CoordinationLost, MarkerStoreError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
@@ -48,7 +48,7 @@ class Desk:
         self.store = Store()
         self.stored: list[MarkerWrite] = []
         self.refused: list[MarkerWrite] = []
-        self.writer = MarkerWriter(self.store, self.stored.append, self.refused.append)
+        self.writer = MarkerWriter(self.store, self.stored.append, self.refused.append, clock=ScriptedClock().clock)
 
 
 @pytest.fixture
@@ -103,7 +103,6 @@ async def test_a_failed_write_is_kept_and_replaced_by_newer_ones(desk: Desk) -> 
 async def test_a_failing_store_is_told_once_and_tried_until_it_works(
     desk: Desk, failure: WormholeError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_EVERY_S", 0.001)
     desk.store.failure = failure
     desk.writer.put(MarkerWrite(ONE, 0, marker(1)))
     with caplog.at_level(logging.INFO):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from publisher import publisher as publisher_module
 from publisher.flows.progress import Progress
 from publisher.operate.readiness import STUCK_S, readiness
 from publisher.publisher import Publisher
@@ -18,7 +15,8 @@ from wormhole.model.position import Datamarker, LogPosition
 
 async def _ready(publisher: Publisher) -> None:
     await eventually(
-        lambda: readiness(publisher, time.monotonic()).ready and publisher.fleet.lead is not None, "it is ready"
+        lambda: readiness(publisher, publisher.clock.monotonic()).ready and publisher.fleet.lead is not None,
+        "it is ready",
     )
 
 
@@ -26,7 +24,7 @@ async def test_it_is_ready_once_the_configuration_is_known_although_nobody_subsc
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        assert readiness(publisher, time.monotonic()).reasons == (
+        assert readiness(publisher, publisher.clock.monotonic()).reasons == (
             "it is starting: what is configured was not read yet",
         )
         await _ready(publisher)
@@ -49,8 +47,8 @@ async def test_a_log_that_grows_unread_is_told_with_the_place(world: World) -> N
 async def test_a_log_that_cannot_be_reached_is_told_with_the_cause(world: World) -> None:
     world.source.set_reachable(False)
     async with world.publisher() as publisher:
-        await eventually(lambda: publisher.progress.stuck_s(time.monotonic()) is not None, "it is seen")
-        (reason,) = readiness(publisher, time.monotonic() + STUCK_S).reasons
+        await eventually(lambda: publisher.progress.stuck_s(publisher.clock.monotonic()) is not None, "it is seen")
+        (reason,) = readiness(publisher, publisher.clock.monotonic() + STUCK_S).reasons
         assert reason.startswith("nobody reads the log shop/main/log for ")
         world.source.set_reachable(True)
         await _ready(publisher)
@@ -65,10 +63,9 @@ async def test_a_log_without_an_end_is_told_by_a_publisher_that_runs(
 
     with monkeypatch.context() as broken:
         broken.setattr(world.source, "latest", latest)
-        broken.setattr(publisher_module, "_RETRY_S", 0.01)
         async with world.publisher() as publisher:
             await eventually(lambda: publisher.fleet.trouble, "it is seen")
-            reasons = readiness(publisher, time.monotonic()).reasons
+            reasons = readiness(publisher, publisher.clock.monotonic()).reasons
             assert [error.message in reason for reason in reasons] == [True]
             broken.undo()
             await _ready(publisher)
@@ -81,6 +78,6 @@ async def test_what_cannot_be_stored_and_what_must_not_be_sent_are_told(
         await _ready(publisher)
         publisher.markers.problem = "the disk is full. Next: make room"
         monkeypatch.setattr(publisher.ownership, "may_send", lambda: False)
-        lease, markers = readiness(publisher, time.monotonic()).reasons
+        lease, markers = readiness(publisher, publisher.clock.monotonic()).reasons
         assert "beyond the lease" in lease
         assert markers == "datamarkers cannot be stored: the disk is full. Next: make room"
