@@ -19,6 +19,7 @@ import contextlib
 import ctypes.util
 import fcntl
 import hashlib
+import importlib.metadata
 import os
 import re
 import shutil
@@ -70,8 +71,10 @@ GROUPS = {
         "650 MB",
     ),
 }
-# What pip installs: uv installs everything else, and builds with the other two.
-TOOLS = ("uv", "setuptools", "cython")
+# What pip installs: uv installs everything else, and builds with setuptools.
+TOOLS = ("uv", "setuptools")
+# The first pip that installs into another environment (`--python`).
+PIP_FOR_OTHERS = (22, 3)
 
 
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
@@ -392,30 +395,53 @@ def make_environment() -> None:
     if PYTHON.exists() and _environment_works():
         return
     say(f"making the virtual environment .venv with Python {sys.version.split()[0]} ({sys.executable})")
-    _run("making the virtual environment", [sys.executable, "-m", "venv", "--clear", VENV])
+    # A pip of its own takes longer to make than everything that is installed with it.
+    without = ["--without-pip"] if installs_elsewhere() else []
+    _run("making the virtual environment", [sys.executable, "-m", "venv", "--clear", *without, VENV])
 
 
 def _environment_works() -> bool:
-    probe = f"import sys, pip; sys.exit(not (sys.prefix == {str(VENV)!r} and sys.version_info >= {OLDEST}))"
-    return _quietly([PYTHON, "-c", probe]).returncode == 0
+    probe = f"import sys; sys.exit(not (sys.prefix == {str(VENV)!r} and sys.version_info >= {OLDEST}))"
+    return (_has_pip() or installs_elsewhere()) and _quietly([PYTHON, "-c", probe]).returncode == 0
+
+
+def installs_elsewhere() -> bool:
+    """Whether the Python that runs this has a pip that installs into ``.venv``."""
+    try:
+        version = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("pip"))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return version is not None and (int(version[1]), int(version[2])) >= PIP_FOR_OTHERS
+
+
+def _has_pip() -> bool:
+    return any(VENV.glob("lib/python*/site-packages/pip"))
+
+
+def pip() -> list[str | Path]:
+    """The words that run a pip for ``.venv``: its own, or that of the Python that it was made from."""
+    if _has_pip():
+        return [PYTHON, "-m", "pip"]
+    in_environment = sys.prefix != sys.base_prefix
+    base = Path(sys.base_prefix, "bin", "python{}.{}".format(*sys.version_info)) if in_environment else sys.executable
+    return [base, "-m", "pip", "--python", PYTHON]
+
+
+def _install_locked(
+    installer: Sequence[str | Path], names: Sequence[str], **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Install what the lock file has for ``names``, checked by hash, and nothing else."""
+    lock = LOCK.read_text()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as entries:
+        entries.writelines(locked(name, lock) for name in names)
+        entries.flush()
+        return _quietly([*installer, "--require-hashes", "--no-deps", "--requirement", entries.name], **environment)
 
 
 def install_tools() -> None:
-    """Have the pip of ``.venv`` install the locked uv there, and what builds this checkout."""
-    lock = LOCK.read_text()
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as entries:
-        entries.writelines(locked(name, lock) for name in TOOLS)
-        entries.flush()
-        pip: list[str | Path] = [
-            PYTHON,
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "install",
-            "--require-hashes",
-            "--no-deps",
-        ]
-        outcome = _quietly([*pip, "--requirement", entries.name])
+    """Have pip install the locked uv into ``.venv``, and what builds this checkout."""
+    # Python compiles what it imports of these, which is less than all.
+    outcome = _install_locked([*pip(), "--disable-pip-version-check", "install", "--no-compile"], TOOLS)
     if outcome.returncode:
         print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
         stop(f"pip could not install {', '.join(TOOLS)}, which everything else needs; its message is above.\n"
@@ -425,7 +451,9 @@ def install_tools() -> None:
 
 def registry_environment() -> dict[str, str]:
     """The environment in which uv asks the registry that pip asks."""
-    return uv_environment(_quietly([PYTHON, "-m", "pip", "config", "list"]).stdout, os.environ)
+    python, *words = pip()
+    # Which environment pip installs into makes no difference to its settings, and takes time.
+    return uv_environment(_quietly([python, *words[:2], "config", "list"]).stdout, os.environ)
 
 
 def install_packages(group: str) -> None:
@@ -488,6 +516,8 @@ def compile_extensions(mode: str, sources: Sequence[Path]) -> bool:
     """Run the compiler, and stop where ``mode`` insists and it fails; returns whether every hot module is compiled."""
     say(f"compiling {len(sources)} hot modules (WORMHOLE_BUILD_EXT={mode or 'unset'})")
     started = time.monotonic()
+    if not any(VENV.glob("lib/python*/site-packages/Cython")):
+        _install_locked([UV, "pip", "install", "--quiet", "--python", PYTHON], ["cython"], **registry_environment())
     command = [str(PYTHON), "setup.py", "--quiet", "build_ext", "--inplace", f"--parallel={os.cpu_count() or 1}"]
     log = _run("compiling the hot modules", command, WORMHOLE_BUILD_EXT=mode)
     interpreted = [str(source.relative_to(ROOT)) for source in sources if extension_of(source) is None]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from scripts.prepare import ROOT, UV
+
 EXAMPLE = ROOT / "examples" / "jsonlines_source"
 
 
@@ -23,17 +24,15 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment beside ours, which sees what ours holds, with the example's wheel installed."""
     folder = tmp_path_factory.mktemp("jsonlines")
     source = shutil.copytree(EXAMPLE, folder / "source", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    offline = ["--no-index", "--no-deps"]
-    subprocess.run(
-        [*pip, "wheel", *offline, "--no-build-isolation", "--wheel-dir", folder / "wheels", source], check=True
-    )
+    offline = ["--offline", "--quiet", "--python", sys.executable]
+    build = [UV, "build", "--wheel", *offline, "--no-build-isolation", "--out-dir", folder / "wheels", source]
+    subprocess.run(build, check=True)
     venv.create(folder / "venv")
     [site] = (folder / "venv").glob("lib/python*/site-packages")
     ours = f"{ROOT}\nimport site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
     (site / "ours.pth").write_text(ours)
-    [wheel] = (folder / "wheels").iterdir()
-    subprocess.run([*pip, "install", *offline, "--target", site, wheel], check=True)
+    [wheel] = (folder / "wheels").glob("*.whl")
+    subprocess.run([UV, "pip", "install", *offline, "--no-deps", "--target", site, wheel], check=True)
     return folder / "venv"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -304,8 +305,28 @@ def test_a_pip_that_cannot_fetch_uv_ends_with_one_clear_message(
     assert len(shell.commands) == 1
     said = capsys.readouterr().err
     assert "E: no such package" in said
-    assert "pip could not install uv, setuptools, cython" in said
+    assert "pip could not install uv, setuptools, which" in said
     assert "pip config list" in said
+
+
+@pytest.mark.parametrize(
+    ("version", "made"),
+    [("23.0.1", "--without-pip"), ("22.3", "--without-pip"), ("22.2.2", "--clear"), (None, "--clear")],
+)
+def test_an_environment_gets_a_pip_of_its_own_only_where_no_other_installs_into_it(
+    shell: Shell, checkout: Path, monkeypatch: pytest.MonkeyPatch, version: str | None, made: str
+) -> None:
+    def version_of(_: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", version_of)
+    prepare.make_environment()
+    assert shell.commands[-1][-2] == made
+    assert prepare.pip()[1:] == ["-m", "pip", "--python", prepare.PYTHON]
+    (checkout / ".venv" / "lib" / "python3.11" / "site-packages" / "pip").mkdir(parents=True)
+    assert prepare.pip() == [prepare.PYTHON, "-m", "pip"]
 
 
 def test_packages_are_installed_by_hash_from_the_registry_that_pip_asks(
