@@ -73,7 +73,9 @@ def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, P
     files = {"operator": folder / "operator", "publisher": folder / "publisher"}
     for who, path in files.items():
         make_credentials(path, who)
-    with _operating(settings, files["operator"]) as client:
+    # Also as who the settings say, so that an operator's credentials can be replaced.
+    also = None if settings.auth_file is None else ("digest", read_credentials(settings.auth_file))
+    with _connected(settings.model_copy(update={"auth_file": files["operator"]}), also) as client:
         paths = client.paths
         stored = _stored(client)
         for application in _children(client, paths.applications):
@@ -213,14 +215,6 @@ def _children(client: Client, path: str) -> list[str]:
         return sorted(client.get_children(path))
     except NoNodeError:
         return []
-
-
-@contextmanager
-def _operating(settings: CoordinatorConfig, operator: Path) -> Iterator[Client]:
-    """Connected as ``operator``, and as who the settings say, so that an operator's credentials can be replaced."""
-    also = None if settings.auth_file is None else ("digest", read_credentials(settings.auth_file))
-    with _connected(settings.model_copy(update={"auth_file": operator}), also) as client:
-        yield client
 
 
 @contextmanager

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Signal", "Unknown", "watch"]
+__all__ = ["Signal", "Unknown", "first_of", "watch"]
 
 _T = TypeVar("_T")
 
@@ -28,6 +28,17 @@ class Signal:
         """Return as soon as :attr:`version` differs from ``seen``."""
         while self.version == seen:
             await self._event.wait()
+
+
+async def first_of(*waits: Awaitable[None]) -> None:
+    """Return when one of ``waits`` does; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Unknown(Generic[_T]):

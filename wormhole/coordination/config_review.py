@@ -75,10 +75,9 @@ def _of_dataset(
             "one key across the "
             "change do not carry over"
         )
-    sources = dict(_logs(before))
-    for place, log in _logs(after):
+    sources = {place: log for place, _, log in _logs(name, before)}
+    for place, named, log in _logs(name, after):  # what stood in the record itself is called so by its host
         old = sources.get(place)
-        named = f"{name}/{place.replace('.logs.', '/')}"  # as what stood in the record itself is called by its host
         if old is not None and (named if old.inline else old.source) != log.source:
             yield (
                 f"datasets.{name}.copies.{place}.source changes: datamarkers stay, so it must be the same log; flows "
@@ -102,11 +101,7 @@ def _of_application(
 
 
 def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
-    logs = [
-        (f"{name}/{place.replace('.logs.', '/')}", log)
-        for name, dataset in wanted.datasets.items()
-        for place, log in _logs(dataset)
-    ]
+    logs = [(named, log) for name, dataset in wanted.datasets.items() for _, named, log in _logs(name, dataset)]
     homeless = [place for place, log in logs if not log.host]
     if homeless and wanted.form is CoordinatorForm.ZOOKEEPER:  # in the embedded form `up` runs them
         yield (
@@ -122,11 +117,10 @@ def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
 def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
     if wanted.form is not CoordinatorForm.ZOOKEEPER:  # `up` and the static form read this file
         return
-    known = {(name, place): log for name, dataset in stored.datasets.items() for place, log in _logs(dataset)}
+    known = {listed: log for name, dataset in stored.datasets.items() for _, listed, log in _logs(name, dataset)}
     for name, dataset in wanted.datasets.items():
-        for place, log in _logs(dataset):
-            listed = f"{name}/{place.replace('.logs.', '/')}"
-            if (earlier := known.get((name, place))) is not None and earlier.inline is not None:
+        for _, listed, log in _logs(name, dataset):
+            if (earlier := known.get(listed)) is not None and earlier.inline is not None:
                 yield (
                     f"ZooKeeper holds the whole source of {listed}, as an earlier release stored it, and gets its "
                     "name now: a monitor or "
@@ -142,7 +136,8 @@ def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
                 )
 
 
-def _logs(dataset: DatasetConfig) -> Iterator[tuple[str, LogConfig]]:
+def _logs(name: str, dataset: DatasetConfig) -> Iterator[tuple[str, str, LogConfig]]:
+    """Each log: its place below ``copies``, its name in ``[sources]``, and its settings."""
     for copy, settings in dataset.copies.items():
         for log, one in settings.logs.items():
-            yield f"{copy}.logs.{log}", one
+            yield f"{copy}.logs.{log}", f"{name}/{copy}/{log}", one

@@ -10,7 +10,7 @@ from typing import Final
 
 from wormhole.model.errors import ConfigError
 
-__all__ = ["VARIABLE", "make_credentials", "owner_of", "read_credentials", "readable_by_others"]
+__all__ = ["VARIABLE", "make_credentials", "read_credentials", "readable_by_others", "status_of"]
 
 VARIABLE: Final = "WORMHOLE_COORDINATOR_AUTH_FILE"
 """Names the file for commands and subscribers; daemons have `auth_file` of ``[coordinator]``."""
@@ -40,23 +40,17 @@ def make_credentials(path: Path, user: str) -> str:
     return read_credentials(path)
 
 
-def owner_of(path: Path) -> int:
-    """The user that the file belongs to. Blocks. Raises :class:`~wormhole.model.errors.ConfigError`."""
+def status_of(path: Path) -> os.stat_result:
+    """Owner and mode of the file. Blocks. Raises :class:`~wormhole.model.errors.ConfigError`."""
     try:
-        return path.stat().st_uid
+        return path.stat()
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
 def readable_by_others(path: Path) -> bool:
-    """Whether another user or group has any right at the file.
-
-    Blocks. Raises :class:`~wormhole.model.errors.ConfigError`.
-    """
-    try:
-        return bool(path.stat().st_mode & 0o077)
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    """Whether another user or group has any right at the file. Blocks, raises as :func:`status_of`."""
+    return bool(status_of(path).st_mode & 0o077)
 
 
 def read_credentials(path: Path) -> str:

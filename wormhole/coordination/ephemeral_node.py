@@ -11,9 +11,9 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
-from wormhole.coordination.change_signal import Signal
+from wormhole.coordination.change_signal import Signal, first_of
 from wormhole.coordination.kazoo_session import ZooKeeperSession
-from wormhole.model.errors import CoordinationLost, WormholeError
+from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 
 __all__ = ["EphemeralNode", "NodeTaken"]
 
@@ -32,7 +32,8 @@ class EphemeralNode:
     """The registration of one node, owned by ``session``. ``held`` and ``exclusive``: see the port.
 
     ``left_over``: whether a node of another session, by what it holds, is one that nobody keeps any more: made by this
-    process in an earlier session, or by one that is known to be dead. It is replaced at once.
+    process in an earlier session, or by one that is known to be dead. It is replaced at once; one for which this
+    raises :class:`~wormhole.model.errors.ConfigError` is not.
     """
 
     def __init__(
@@ -109,19 +110,7 @@ class EphemeralNode:
                 refused = str(error)
                 await self._session.pause(contact_seen)
                 continue
-            await self._wait(contact_seen, seen)
-
-    async def _wait(self, contact_seen: int, seen: int) -> None:
-        waits = [
-            asyncio.ensure_future(self._session.signal.wait(contact_seen)),
-            asyncio.ensure_future(self._changed.wait(seen)),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            await first_of(self._session.signal.wait(contact_seen), self._changed.wait(seen))
 
     async def _hold(self) -> None:
         """Return once the node exists and is ours, watched; waits while another session holds it."""
@@ -148,7 +137,7 @@ class EphemeralNode:
         """
         try:
             data, stat = await self._session.call(f"read {self.path}", lambda client: client.get_async(self.path))
-            if not self._left_over(bytes(data)):
+            if not self._is_left_over(bytes(data)):
                 return False
             _log.info("%s is left over from a session whose process is gone: replacing it", self.path)
             await self._session.call(
@@ -157,6 +146,12 @@ class EphemeralNode:
         except (NoNodeError, BadVersionError):  # it changed meanwhile
             pass
         return True
+
+    def _is_left_over(self, data: bytes) -> bool:
+        try:
+            return self._left_over(data)
+        except ConfigError:  # no valid record
+            return False
 
     def _create(self, data: bytes, client: Any) -> Any:
         return client.create_async(self.path, data, ephemeral=True, makepath=True)

@@ -34,7 +34,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.access import Access, digest_id
-from wormhole.coordination.credentials import VARIABLE, owner_of, read_credentials
+from wormhole.coordination.credentials import VARIABLE, read_credentials, status_of
 from wormhole.coordination.records import Paths
 from wormhole.host.socket_table import listener_uids, server_uids
 from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
@@ -257,7 +257,7 @@ def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
-    owner = owner_of(auth_file)
+    owner = status_of(auth_file).st_uid
     others = set(users) - {owner, 0}
     if others:
         raise ConfigError(

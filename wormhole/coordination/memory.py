@@ -1,11 +1,13 @@
-"""Coordination within one process, for tests and for the test kit: outages happen when the test says so."""
+"""Coordination within one process: for tests and the test kit, where outages happen when the test says so, and as
+the base of :mod:`wormhole.coordination.static`.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -41,6 +43,7 @@ __all__ = ["MemoryCoordinator", "MemoryWorld"]
 
 _T = TypeVar("_T")
 _Info = SubscriberInfo | PublisherInfo | MonitorInfo
+_Registered = TypeVar("_Registered", SubscriberInfo, PublisherInfo, MonitorInfo)
 
 
 class MemoryWorld:
@@ -51,7 +54,7 @@ class MemoryWorld:
         self.applications: dict[str, ApplicationConfig] = dict(config.applications) if config else {}
         self.datasets: dict[str, DatasetConfig] = dict(config.datasets) if config else {}
         self.version = 0
-        self.entries: dict[Hashable, _Info] = {}
+        self.entries: dict[tuple[str, ...], _Info] = {}
         self.flows: dict[tuple[str, str], FlowRecord] = {}
         self.hosts: dict[str, HostRequest] = {}
         self.history: deque[HistoryEntry] = deque(maxlen=HISTORY_KEPT)
@@ -71,7 +74,7 @@ class MemoryWorld:
 @dataclass(slots=True, eq=False)
 class _Entry:
     client: MemoryCoordinator
-    key: Hashable
+    key: tuple[str, ...]
     info: _Info
     held: bool = True
     exclusive: bool = True
@@ -82,6 +85,8 @@ class _Entry:
 
 class MemoryCoordinator:
     """One client of a :class:`MemoryWorld`. Its address checks are those of a service on loopback."""
+
+    _exclusive = True
 
     def __init__(
         self,
@@ -181,8 +186,7 @@ class MemoryCoordinator:
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         self._need_contact()
-        found = [info for info in self.world.entries.values() if isinstance(info, PublisherInfo)]
-        return tuple(sorted(found, key=lambda info: (info.dataset, info.copy, info.log)))
+        return self._registered(PublisherInfo)
 
     async def subscribers(self) -> tuple[SubscriberInfo, ...]:
         self._need_contact()
@@ -227,8 +231,7 @@ class MemoryCoordinator:
 
     async def monitors(self) -> tuple[MonitorInfo, ...]:
         self._need_contact()
-        found = [info for info in self.world.entries.values() if isinstance(info, MonitorInfo)]
-        return tuple(sorted(found, key=lambda info: info.host))
+        return self._registered(MonitorInfo)
 
     def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
         return self._watch(lambda: self.world.hosts.get(host, HostRequest()))
@@ -266,11 +269,13 @@ class MemoryCoordinator:
             raise CoordinationLost(f"no contact with the coordination service ({self._contact.value})")
 
     def _subscribers(self) -> tuple[SubscriberInfo, ...]:
-        found = [info for info in self.world.entries.values() if isinstance(info, SubscriberInfo)]
-        return tuple(sorted(found, key=lambda info: (info.application, info.id)))
+        return self._registered(SubscriberInfo)
 
-    def _announce(self, key: Hashable, info: _Info) -> Registration:
-        entry = _Entry(self, key, info)
+    def _registered(self, kind: type[_Registered]) -> tuple[_Registered, ...]:
+        return tuple(info for _, info in sorted(self.world.entries.items()) if isinstance(info, kind))
+
+    def _announce(self, key: tuple[str, ...], info: _Info) -> Registration:
+        entry = _Entry(self, key, info, exclusive=self._exclusive)
         self._mine.append(entry)
         self.world.entries[key] = info
         self.world.signal.notify()

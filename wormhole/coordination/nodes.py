@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from wormhole.coordination.change_signal import Signal
+from wormhole.coordination.change_signal import Signal, first_of
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.model.errors import ConfigError, CoordinationLost
 
@@ -118,6 +118,10 @@ class Nodes:
                 raise result
         return [result for result in results if result is not None and not isinstance(result, BaseException)]
 
+    async def record(self, path: str, parse: Callable[[bytes], _T]) -> _T | None:
+        """What ``parse`` makes of the node now; see :meth:`parsed`."""
+        return self.parsed(path, await self.get(path), parse)
+
     def parsed(self, path: str, data: bytes | None, parse: Callable[[bytes], _T]) -> _T | None:
         """What ``parse`` makes of the node; ``None`` if it is missing or not valid (see :attr:`problems`)."""
         if data is None:
@@ -175,7 +179,7 @@ class Nodes:
                 last = [state]
                 yield state
             if changed.version == seen:
-                await _first(changed.wait(seen), contact.wait(contact_seen))
+                await first_of(changed.wait(seen), contact.wait(contact_seen))
 
 
 async def _caught(question: Awaitable[_T]) -> _T | Exception:
@@ -184,14 +188,3 @@ async def _caught(question: Awaitable[_T]) -> _T | Exception:
         return await question
     except Exception as error:  # noqa: BLE001 - handed on by the caller
         return error
-
-
-async def _first(*waits: Awaitable[None]) -> None:
-    """Return when one of ``waits`` does; the others are cancelled."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

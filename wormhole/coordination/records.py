@@ -23,15 +23,13 @@ from wormhole.model.json_input import read_json
 __all__ = [
     "Paths",
     "flow_from_json",
-    "flow_to_json",
     "history_from_json",
-    "history_to_json",
     "host_from_json",
-    "host_to_json",
     "monitor_from_json",
     "monitor_to_json",
     "publisher_from_json",
     "publisher_to_json",
+    "record_to_json",
     "subscriber_from_json",
     "subscriber_to_json",
 ]
@@ -162,13 +160,13 @@ def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: s
     return PublisherInfo(dataset, copy, log, host, pid, address, started, owner)
 
 
-def flow_to_json(record: FlowRecord) -> bytes:
-    """The node of a flow."""
+def record_to_json(record: FlowRecord | HostRequest | HistoryEntry) -> bytes:
+    """The node of a record whose path says nothing about it."""
     return _dump(asdict(record))
 
 
 def flow_from_json(data: bytes, where: str) -> FlowRecord:
-    """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    """Inverse of :func:`record_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     owner, subscriber, state = (_text(given, key, where) for key in ("owner", "subscriber", "state"))
     return FlowRecord(owner, subscriber, _whole(given, "epoch", where), state)
@@ -194,13 +192,8 @@ def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
     return MonitorInfo(host, pid, page, _number(given, "started", where), phases)
 
 
-def host_to_json(request: HostRequest) -> bytes:
-    """The node of a host."""
-    return _dump(asdict(request))
-
-
 def host_from_json(data: bytes, where: str) -> HostRequest:
-    """Inverse of :func:`host_to_json`; an empty node wants nothing.
+    """Inverse of :func:`record_to_json`; an empty node wants nothing.
 
     Raises :class:`~wormhole.model.errors.ConfigError` that names the node.
     """
@@ -213,13 +206,8 @@ def host_from_json(data: bytes, where: str) -> HostRequest:
     return HostRequest(drained, _text(given, "by", where), _number(given, "at", where))
 
 
-def history_to_json(entry: HistoryEntry) -> bytes:
-    """An entry of the history."""
-    return _dump(asdict(entry))
-
-
 def history_from_json(data: bytes, where: str) -> HistoryEntry:
-    """Inverse of :func:`history_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    """Inverse of :func:`record_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     texts = (_text(given, key, where) for key in ("who", "what", "target", "before", "after"))
     return HistoryEntry(_number(given, "at", where), *texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import HistoryEntry, MonitorInfo, PublisherInfo, SubscriberInfo
@@ -14,20 +14,20 @@ from wormhole.model.errors import ConfigError, Retryable
 
 __all__ = [
     "all_loopback",
+    "as_seen_by_others",
     "changed_meanwhile",
     "check_subscriber",
     "host_taken",
     "is_predecessor",
     "log_taken",
-    "monitor_to_tell",
     "no_monitor",
     "nowhere_to_publish",
     "page_address",
-    "publisher_to_tell",
     "shortened",
     "subscriber_taken",
 ]
 
+_Info = TypeVar("_Info", PublisherInfo, MonitorInfo)
 _LONGEST_TEXT: Final = 8000  # characters of one field: the history is bounded, so are its entries
 _PAGE: Final = re.compile(r"https?://([^/]+)/")
 
@@ -55,16 +55,9 @@ def check_subscriber(info: SubscriberInfo, application: ApplicationConfig, *, se
         )
 
 
-def publisher_to_tell(info: PublisherInfo, *, service_on_loopback: bool) -> PublisherInfo:
-    """``info`` as others may see it: an admin address on loopback is of no use to other machines and is left out."""
-    if info.address and is_loopback(info.address) and not service_on_loopback:
-        return replace(info, address="")
-    return info
-
-
-def monitor_to_tell(info: MonitorInfo, *, service_on_loopback: bool) -> MonitorInfo:
-    """``info`` as others may see it; see :func:`publisher_to_tell`."""
-    if info.address and is_loopback(page_address(info.address)) and not service_on_loopback:
+def as_seen_by_others(info: _Info, address: str, *, service_on_loopback: bool) -> _Info:
+    """``info`` without its address where ``address``, the ``host:port`` in it, is of no use to other machines."""
+    if address and is_loopback(address) and not service_on_loopback:
         return replace(info, address="")
     return info
 

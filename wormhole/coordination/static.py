@@ -13,36 +13,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from typing import Final
 
-from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
-from wormhole.coordination.change_signal import Signal, watch
+from wormhole.config import Config
 from wormhole.coordination.host_files import HostFiles
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
     ConfigChange,
     Contact,
-    FlowRecord,
     HistoryEntry,
     HostRequest,
-    MonitorInfo,
-    PublisherInfo,
     Registration,
-    StoredConfig,
     SubscriberInfo,
 )
-from wormhole.coordination.rules import (
-    check_subscriber,
-    host_taken,
-    log_taken,
-    no_monitor,
-    nowhere_to_publish,
-    shortened,
-)
+from wormhole.coordination.rules import check_subscriber, nowhere_to_publish, shortened
 from wormhole.model.errors import ConfigError
-from wormhole.model.problem import Problem
 
 __all__ = ["StaticCoordinator"]
 
@@ -51,75 +38,26 @@ _log = logging.getLogger(__name__)
 _LOOK_EVERY_S: Final = 0.5
 
 
-class _Entry:
-    def __init__(self, withdraw: Callable[[], object]) -> None:
-        self._withdraw = withdraw
-        self.held = True
-        self.exclusive = False
+class StaticCoordinator(MemoryCoordinator):
+    """The static form of the port, from a configuration whose applications list their subscribers: the memory form of
+    this process, with contact from the beginning to its end.
+    """
 
-    async def close(self) -> None:
-        self._withdraw()
-
-
-class StaticCoordinator:
-    """The static form of the port, from a configuration whose applications list their subscribers."""
+    _exclusive = False
 
     def __init__(self, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._applications, self._datasets = config.applications, config.datasets
+        super().__init__(MemoryWorld(config), clock=clock)
+        self._contact = Contact.CONNECTED
         self._files = HostFiles(config.publisher.state_dir)
-        self._monitors: dict[str, MonitorInfo] = {}
-        self._subscribers = tuple(
+        self._listed = tuple(
             SubscriberInfo(name, subscriber, address)
             for name, application in sorted(config.applications.items())
             for subscriber, address in sorted(application.subscribers.items())
         )
-        self._clock = clock
-        self._signal = Signal()
-        self._stopped = False
-        self._publishers: dict[tuple[str, str, str], PublisherInfo] = {}
-        self._flows: dict[tuple[str, str], FlowRecord] = {}
-
-    async def start(self) -> None:
-        self._stopped = False
-
-    async def stop(self) -> None:
-        self._stopped = True
-        self._publishers.clear()
-        self._monitors.clear()
-        self._signal.notify()
-
-    async def warnings(self) -> tuple[Problem, ...]:
-        return ()
-
-    @property
-    def contact(self) -> Contact:
-        return Contact.LOST if self._stopped else Contact.CONNECTED
-
-    def last_contact(self) -> float:
-        return self._clock()
-
-    def lease_s(self) -> float:
-        return math.inf
-
-    def watch_contact(self) -> AsyncIterator[Contact]:
-        return watch(self._signal, lambda: self.contact, self._is_stopped)
-
-    def watch_applications(self) -> AsyncIterator[Mapping[str, ApplicationConfig]]:
-        return watch(self._signal, lambda: self._applications, self._is_stopped)
-
-    def watch_datasets(self) -> AsyncIterator[Mapping[str, DatasetConfig]]:
-        return watch(self._signal, lambda: self._datasets, self._is_stopped)
-
-    def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
-        listed = tuple(info for info in self._subscribers if info.application == application)
-        return watch(self._signal, lambda: listed, self._is_stopped)
 
     def listed(self, application: str) -> Mapping[str, str]:
         """Id to address of the subscribers that the file lists for an application; empty when it does not know it."""
-        return {info.id: info.address for info in self._subscribers if info.application == application}
-
-    async def application(self, name: str) -> ApplicationConfig:
-        return find_application(self._applications, name)
+        return {info.id: info.address for info in self._listed if info.application == application}
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
         """Check that the file lists this subscriber at this address; there is nobody to tell."""
@@ -140,60 +78,19 @@ class StaticCoordinator:
                 f"configuration {told}, so no publisher would dial it there",
                 hint=hint,
             )
-        return _Entry(lambda: None)
-
-    async def register_publisher(self, info: PublisherInfo) -> Registration:
-        key = (info.dataset, info.copy, info.log)
-        other = self._publishers.setdefault(key, info)
-        if other is not info:
-            raise log_taken(info, f"process {other.pid} on {other.host}")
-        return _Entry(lambda: self._publishers.pop(key) if self._publishers.get(key) is info else None)
-
-    @property
-    def problems(self) -> Mapping[str, ConfigError]:
-        return {}
-
-    async def publishers(self) -> tuple[PublisherInfo, ...]:
-        return tuple(info for _, info in sorted(self._publishers.items()))
-
-    async def subscribers(self) -> tuple[SubscriberInfo, ...]:
-        return self._subscribers
-
-    async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
-        self._flows.update(records)
-
-    async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
-        return dict(self._flows)
+        return self._announce(("subscriber", info.application, info.id), info)
 
     async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
         return None
 
-    async def configuration(self) -> StoredConfig:
-        return StoredConfig(self._datasets, self._applications, 0)
-
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
         raise nowhere_to_publish()
-
-    async def register_monitor(self, info: MonitorInfo) -> Registration:
-        other = self._monitors.get(info.host)
-        if other is not None:
-            raise host_taken(info, f"process {other.pid}")
-        self._monitors[info.host] = info
-        return _Entry(lambda: self._monitors.pop(info.host, None))
-
-    async def update_monitor(self, info: MonitorInfo) -> None:
-        if info.host not in self._monitors:
-            raise no_monitor(info)
-        self._monitors[info.host] = info
-
-    async def monitors(self) -> tuple[MonitorInfo, ...]:
-        return tuple(info for _, info in sorted(self._monitors.items()))
 
     async def watch_host(self, host: str) -> AsyncGenerator[HostRequest]:
         last: HostRequest | None = None
         told = ""
         while not self._stopped:
-            seen = self._signal.version
+            seen = self.world.signal.version
             try:
                 request = await asyncio.to_thread(self._files.request, host)
                 told = ""
@@ -208,11 +105,11 @@ class StaticCoordinator:
             # Another process may write the file, and says so to nobody.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):
-                    await self._signal.wait(seen)
+                    await self.world.signal.wait(seen)
 
     async def set_host(self, host: str, request: HostRequest) -> None:
         await asyncio.to_thread(self._files.set_request, host, request)
-        self._signal.notify()
+        self.world.signal.notify()
 
     async def record(self, entry: HistoryEntry) -> None:
         await asyncio.to_thread(self._files.record, shortened(entry))
@@ -220,5 +117,8 @@ class StaticCoordinator:
     async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
         return await asyncio.to_thread(self._files.history, limit)
 
-    def _is_stopped(self) -> bool:
-        return self._stopped
+    def _subscribers(self) -> tuple[SubscriberInfo, ...]:
+        return self._listed
+
+    def _need_contact(self) -> None:
+        """There is nobody to be in contact with."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from wormhole.config import (
@@ -39,25 +39,24 @@ from wormhole.coordination.port import (
 from wormhole.coordination.records import (
     Paths,
     flow_from_json,
-    flow_to_json,
     host_from_json,
-    host_to_json,
     monitor_from_json,
     monitor_to_json,
     publisher_from_json,
     publisher_to_json,
+    record_to_json,
     subscriber_from_json,
     subscriber_to_json,
 )
 from wormhole.coordination.rules import (
     all_loopback,
+    as_seen_by_others,
     check_subscriber,
     host_taken,
     is_predecessor,
     log_taken,
-    monitor_to_tell,
     no_monitor,
-    publisher_to_tell,
+    page_address,
     subscriber_taken,
 )
 from wormhole.model.errors import ConfigError, WormholeError
@@ -163,19 +162,16 @@ class ZooKeeperCoordinator:
         return await self._announce(path, data, lambda by: subscriber_taken(info, by), data.__eq__)
 
     async def register_publisher(self, info: PublisherInfo) -> Registration:
-        told = publisher_to_tell(info, service_on_loopback=self._on_loopback)
-        if told != info:
+        shown = as_seen_by_others(info, info.address, service_on_loopback=self._on_loopback)
+        if shown != info:
             _log.info("admin address %s is on loopback: it is not told to other machines", info.address)
-        path = self._paths.publisher(info.dataset, info.copy, info.log)
+        place = (info.dataset, info.copy, info.log)
+        path = self._paths.publisher(*place)
 
         def left_over(data: bytes) -> bool:
-            try:
-                found = publisher_from_json(info.dataset, info.copy, info.log, data, path)
-            except ConfigError:
-                return False
-            return is_predecessor(found, info)
+            return is_predecessor(publisher_from_json(*place, data, path), info)
 
-        return await self._announce(path, publisher_to_json(told), lambda by: log_taken(info, by), left_over)
+        return await self._announce(path, publisher_to_json(shown), lambda by: log_taken(info, by), left_over)
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         places = [
@@ -187,9 +183,7 @@ class ZooKeeperCoordinator:
 
         async def one(place: tuple[str, str, str]) -> PublisherInfo | None:
             path = self._paths.publisher(*place)
-            return self._nodes.parsed(
-                path, await self._nodes.get(path), lambda data: publisher_from_json(*place, data, path)
-            )
+            return await self._nodes.record(path, lambda data: publisher_from_json(*place, data, path))
 
         return tuple(await self._nodes.each(places, one))
 
@@ -202,7 +196,7 @@ class ZooKeeperCoordinator:
     async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
         async def one(item: tuple[tuple[str, str], FlowRecord]) -> None:
             (application, shard), record = item
-            await self._nodes.put(self._paths.flow(application, shard), flow_to_json(record))
+            await self._nodes.put(self._paths.flow(application, shard), record_to_json(record))
 
         await self._nodes.each(records.items(), one)
 
@@ -212,22 +206,12 @@ class ZooKeeperCoordinator:
             for application in await self._nodes.children(self._paths.applications)
             for shard in await self._nodes.children(self._paths.flows(application))
         ]
-
-        async def one(key: tuple[str, str]) -> tuple[tuple[str, str], FlowRecord] | None:
-            path = self._paths.flow(*key)
-            record = self._nodes.parsed(path, await self._nodes.get(path), lambda data: flow_from_json(data, path))
-            return (key, record) if record is not None else None
-
-        return dict(await self._nodes.each(keys, one))
+        return await self._flow_records(keys)
 
     async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
-        async def one(shard: str) -> tuple[str, int] | None:
-            path = self._paths.flow(application, shard)
-            record = self._nodes.parsed(path, await self._nodes.get(path), lambda data: flow_from_json(data, path))
-            return None if record is None else (shard, record.epoch)
-
         await self._nodes.sync()
-        return dict(await self._nodes.each(shards, one))
+        found = await self._flow_records([(application, shard) for shard in shards])
+        return {shard: record.epoch for (_, shard), record in found.items()}
 
     async def configuration(self) -> StoredConfig:
         return await self._config.configuration()
@@ -239,26 +223,22 @@ class ZooKeeperCoordinator:
         path = self._paths.monitor(info.host)
 
         def left_over(data: bytes) -> bool:
-            try:
-                found = monitor_from_json(info.host, data, path)
-            except ConfigError:
-                return False
+            found = monitor_from_json(info.host, data, path)
             return (found.pid, found.started) == (info.pid, info.started)
 
-        return await self._announce(path, self._told(info), lambda by: host_taken(info, by), left_over)
+        return await self._announce(path, self._monitor_data(info), lambda by: host_taken(info, by), left_over)
 
     async def update_monitor(self, info: MonitorInfo) -> None:
         path = self._paths.monitor(info.host)
         entry = next((entry for entry in self._entries if entry.path == path), None)
         if entry is None:
             raise no_monitor(info)
-        entry.update(self._told(info))
+        entry.update(self._monitor_data(info))
 
     async def monitors(self) -> tuple[MonitorInfo, ...]:
         async def one(host: str) -> MonitorInfo | None:
             path = self._paths.monitor(host)
-            data = await self._nodes.get(path)
-            return self._nodes.parsed(path, data, lambda raw: monitor_from_json(host, raw, path))
+            return await self._nodes.record(path, lambda data: monitor_from_json(host, data, path))
 
         return tuple(await self._nodes.each(await self._nodes.children(self._paths.hosts), one))
 
@@ -275,7 +255,7 @@ class ZooKeeperCoordinator:
         return self._watch(read)
 
     async def set_host(self, host: str, request: HostRequest) -> None:
-        await self._nodes.put(self._paths.host(host), host_to_json(request))
+        await self._nodes.put(self._paths.host(host), record_to_json(request))
 
     async def record(self, entry: HistoryEntry) -> None:
         await self._config.record(entry)
@@ -293,14 +273,22 @@ class ZooKeeperCoordinator:
     def _watch(self, read: Callable[[Watcher], Awaitable[_T]]) -> AsyncIterator[_T]:
         return self._nodes.watch(read, lambda: self._stopped)
 
-    def _told(self, info: MonitorInfo) -> bytes:
-        return monitor_to_json(monitor_to_tell(info, service_on_loopback=self._on_loopback))
+    def _monitor_data(self, info: MonitorInfo) -> bytes:
+        address = info.address and page_address(info.address)
+        return monitor_to_json(as_seen_by_others(info, address, service_on_loopback=self._on_loopback))
+
+    async def _flow_records(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], FlowRecord]:
+        async def one(key: tuple[str, str]) -> tuple[tuple[str, str], FlowRecord] | None:
+            path = self._paths.flow(*key)
+            record = await self._nodes.record(path, lambda data: flow_from_json(data, path))
+            return None if record is None else (key, record)
+
+        return dict(await self._nodes.each(keys, one))
 
     async def _subscribers(self, application: str, changed: Watcher | None = None) -> tuple[SubscriberInfo, ...]:
         async def one(name: str) -> SubscriberInfo | None:
             path = self._paths.subscriber(application, name)
-            data = await self._nodes.get(path)
-            return self._nodes.parsed(path, data, lambda raw: subscriber_from_json(application, name, raw, path))
+            return await self._nodes.record(path, lambda data: subscriber_from_json(application, name, data, path))
 
         listed = await self._nodes.children(self._paths.subscribers(application), changed)
         return tuple(await self._nodes.each(listed, one))

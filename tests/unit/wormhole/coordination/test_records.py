@@ -13,15 +13,13 @@ from wormhole.coordination.port import FlowRecord, HistoryEntry, HostRequest, Mo
 from wormhole.coordination.records import (
     Paths,
     flow_from_json,
-    flow_to_json,
     history_from_json,
-    history_to_json,
     host_from_json,
-    host_to_json,
     monitor_from_json,
     monitor_to_json,
     publisher_from_json,
     publisher_to_json,
+    record_to_json,
     subscriber_from_json,
     subscriber_to_json,
 )
@@ -48,11 +46,11 @@ def test_paths() -> None:
 def test_there_and_back() -> None:
     assert subscriber_from_json("cache", "a", subscriber_to_json(SUBSCRIBER), "/n") == SUBSCRIBER
     assert publisher_from_json("shop", "main", "db1", publisher_to_json(PUBLISHER), "/n") == PUBLISHER
-    assert flow_from_json(flow_to_json(FLOW), "/n") == FLOW
+    assert flow_from_json(record_to_json(FLOW), "/n") == FLOW
     assert monitor_from_json("host1", monitor_to_json(MONITOR), "/n") == MONITOR
-    assert host_from_json(host_to_json(HostRequest(True, "eve", 2.0)), "/n") == HostRequest(True, "eve", 2.0)
+    assert host_from_json(record_to_json(HostRequest(True, "eve", 2.0)), "/n") == HostRequest(True, "eve", 2.0)
     assert host_from_json(b"", "/n") == HostRequest()
-    assert history_from_json(history_to_json(HISTORY), "/n") == HISTORY
+    assert history_from_json(record_to_json(HISTORY), "/n") == HISTORY
 
 
 def test_weight_and_start_may_be_left_out() -> None:
@@ -91,7 +89,7 @@ def test_a_number_that_cannot_be_used_names_its_node(weight: float) -> None:
 
 @pytest.mark.parametrize("change", [{"epoch": "3"}, {"epoch": True}, {"state": None}])
 def test_a_wrong_flow_names_node_and_field(change: dict[str, object]) -> None:
-    data = json.dumps(json.loads(flow_to_json(FLOW)) | change).encode()
+    data = json.dumps(json.loads(record_to_json(FLOW)) | change).encode()
     with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
         flow_from_json(data, "/n")
 
@@ -129,7 +127,7 @@ def test_a_monitor_names_nothing_else(page: str) -> None:
 
 @pytest.mark.parametrize("change", [{"drained": 1}, {"by": None}, {"at": "now"}])
 def test_a_wrong_wish_names_node_and_field(change: dict[str, object]) -> None:
-    data = json.dumps(json.loads(host_to_json(HostRequest())) | change).encode()
+    data = json.dumps(json.loads(record_to_json(HostRequest())) | change).encode()
     with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
         host_from_json(data, "/n")
 

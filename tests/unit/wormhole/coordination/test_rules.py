@@ -10,10 +10,10 @@ from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import PublisherInfo, SubscriberInfo
 from wormhole.coordination.rules import (
     all_loopback,
+    as_seen_by_others,
     check_subscriber,
     is_predecessor,
     log_taken,
-    publisher_to_tell,
     subscriber_taken,
 )
 from wormhole.model.errors import ConfigError
@@ -42,8 +42,8 @@ def test_only_allowed_subscribers() -> None:
 
 
 def test_an_admin_address_on_loopback_is_left_out_for_others() -> None:
-    assert publisher_to_tell(PUBLISHER, service_on_loopback=True) is PUBLISHER
-    assert publisher_to_tell(PUBLISHER, service_on_loopback=False).address == ""
+    assert as_seen_by_others(PUBLISHER, PUBLISHER.address, service_on_loopback=True) is PUBLISHER
+    assert as_seen_by_others(PUBLISHER, PUBLISHER.address, service_on_loopback=False).address == ""
 
 
 def test_who_has_it_is_said() -> None:
