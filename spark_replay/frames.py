@@ -7,7 +7,7 @@ Folders are never listed: a file that no manifest names does not count. Files ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -109,7 +109,7 @@ def read(
     What is wrong with a file shows then, as an error of Spark that names it: within :func:`reading` it is one of ours.
     """
     types = dict(one.split(" ") for one in TYPES.split(", "))
-    shape = ", ".join([*(f"{_quoted(name)} {types[name]}" for name in columns), "shard string"])
+    shape = ", ".join([*(f"`{name}` {types[name]}" for name in columns), "shard string"])
     pieces = [
         _Piece(one.shard, entry, *one.bounds)
         for one in chosen
@@ -120,10 +120,6 @@ def read(
         return spark.createDataFrame([], shape)
     tasks = _tasks(pieces, spark.sparkContext.defaultParallelism)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_Reading(store, tasks, tuple(columns), table), shape)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +214,8 @@ def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, S
             wanted = {int(given, 16) for given in entry.schemas}
             if wanted <= found.keys():
                 continue
-            found.update(_in_footer(store, one.shard, entry))
+            with open_file(store, one.shard, entry) as file:
+                found.update(file.footer.schemas)
             if missing := wanted - found.keys():
                 raise ArchiveError(
                     f"{entry.name} lacks schema {min(missing):016x}, which its rows refer to",
@@ -226,8 +223,3 @@ def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, S
                     hint="`wormholectl archive verify` shows what else is damaged; restore the file from a backup",
                 )
     return found
-
-
-def _in_footer(store: ArchiveStore, shard: str, entry: FileEntry) -> Mapping[int, Schema]:
-    with open_file(store, shard, entry) as file:
-        return file.footer.schemas

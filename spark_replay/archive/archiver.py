@@ -40,7 +40,7 @@ _LEAST: Final = 64 << 10
 class _Shard:
     """One shard that is assigned here."""
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, now: float) -> None:
         self.epoch = epoch
         self.writer: ShardWriter | None = None
         self.since: float | None = None
@@ -48,7 +48,8 @@ class _Shard:
         self.busy: asyncio.Future[Any] | None = None
         """What was last begun in a thread for it, by a callback of its own or by one that needed room."""
         self.files = self.rows = self.bytes = 0
-        self.committed_at = time.time()
+        self.committed_at = now
+        """Seconds since 1970."""
 
 
 class Archiver(Subscriber):
@@ -56,7 +57,7 @@ class Archiver(Subscriber):
     rows at which it is, and that all shards together keep in memory, about. ``accept_loss``: a range that the log lost
     is noted in the archive, and passed.
 
-    ``now``: seconds of a clock that only goes forward.
+    ``now``: seconds of a clock that only goes forward. ``today``: seconds since 1970.
     """
 
     def __init__(
@@ -67,12 +68,13 @@ class Archiver(Subscriber):
         flush_size: int,
         accept_loss: bool = False,
         now: Callable[[], float] = time.monotonic,
+        today: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._every = flush_every
         self._most = flush_size
         self._accept_loss = accept_loss
-        self._now = now
+        self._now, self._today = now, today
         self._shards: dict[str, _Shard] = {}
         self._threads = min(4, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wormhole-archive")
@@ -87,7 +89,7 @@ class Archiver(Subscriber):
         """See :class:`~subscriber_sdk.Subscriber`: at ASSIGNED delivery begins where the archive ends."""
         if notice.kind is NoticeKind.ASSIGNED:
             assert notice.marker is not None
-            shard = self._shards[notice.shard] = _Shard(notice.epoch)
+            shard = self._shards[notice.shard] = _Shard(notice.epoch, self._today())
             await self._claim(shard, notice.shard, notice.marker)
             assert shard.writer is not None
             return shard.writer.manifest.end
@@ -178,7 +180,7 @@ class Archiver(Subscriber):
 
     async def _commit(self, shard: _Shard, writer: ShardWriter, marker: Datamarker) -> None:
         entry = await self._in_thread(shard, lambda: _committed(writer, marker))
-        shard.since, shard.committed_at = None, time.time()
+        shard.since, shard.committed_at = None, self._today()
         if entry is not None:
             shard.files += 1
             shard.rows += entry.rows

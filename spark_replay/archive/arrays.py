@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-__all__ = ["ends_of", "values_of"]
+__all__ = ["count_values", "ends_of", "values_of"]
 
 _WIDTH: Final = {"B": 1, "i": 4, "q": 8}
 
@@ -28,3 +30,9 @@ def ends_of(column: pa.Array) -> tuple[memoryview[int], memoryview[int]]:
     _, offsets, data = column.buffers()
     ends = memoryview(offsets).cast("B")[4 * column.offset : 4 * (column.offset + len(column) + 1)].cast("i")
     return memoryview(data if data is not None else b"").cast("B"), ends
+
+
+def count_values(into: Counter[str], column: pa.Array) -> None:
+    """Add how often each value is in the column."""
+    for one in pc.value_counts(column).to_pylist():
+        into[one["values"]] += one["counts"]

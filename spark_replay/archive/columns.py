@@ -12,9 +12,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from wormhole.model.errors import ArchiveError
 from wormhole.model.position import LogPosition
 
-__all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA", "place_bytes", "position_of"]
+__all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA", "check_format", "place_bytes", "position_of"]
 
 FORMAT: Final = 1
 """Version of the archive's format; a reader refuses a newer one."""
@@ -52,6 +53,19 @@ SCHEMA: Final = pa.schema(
 )
 
 _TAIL: Final = struct.Struct(">BI")
+
+
+def check_format(version: object, where: str) -> None:
+    """Refuse what a newer release wrote. Raises ``TypeError`` for what is no version, and
+    :class:`~wormhole.model.errors.ArchiveError`.
+    """
+    if not isinstance(version, int):
+        raise TypeError("format is no number")
+    if version > FORMAT:
+        raise ArchiveError(
+            f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",
+            hint="install the release that wrote it, or a later one",
+        )
 
 
 def place_bytes(position: LogPosition, inside: bool, index: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import zlib
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from spark_replay.archive.columns import FORMAT, METADATA_KEY, SCHEMA
+from spark_replay.archive.columns import FORMAT, METADATA_KEY, SCHEMA, check_format
 from spark_replay.archive.manifest import marker_from_text, marker_to_text
 from wormhole.model.errors import ArchiveError, ProtocolError
 from wormhole.model.json_input import read_json
@@ -23,6 +22,7 @@ from wormhole.model.schema import Schema
 
 __all__ = ["Footer", "crc_of_footer", "footer_crc", "footer_to_bytes", "read_footer"]
 
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, ProtocolError, ProtobufDecodeError)
 _TAIL = 8  # the footer's length and "PAR1", at the end of every Parquet file
 
 
@@ -101,14 +101,7 @@ def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
         )
     try:
         given: dict[str, Any] = read_json(data)
-        version = given["format"]
-        if not isinstance(version, int):
-            raise TypeError("format is no number")
-        if version > FORMAT:
-            raise ArchiveError(
-                f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",
-                hint="install the release that wrote it, or a later one",
-            )
+        check_format(given["format"], where)
         columns = metadata.schema.to_arrow_schema()
         if not columns.equals(SCHEMA):
             raise ValueError(f"its columns are {', '.join(f'{one.name} {one.type}' for one in columns)}")
@@ -124,14 +117,8 @@ def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
         )
     except ArchiveError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, binascii.Error) as error:
-        raise _damaged(where, error) from error
-    except (ProtocolError, ProtobufDecodeError) as error:
-        raise _damaged(where, error) from error
-
-
-def _damaged(where: str, error: Exception) -> ArchiveError:
-    return ArchiveError(
-        f"the footer of {where} is damaged: {type(error).__name__} {error}",
-        hint="restore the file from a backup, or archive the range again into a new folder while the log holds it",
-    )
+    except _DAMAGED as error:
+        raise ArchiveError(
+            f"the footer of {where} is damaged: {type(error).__name__} {error}",
+            hint="restore the file from a backup, or archive the range again into a new folder while the log holds it",
+        ) from error

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from spark_replay.archive.columns import FORMAT
+from spark_replay.archive.columns import FORMAT, check_format
 from wormhole.model.errors import ArchiveError
 from wormhole.model.json_input import read_json
 
@@ -63,14 +63,7 @@ def about_from_json(data: bytes, where: str) -> About:
     """
     try:
         given = read_json(data)
-        version = given["format"]
-        if not isinstance(version, int):
-            raise TypeError("format is no number")
-        if version > FORMAT:
-            raise ArchiveError(
-                f"{where} is of a newer release: its format is {version}, this release knows up to {FORMAT}",
-                hint="install the release that wrote it, or a later one",
-            )
+        check_format(given["format"], where)
         return About(str(given["dataset"]), str(given["copy"]), int(given["created"]))
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ArchiveError(

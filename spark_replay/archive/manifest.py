@@ -8,13 +8,12 @@ one before ends.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_replay.archive.checksums import NO_BLOCKS, Blocks
-from spark_replay.archive.columns import FORMAT
+from spark_replay.archive.columns import FORMAT, check_format
 from spark_replay.archive.json_checksum import has_checksum, with_checksum
 from wormhole.model.errors import ArchiveError, EpochRefused, ProtocolError
 from wormhole.model.json_input import read_json
@@ -261,14 +260,8 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
     try:
         given: dict[str, Any] = read_json(data)
         version = given["format"]
-        if not isinstance(version, int):
-            raise TypeError("format is no number")
         is_summed(data, where)
-        if version > FORMAT:
-            raise ArchiveError(
-                f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",
-                hint="install the release that wrote it, or a later one",
-            )
+        check_format(version, where)
         return Manifest(
             dataset=_text(given["dataset"]),
             copy=_text(given["copy"]),
@@ -284,7 +277,7 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
         )
     except ArchiveError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, ProtocolError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ProtocolError) as error:
         raise ArchiveError(
             f"{where} is no manifest: {type(error).__name__} {error}",
             hint="restore the file from a backup; the version before it, one number lower, may still stand beside it",

@@ -11,12 +11,7 @@ import pyarrow as pa
 
 from wormhole.host import allocator
 
-__all__ = ["give_back", "share"]
-
-
-def share() -> bool:
-    """From now on all threads take memory from one place. Whether that can be had; call it before there are threads."""
-    return allocator.bound(1)
+__all__ = ["give_back"]
 
 
 def give_back() -> None:

@@ -12,13 +12,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from pyarrow import fs
 
-from spark_replay.archive.storage import PyarrowStorage, Stored, storage_errors
+from spark_replay.archive.storage import Storage, Stored, storage_errors
 from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
 
 __all__ = ["HdfsStorage", "S3Storage"]
 
 
-class S3Storage(PyarrowStorage):
+class S3Storage(Storage):
     """``s3://bucket/folder?region=…&endpoint_override=…&scheme=…``: pyarrow's own form, for what speaks S3 besides
     Amazon.
 
@@ -106,7 +106,7 @@ class S3Storage(PyarrowStorage):
 _CONTENT: Final = "content"
 
 
-class HdfsStorage(PyarrowStorage):
+class HdfsStorage(Storage):
     """``hdfs://host:port/folder``, through libhdfs of a Hadoop installation (``HADOOP_HOME``, ``CLASSPATH``; see
     pyarrow).
 

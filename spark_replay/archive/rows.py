@@ -67,11 +67,6 @@ class Rows:
     def __len__(self) -> int:
         return len(self._sizes)
 
-    @property
-    def last_place(self) -> bytes:
-        """The place of the last row (:func:`~spark_replay.archive.columns.place_bytes`); empty where there is none."""
-        return bytes(self._places[-PLACE_BYTES:])
-
     def add(self, updates: Sequence[Update]) -> None:
         """Append updates of one batch of the SDK, all of it or a selection, in order.
 

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from spark_replay.archive.archiver import Archiver
-from spark_replay.archive.memory import share
 from spark_replay.archive.store import store_of
 from subscriber_sdk import RetryPolicy, serve
 from subscriber_sdk.metrics import samples
 from subscriber_sdk.runner import Running
 from wormhole.config import Config
+from wormhole.host import allocator
 
 __all__ = ["run"]
 
@@ -40,7 +40,7 @@ def run(config: Config, dataset: str, coordinator: Any, *, http: str = "", accep
     ``http``: where ``/metrics`` is answered; empty: nowhere. ``accept_loss``: as of
     :class:`~spark_replay.archive.archiver.Archiver`. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
-    share()
+    allocator.bound(1)  # all threads take memory from one place; there are no others yet
     asyncio.run(_until_stopped(config, dataset, coordinator, http, accept_loss))
 
 

@@ -13,10 +13,11 @@ import os
 import re
 import secrets
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from pyarrow import fs
 
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
-__all__ = ["LocalStorage", "PyarrowStorage", "Storage", "Stored", "open_storage", "storage_errors"]
+__all__ = ["LocalStorage", "Storage", "Stored", "open_storage", "storage_errors"]
 
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -44,53 +45,6 @@ class Stored:
     name: str
     bytes: int
     modified_s: int
-
-
-class Storage(Protocol):
-    """Paths are relative to the archive's root. Every call blocks and raises
-    :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`. May be used by
-    several threads, and pickled.
-    """
-
-    @property
-    def filesystem(self) -> fs.FileSystem:
-        """What reads and writes, by :meth:`path`."""
-
-    def path(self, name: str) -> str:
-        """The path within :attr:`filesystem`."""
-
-    def spark_url(self, name: str) -> str:
-        """How Spark names it."""
-
-    def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Create the file, whole and durable, unless there is one: ``False``. Folders above come into being.
-
-        ``False`` also where it cannot be told who was first; then what is there says it.
-        """
-
-    def replace(self, name: str, data: bytes) -> None:
-        """Write the file whole, whatever was there."""
-
-    def read(self, name: str) -> bytes | None:
-        """The whole file; ``None``: there is none."""
-
-    def files(self, folder: str) -> list[Stored]:
-        """What lies in the folder, by name; nothing when there is no such folder."""
-
-    def folders(self) -> list[str]:
-        """The folders in the root."""
-
-    def delete(self, name: str) -> None:
-        """Remove the file, if it is there."""
-
-    def open_output(self, name: str) -> pa.NativeFile:
-        """Begin a new file; it may be seen before it is complete."""
-
-    def open_input(self, name: str) -> pa.NativeFile:
-        """Read at random. Raises :class:`~wormhole.model.errors.ArchiveError` for what is not there."""
-
-    def settle(self, name: str) -> None:
-        """Return when the file, closed before, and its being in its folder outlast a power cut."""
 
 
 @contextlib.contextmanager
@@ -121,24 +75,39 @@ def _user() -> str:
     return f"{os.environ.get('USER', '')} ({os.getuid()})".strip() if hasattr(os, "getuid") else "that runs this"
 
 
-class PyarrowStorage:
-    """What every storage does through pyarrow. ``root``: the path within ``filesystem``."""
+class Storage(ABC):
+    """What every storage does through pyarrow. ``root``: the path within ``filesystem``, which paths are relative to.
+
+    Every call blocks and raises :class:`~wormhole.model.errors.ArchiveUnavailable` or
+    :class:`~wormhole.model.errors.ArchiveError`. May be used by several threads, and pickled.
+    """
 
     def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
         self.filesystem = filesystem
         self.root = root.rstrip("/")
 
     def path(self, name: str) -> str:
-        """See :meth:`Storage.path`."""
+        """The path within ``filesystem``."""
         return f"{self.root}/{name}" if name else self.root
 
+    @abstractmethod
+    def spark_url(self, name: str) -> str:
+        """How Spark names it."""
+
+    @abstractmethod
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """Create the file, whole and durable, unless there is one: ``False``. Folders above come into being.
+
+        ``False`` also where it cannot be told who was first; then what is there says it.
+        """
+
     def replace(self, name: str, data: bytes) -> None:
-        """See :meth:`Storage.replace`."""
+        """Write the file whole, whatever was there."""
         with storage_errors("write", self.path(name)), self.filesystem.open_output_stream(self.path(name)) as stream:
             stream.write(data)
 
     def read(self, name: str) -> bytes | None:
-        """See :meth:`Storage.read`."""
+        """The whole file; ``None``: there is none."""
         try:
             with storage_errors("read", self.path(name)), self.filesystem.open_input_stream(self.path(name)) as stream:
                 return _bounded(stream, self.path(name))
@@ -148,7 +117,7 @@ class PyarrowStorage:
             raise
 
     def files(self, folder: str) -> list[Stored]:
-        """See :meth:`Storage.files`."""
+        """What lies in the folder, by name; nothing when there is no such folder."""
         found = [one for one in self._listed(folder) if one.type == fs.FileType.File]
         return sorted(
             (Stored(one.base_name, one.size or 0, (one.mtime_ns or 0) // 10**9) for one in found),
@@ -156,7 +125,7 @@ class PyarrowStorage:
         )
 
     def folders(self) -> list[str]:
-        """See :meth:`Storage.folders`."""
+        """The folders in the root."""
         return sorted(one.base_name for one in self._listed("") if one.type == fs.FileType.Directory)
 
     def _listed(self, folder: str) -> list[Any]:
@@ -164,7 +133,7 @@ class PyarrowStorage:
             return list(self.filesystem.get_file_info(fs.FileSelector(self.path(folder), allow_not_found=True)))
 
     def delete(self, name: str) -> None:
-        """See :meth:`Storage.delete`."""
+        """Remove the file, if it is there."""
         try:
             with storage_errors("delete", self.path(name)):
                 self.filesystem.delete_file(self.path(name))
@@ -173,17 +142,17 @@ class PyarrowStorage:
                 raise
 
     def open_output(self, name: str) -> pa.NativeFile:
-        """See :meth:`Storage.open_output`."""
+        """Begin a new file; it may be seen before it is complete."""
         with storage_errors("create", self.path(name)):
             return self.filesystem.open_output_stream(self.path(name))
 
     def open_input(self, name: str) -> pa.NativeFile:
-        """See :meth:`Storage.open_input`."""
+        """Read at random. Raises :class:`~wormhole.model.errors.ArchiveError` for what is not there."""
         with storage_errors("read", self.path(name)):
             return self.filesystem.open_input_file(self.path(name))
 
-    def settle(self, name: str) -> None:
-        """See :meth:`Storage.settle`: what was closed is durable where a service keeps it."""
+    def settle(self, name: str) -> None:  # noqa: B027 - a service keeps what was closed
+        """Return when the file, closed before, and its being in its folder outlast a power cut."""
 
 
 def _bounded(stream: pa.NativeFile, where: str) -> bytes:
@@ -199,7 +168,7 @@ def _bounded(stream: pa.NativeFile, where: str) -> bytes:
     return bytes(found)
 
 
-class LocalStorage(PyarrowStorage):
+class LocalStorage(Storage):
     """A folder of a disk of this host, or one that is mounted like one. It needs hard links.
 
     ``os.link`` creates a name for a complete file and fails when there is one: of two writers one gets it, at a crash

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
-from pyarrow import fs
 
 from spark_replay.archive.layout import (
     ABOUT,
@@ -98,7 +97,7 @@ class ArchiveStore:
     """See the module. Safe for threads; may be pickled. ``to``: as configured, without secrets."""
 
     def __init__(self, storage: Storage, to: str, about: About) -> None:
-        self._storage = storage
+        self.storage = storage
         self.to = to
         self.about = about
 
@@ -112,19 +111,9 @@ class ArchiveStore:
         """Of which of the dataset's copies."""
         return self.about.copy
 
-    @property
-    def storage(self) -> Storage:
-        """What it lies on."""
-        return self._storage
-
-    @property
-    def filesystem(self) -> fs.FileSystem:
-        """What pyarrow reads it with, by :meth:`data_path`."""
-        return self._storage.filesystem
-
     def shards(self) -> list[str]:
         """The shards of which a manifest was ever committed."""
-        return [name for name in self._storage.folders() if self._versions(name)]
+        return [name for name in self.storage.folders() if self._versions(name)]
 
     def chosen(self, shards: Sequence[str]) -> list[str]:
         """These shards, all when empty.
@@ -155,26 +144,26 @@ class ArchiveStore:
         return data is None or is_summed(data, self._manifest_path(shard, version))
 
     def _manifest_path(self, shard: str, version: int) -> str:
-        return self._storage.path(manifest_path(shard, version))
+        return self.storage.path(manifest_path(shard, version))
 
     def _newest(self, shard: str, *, settled: bool = False) -> tuple[int, bytes | None]:
         """Version and content of the newest manifest; ``None``: there never was one."""
         for _ in range(_ATTEMPTS):
             versions = self._versions(shard)
             if not versions:
-                if self._storage.read(ABOUT) is None:
+                if self.storage.read(ABOUT) is None:
                     raise ArchiveUnavailable(
                         f"the archive in {self.to} is gone", hint="see whether the disk is mounted"
                     )
                 return 0, None
             path = manifest_path(shard, versions[-1])
             if settled:
-                self._storage.settle(path)
-            data = self._storage.read(path)
+                self.storage.settle(path)
+            data = self.storage.read(path)
             if data is not None:
                 return versions[-1], data
             # So many commits since the listing that it was removed.
-        raise ArchiveUnavailable(f"{self._storage.path(path)} is listed and cannot be found", shard=shard)
+        raise ArchiveUnavailable(f"{self.storage.path(path)} is listed and cannot be found", shard=shard)
 
     def _checked(self, manifest: Manifest, shard: str, version: int) -> Manifest:
         found = (manifest.dataset, manifest.copy, manifest.shard, manifest.version)
@@ -195,12 +184,12 @@ class ArchiveStore:
         """
         path, data = manifest_path(manifest.shard, manifest.version), manifest_to_json(manifest)
         # An answer that got lost on its way makes a client ask again, and meet its own work.
-        if not self._storage.create_if_absent(path, data) and self._storage.read(path) != data:
+        if not self.storage.create_if_absent(path, data) and self.storage.read(path) != data:
             raise self._lost(manifest)
         versions = self._versions(manifest.shard)
         if versions[-1:] == [manifest.version] and manifest.version > 1 and manifest.version - 1 not in versions:
             with contextlib.suppress(WormholeError):
-                self._storage.delete(path)
+                self.storage.delete(path)
             raise ArchiveUnavailable(
                 f"the manifests of {manifest.shard} before version {manifest.version} are gone from {self.to}",
                 hint="see whether the disk is mounted, and whether something else removes files there",
@@ -209,7 +198,7 @@ class ArchiveStore:
         for old in versions:
             if old < oldest:
                 with contextlib.suppress(WormholeError):  # the next commit tries again
-                    self._storage.delete(manifest_path(manifest.shard, old))
+                    self.storage.delete(manifest_path(manifest.shard, old))
         # One who slept through many commits found its number free again, since old manifests are removed.
         if manifest.version < oldest:
             raise self._lost(manifest)
@@ -221,7 +210,13 @@ class ArchiveStore:
             hint="see which other archivers or compactions run; one archiver per shard is enough",
         )
 
-    def change(self, shard: str, decide: Callable[[Manifest | None], Manifest]) -> Manifest:
+    def change(
+        self,
+        shard: str,
+        decide: Callable[[Manifest | None], Manifest],
+        *,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> Manifest:
         """Commit what ``decide`` makes of the newest manifest, anew when somebody else is first. Returns the newest
         one, which is durable.
 
@@ -241,39 +236,41 @@ class ArchiveStore:
             except ArchiveConflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
-                time.sleep(random.uniform(0, 0.02 * 2**attempt))
+                pause(random.uniform(0, 0.02 * 2**attempt))
             else:
                 return wanted
         raise AssertionError("unreachable")
 
     def _versions(self, shard: str) -> list[int]:
-        found = [version_of(one.name) for one in self._storage.files(manifest_folder(shard))]
+        found = [version_of(one.name) for one in self.storage.files(manifest_folder(shard))]
         return sorted(one for one in found if one is not None)
 
     def data_path(self, shard: str, name: str) -> str:
-        """The path of a data file within :attr:`filesystem`."""
-        return self._storage.path(f"{data_folder(shard)}/{name}")
+        """The path of a data file within the storage's ``filesystem``."""
+        return self.storage.path(f"{data_folder(shard)}/{name}")
 
     def create_data(self, shard: str, name: str) -> NewFile:
         """Begin a data file; ``name`` is to be one that no other writer takes."""
-        return NewFile(self._storage, shard, name)
+        return NewFile(self.storage, shard, name)
 
     def open_data(self, shard: str, name: str) -> pa.NativeFile:
         """Read a data file at random. Raises :class:`~wormhole.model.errors.ArchiveError` when it is not there."""
-        return self._storage.open_input(f"{data_folder(shard)}/{name}")
+        return self.storage.open_input(f"{data_folder(shard)}/{name}")
 
     def data_files(self, shard: str) -> list[Stored]:
         """What lies in the shard's data folder, named in the manifest or not."""
-        return self._storage.files(data_folder(shard))
+        return self.storage.files(data_folder(shard))
 
     def delete_data(self, shard: str, name: str) -> None:
         """Remove a data file, if it is there; only :mod:`spark_replay.archive.retention` knows that nobody reads it any
         more.
         """
-        self._storage.delete(f"{data_folder(shard)}/{name}")
+        self.storage.delete(f"{data_folder(shard)}/{name}")
 
 
-def open_store(to: str, dataset: str, *, copy: str = "", create: bool = False) -> ArchiveStore:
+def open_store(
+    to: str, dataset: str, *, copy: str = "", create: bool = False, now: Callable[[], float] = time.time
+) -> ArchiveStore:
     """The archive in ``to``, which has to be ``dataset``'s, and of its ``copy`` where one is given.
 
     ``create``: an empty place becomes one (then ``copy`` has to be given), and the storage is tried for whether its
@@ -285,7 +282,7 @@ def open_store(to: str, dataset: str, *, copy: str = "", create: bool = False) -
     data = storage.read(ABOUT)
     if data is None and create:
         _refuse_foreign(storage, to)
-        storage.create_if_absent(ABOUT, about_to_json(About(dataset, copy, int(time.time()))))
+        storage.create_if_absent(ABOUT, about_to_json(About(dataset, copy, int(now()))))
         data = storage.read(ABOUT)
     if data is None:
         raise UsageError(

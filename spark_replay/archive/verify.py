@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_replay.archive.arrays import count_values
 from spark_replay.archive.columns import position_of
 from spark_replay.archive.coverage import chain_problems
 from spark_replay.archive.layout import data_folder
@@ -184,8 +185,8 @@ class _Rows:
                 return [problem]
             self.last = places[-1].as_py()
             rows += batch.num_rows
-            _count(ops, batch.column("op"))
-            _count(tables, batch.column("table"))
+            count_values(ops, batch.column("op"))
+            count_values(tables, batch.column("table"))
             key_changes += batch.num_rows - batch.column("old_key").null_count
             partial += pc.sum(batch.column("partial")).as_py()
             schemas.update(number % 2**64 for number in pc.unique(batch.column("schema_id")).to_pylist())
@@ -209,11 +210,6 @@ class _Rows:
         if unknown := sorted(schemas - file.footer.schemas.keys()):
             problems.append(f"its footer lacks schema {unknown[0]:016x}, which rows refer to")
         return problems
-
-
-def _count(into: Counter[str], column: pa.Array) -> None:
-    for one in pc.value_counts(column).to_pylist():
-        into[one["values"]] += one["counts"]
 
 
 def _text(place: bytes) -> str:

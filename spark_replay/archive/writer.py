@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_replay.archive.arrays import values_of
+from spark_replay.archive.arrays import count_values, values_of
 from spark_replay.archive.checksums import SummingSink
 from spark_replay.archive.columns import METADATA_KEY, PLACE_BYTES, SCHEMA, position_of
 from spark_replay.archive.footer import Footer, crc_of_footer, footer_to_bytes
@@ -86,8 +86,8 @@ class DataFileWriter:
         self._raw += rows.nbytes
         ids = (number & _MASK for number in pc.unique(rows.column("schema_id")).to_pylist())
         self._schemas.update((id_, schemas[id_]) for id_ in ids)
-        _count(self._ops, rows.column("op"))
-        _count(self._tables, rows.column("table"))
+        count_values(self._ops, rows.column("op"))
+        count_values(self._tables, rows.column("table"))
         old_keys = rows.column("old_key")
         self._key_changes += len(old_keys) - old_keys.null_count
         self._partial += pc.sum(rows.column("partial")).as_py()
@@ -139,11 +139,6 @@ class DataFileWriter:
             raw=self._raw,
             blocks=self._sink.blocks(),
         )
-
-
-def _count(into: Counter[str], column: pa.Array) -> None:
-    for one in pc.value_counts(column).to_pylist():
-        into[one["values"]] += one["counts"]
 
 
 def _hash(rows: pa.RecordBatch) -> int:

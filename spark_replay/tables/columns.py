@@ -27,7 +27,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from wormhole.model.errors import UsageError
-from wormhole.model.schema import Column, Schema
+from wormhole.model.schema import Schema
 from wormhole.model.values import UNAVAILABLE, Value
 
 __all__ = ["TableColumn", "arrow_type", "converter", "free_names", "parse_type", "unite"]
@@ -219,8 +219,3 @@ def _to_decimal(digits: int, scale: int) -> Callable[[Value], Decimal | None]:
 
 def _shown(value: object) -> str:
     return f"{value!r:.60}"
-
-
-def column_of(schema: Schema, name: str) -> Column | None:
-    """The column of that name, of the key or of the others."""
-    return next((one for one in (*schema.columns, *schema.key) if one.name == name), None)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 
 from spark_replay.archive.json_checksum import has_checksum, with_checksum
-from spark_replay.archive.storage import Storage, open_storage
+from spark_replay.archive.storage import open_storage
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.json_input import read_json
 
@@ -60,24 +60,19 @@ class Folder:
     def __init__(self, to: str, about: str) -> None:
         self.to = to
         self._about = about
-        self._storage: Storage = open_storage(to)
+        self.storage = open_storage(to)
 
     def begin(self) -> None:
         """Raises :class:`~wormhole.model.errors.UsageError` for a folder that is not empty: nothing there is ever
         written over.
         """
-        there = [*self._storage.folders(), *(one.name for one in self._storage.files(""))]
+        there = [*self.storage.folders(), *(one.name for one in self.storage.files(""))]
         if there:
             raise UsageError(f"{self.to} is not empty: {', '.join(there[:3])}", hint="name a new folder, or empty it")
 
     def url(self, name: str) -> str:
         """How Spark names a folder within."""
-        return self._storage.spark_url(name)
-
-    @property
-    def storage(self) -> Storage:
-        """What it is on."""
-        return self._storage
+        return self.storage.spark_url(name)
 
     def write(self, df: DataFrame, name: str, rows: int | None = None, row_group: int | None = None) -> None:
         """The DataFrame as Parquet; ``rows``: how many there are about, which says into how many files they go.
@@ -101,21 +96,21 @@ class Folder:
         return False
 
     def _footers(self, name: str) -> Iterator[Any]:
-        for one in self._storage.files(name):
+        for one in self.storage.files(name):
             if one.name.endswith(".parquet"):
-                with self._storage.open_input(f"{name}/{one.name}") as source:
+                with self.storage.open_input(f"{name}/{one.name}") as source:
                     yield pq.read_metadata(source)
 
     def finish(self, given: Mapping[str, Any]) -> None:
         """Write the JSON: from now on the folder counts."""
-        self._storage.replace(self._about, with_checksum({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
+        self.storage.replace(self._about, with_checksum({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
 
     def about(self) -> dict[str, Any]:
         """What :meth:`finish` wrote.
 
         Raises :class:`~wormhole.model.errors.ReplayError` where it is not there, or of a newer release.
         """
-        data = self._storage.read(self._about)
+        data = self.storage.read(self._about)
         if data is None:
             raise ReplayError(
                 f"there is no {self._about} in {self.to}: what wrote there did not finish, or it is another folder",

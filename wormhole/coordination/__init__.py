@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -98,7 +99,9 @@ async def warn(coordinator: Coordinator, log: logging.Logger) -> None:
             log.warning("%s", warning)
 
 
-async def publish_config(config: Config, coordinator: Coordinator | None = None, *, who: str = "") -> None:
+async def publish_config(
+    config: Config, coordinator: Coordinator | None = None, *, who: str = "", now: Callable[[], float] = time.time
+) -> None:
     """Write the datasets and applications of ``config`` to where its coordinator, or the given started one, keeps them.
 
     Of sources only the names. What is stored alike is not written again, and what ``config`` lacks stays. Raises
@@ -110,7 +113,7 @@ async def publish_config(config: Config, coordinator: Coordinator | None = None,
         own = connect(config)
         await own.start()
         try:
-            await publish_config(config, own, who=who)
+            await publish_config(config, own, who=who, now=now)
         finally:
             await own.stop()
         return
@@ -119,7 +122,7 @@ async def publish_config(config: Config, coordinator: Coordinator | None = None,
     changes = differences(await coordinator.configuration(), config)
     if not changes.empty:
         entry = HistoryEntry(
-            time.time(), who or current_user(), "config apply", changes.target, changes.before, changes.after
+            now(), who or current_user(), "config apply", changes.target, changes.before, changes.after
         )
         await coordinator.publish(changes.change, entry)
 

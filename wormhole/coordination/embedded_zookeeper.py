@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -95,10 +95,18 @@ class EmbeddedZooKeeper:
     :attr:`auth_file` is admitted; a folder of an open server is closed with all that it holds.
     """
 
-    def __init__(self, folder: Path | str | None = None, *, private: bool = False, jars: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | str | None = None,
+        *,
+        private: bool = False,
+        jars: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._given = Path(folder).absolute() if folder is not None else None
         self._private = private
         self._jars = jars
+        self._clock = clock
         self._folder: Path | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -255,12 +263,12 @@ class EmbeddedZooKeeper:
 
     def _await_ready(self, data: Path) -> None:
         assert self._guard is not None
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        deadline = self._clock() + _START_TIMEOUT_S
         while not self._answers(data):
             ended = self._guard.poll() is not None
             if ended and "BindException" in self._log():
                 raise _PortTakenError
-            if ended or time.monotonic() > deadline:
+            if ended or self._clock() > deadline:
                 what = "ended at once" if ended else f"did not answer within {_START_TIMEOUT_S:.0f} s"
                 if ended and _LOADING in self._log():
                     raise CoordinationLost(

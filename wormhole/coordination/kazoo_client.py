@@ -146,7 +146,11 @@ class _Transaction(TransactionRequest):  # type: ignore[misc]
         super().create(path, value, acl or self.client.acl_for(path), **options)
 
 
-def new_client(settings: CoordinatorConfig, on_negotiated: Callable[[float], None] | None = None) -> Client:
+def new_client(
+    settings: CoordinatorConfig,
+    on_negotiated: Callable[[float], None] = lambda seconds: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Client:
     """A client that is not started yet. ``on_negotiated`` is told the session timeout (seconds) that the server
     granted, at every connect and in kazoo's thread.
 
@@ -176,7 +180,7 @@ def new_client(settings: CoordinatorConfig, on_negotiated: Callable[[float], Non
     )
     if settings.same_user and settings.auth_file is not None:
         _SameUser(client, settings.auth_file)
-    _Connecting(client, settings, on_negotiated or (lambda seconds: None))
+    _Connecting(client, settings, on_negotiated, clock)
     return client
 
 
@@ -190,8 +194,15 @@ class _Connecting:
     there is nothing left to protect: whoever reads then reads everything anew.
     """
 
-    def __init__(self, client: Client, settings: CoordinatorConfig, granted: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        settings: CoordinatorConfig,
+        granted: Callable[[float], None],
+        clock: Callable[[], float],
+    ) -> None:
         self._client = client
+        self._clock = clock
         self._settings = settings
         self._timeout = settings.session_timeout
         self._granted = granted
@@ -201,11 +212,11 @@ class _Connecting:
         client.add_listener(self._listen)
 
     def _listen(self, state: str) -> None:
-        self._lost_at = None if state == KazooState.CONNECTED else self._lost_at or time.monotonic()
+        self._lost_at = None if state == KazooState.CONNECTED else self._lost_at or self._clock()
 
     def __call__(self, *arguments: Any) -> Any:
         client = self._client
-        if self._lost_at is not None and client.last_zxid and time.monotonic() - self._lost_at > self._timeout:
+        if self._lost_at is not None and client.last_zxid and self._clock() - self._lost_at > self._timeout:
             _log.warning(
                 (
                     "ZooKeeper %s lets us in no more for longer than a session lasts: connecting as a new client, in "

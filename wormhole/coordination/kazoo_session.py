@@ -101,7 +101,7 @@ class ZooKeeperSession:
         self._threads = ThreadPoolExecutor(2, "wormhole-zookeeper")
         sent = self._clock()
         try:
-            self._client = await self._in_thread(new_client, self.settings, self._on_granted)
+            self._client = await self._in_thread(new_client, self.settings, self._on_granted, self._clock)
             self._client.add_listener(self._on_state)
             connecting = asyncio.ensure_future(self._in_thread(connect_blocking, self._client, self.settings))
             try:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
-import time
+import secrets
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +18,8 @@ def identity_of(found: os.stat_result) -> str:
 
 
 def _boot_id() -> str:
-    """The running kernel, source: proc(5), /proc/sys/kernel/random/boot_id. Where there is none, this process only."""
+    """The running kernel, source: proc(5), /proc/sys/kernel/random/boot_id. Where there is none, nobody else's."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
-        return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+        return secrets.token_hex(16)

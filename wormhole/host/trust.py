@@ -59,15 +59,21 @@ class Trust:
     """
 
     def __init__(
-        self, files: TlsFiles, *, look_s: float = LOOK_S, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        files: TlsFiles,
+        *,
+        look_s: float = LOOK_S,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.files = files
         self.reloads = Reloads()
         self.look_s = look_s
         self._now = now
+        self._clock = clock
         self._lock = threading.Lock()
         self._aside: object = None  # what was left aside, said once
-        self._looked_at = time.monotonic()
+        self._looked_at = self._clock()
         self._contexts: dict[tuple[int, tuple[str, ...]], tuple[Trusted, ssl.SSLContext]] = {}
         try:
             self._held = Trusted(_read(files))
@@ -84,7 +90,7 @@ class Trust:
         with self._lock:
             if self._is_due():
                 self._look()
-                self._looked_at = time.monotonic()
+                self._looked_at = self._clock()
             return self._held
 
     def faults(self) -> list[str]:
@@ -211,7 +217,7 @@ class Trust:
     # -- the files
 
     def _is_due(self) -> bool:
-        return time.monotonic() - self._looked_at >= self.look_s
+        return self._clock() - self._looked_at >= self.look_s
 
     def _look(self) -> None:
         try:

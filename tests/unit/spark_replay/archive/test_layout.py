@@ -47,6 +47,6 @@ def test_what_does_not_say_it(data: bytes) -> None:
 
 def test_an_archive_of_a_newer_release() -> None:
     data = json.dumps({"format": 2, "whatever": True}).encode()
-    with pytest.raises(ArchiveError, match="of a newer release: its format is 2") as caught:
+    with pytest.raises(ArchiveError, match="by a newer release: its format is 2") as caught:
         about_from_json(data, "/a/archive.json")
     assert caught.value.hint == "install the release that wrote it, or a later one"

@@ -10,13 +10,14 @@ from tests.support.eventually import PATIENCE_S
 _MEASURED = """
 import threading
 from pathlib import Path
-from spark_replay.archive.memory import give_back, share
+from spark_replay.archive.memory import give_back
+from wormhole.host import allocator
 
 def rss():
     line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmRSS"))
     return int(line.split()[1]) >> 10
 
-print(share())
+print(allocator.bound(1))
 kept = []
 
 def work():
