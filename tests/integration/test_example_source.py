@@ -25,8 +25,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("jsonlines")
     source = shutil.copytree(EXAMPLE, folder / "source", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     offline = ["--offline", "--quiet", "--python", sys.executable]
-    build = [UV, "build", "--wheel", *offline, "--no-build-isolation", "--out-dir", folder / "wheels", source]
-    subprocess.run(build, check=True)
+    build: list[str | Path] = [UV, "build", "--wheel", *offline, "--no-build-isolation"]
+    subprocess.run([*build, "--out-dir", folder / "wheels", source], check=True)
     venv.create(folder / "venv")
     [site] = (folder / "venv").glob("lib/python*/site-packages")
     ours = f"{ROOT}\nimport site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"

@@ -19,13 +19,16 @@ from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
+from spark_replay.audit.archived import Selecting
+from spark_replay.audit.auditor import Audit, FlowCounts, audit
 from spark_replay.frames import ShardFiles, read, reading
 from spark_replay.replay.estimate import estimate
 from spark_replay.replay.keyed import LastChanges, rows_of
-from spark_replay.replay.pieces import Selector, log_pieces
+from spark_replay.replay.pieces import Formats, Selector, log_pieces
 from spark_replay.tables.history import history
 from spark_replay.tables.rows import read as read_tables
-from tests.support.archives import CUSTOMERS, marker_at, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, FIRST_US, marker_at, put, row, tx, write_archive
+from wormhole.audit.delivery_counts import RangeKind
 from wormhole.formats import ValueFormats
 from wormhole.model.errors import WormholeError
 from wormhole.model.values import Op
@@ -188,6 +191,29 @@ def test_a_flipped_bit_of_what_says_whose_archive_it_is_changes_no_row(store: Ar
                 same_or_named(store, opened_anew, expected, Path(store.to), at)
             finally:
                 path.write_bytes(whole)
+
+
+def test_an_audit_over_a_flipped_bit_counts_nothing_and_names_the_file(
+    spark: SparkSession, store: ArchiveStore
+) -> None:
+    """Rows of a damaged file that were left out would show as updates that were never archived, and as no loss."""
+    counts = FlowCounts("cache/a")
+    counts.ranges[RangeKind.COUNTED].append((marker_at(0).order, marker_at(TRANSACTIONS).order))
+    selecting = Selecting("", (), Formats(), {})
+
+    def audited(store: ArchiveStore) -> Audit:
+        return audit(spark, store, ["cache/a"], [counts], selecting, since_s=0, now_s=FIRST_US / 1e6 + 3600)
+
+    expected = audited(store)
+    assert any(window.archived for window in expected.windows)
+    for entry in manifest_of(store).files[:2]:  # one that the driver reads for its schemas, one that a task reads
+        path = Path(store.data_path("a", entry.name))
+        at = path.stat().st_size // 2
+        whole = flipped(path, at, 1)
+        try:
+            assert same_or_named(store, audited, expected, path, at)
+        finally:
+            path.write_bytes(whole)
 
 
 @pytest.mark.soak  # one flip: test_frames
