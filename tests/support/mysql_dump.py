@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.delivered import delivered_of
 from publisher.sources.mysql.dump import Dump
-from publisher.sources.mysql.log_walk import LogWalk
+from publisher.sources.mysql.log_walk import LogWalk, Step
 from publisher.sources.mysql.prepared_xa import Prepared
 from publisher.sources.mysql.spool import Spool
 from publisher.sources.mysql.tables import Tables
@@ -44,6 +44,14 @@ def rotate(stream: build.Stream, name: str, position: int, *, artificial: bool =
         stream.add(events.ROTATE, body, flags=events.ARTIFICIAL, place=0, timestamp=0)
     else:
         stream.add(events.ROTATE, body)
+
+
+def beginning(name: str = "binlog.000003", position: int = 4, *, checksums: bool = True) -> build.Stream:
+    """What a server sends before the events of a file."""
+    stream = build.Stream(checksums)
+    rotate(stream, name, position)
+    format_description(stream)
+    return stream
 
 
 def refuse(text: str, code: int = 1236) -> bytes:
@@ -160,3 +168,18 @@ def insert(*ids: int, table_id: int = 7) -> tuple[int, bytes]:
 def xa_prepare(gtrid: bytes, *, one_phase: bool = False) -> bytes:
     """The body of the event that ends the first phase."""
     return struct.pack("<BIII", one_phase, 1, len(gtrid), 0) + gtrid
+
+
+def go(scripted: Scripted, max_bytes: int = 1 << 20) -> list[int]:
+    """Step until the end of what is there; what each step came to but progress."""
+    steps = []
+    while (step := scripted.walk.step(max_bytes, 0.0)) != Step.END:
+        steps.append(step)
+    return [step for step in steps if step != Step.PROGRESS]
+
+
+def walked(folder: Path, stream: build.Stream, **options: Any) -> Scripted:
+    """A walk that went to the end of what is there."""
+    scripted = Scripted(folder, stream, **options)
+    go(scripted)
+    return scripted

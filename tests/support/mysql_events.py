@@ -337,13 +337,23 @@ class Stream:
         self.events.append(data)
         return data
 
-    def transaction(self, number: int, *parts: tuple[int, bytes], committed_at_us: int | None = 5_000_000) -> None:
-        """GTID, BEGIN, the parts, XID."""
-        self.add(GTID, gtid(UUID, number, committed_at_us))
-        self.add(QUERY, query("BEGIN"))
+    def add_all(self, *parts: tuple[int, bytes]) -> None:
+        """Events of these kinds and bodies."""
         for kind, body in parts:
             self.add(kind, body)
-        self.add(XID, bytes(8))
+
+    def statement(self, number: int, sql: str) -> None:
+        """A GTID and a statement."""
+        self.add_all((GTID, gtid(UUID, number)), (QUERY, query(sql)))
+
+    def open(self, number: int, *parts: tuple[int, bytes]) -> None:
+        """GTID, BEGIN, the parts: a transaction that goes on."""
+        self.statement(number, "BEGIN")
+        self.add_all(*parts)
+
+    def transaction(self, number: int, *parts: tuple[int, bytes], committed_at_us: int | None = 5_000_000) -> None:
+        """GTID, BEGIN, the parts, XID."""
+        self.add_all((GTID, gtid(UUID, number, committed_at_us)), (QUERY, query("BEGIN")), *parts, (XID, bytes(8)))
 
     def packets(self) -> bytes:
         return b"".join(map(packet, self.events))

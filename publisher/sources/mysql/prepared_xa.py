@@ -6,18 +6,18 @@ handed on with the commit only: nobody may see what may yet be rolled back.
 
 from __future__ import annotations
 
-import os
 import struct
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from publisher.sources.mysql.decode.events import HEADER
-from publisher.sources.mysql.decode.large_event import Body, LargeEvent, with_length
+from publisher.sources.mysql.decode.large_event import LargeEvent, with_length
 from publisher.sources.mysql.decode.rare_events import Xid
-from wormhole.model.errors import SourceUnavailable, UnsupportedLog
+from publisher.sources.mysql.scratch_file import ScratchFile
+from wormhole.model.errors import UnsupportedLog
 from wormhole.model.position import LogPosition
 
 __all__ = ["MEMORY", "Prepared"]
@@ -52,8 +52,7 @@ class Prepared:
         self._groups: dict[Xid, _Group] = {}
         self._open: _Group | None = None
         self._used = 0
-        self._file: IO[bytes] | None = None
-        self._end = 0
+        self._file = ScratchFile(folder)
 
     @property
     def oldest(self) -> LogPosition | None:
@@ -99,26 +98,13 @@ class Prepared:
         self._store(group, len(header) + body.left, pieces())
 
     def _store(self, group: _Group, length: int, pieces: Iterable[bytes]) -> None:
-        at, size = self._end, _SIZE.size + length
+        at, size = self._file.end, _SIZE.size + length
         if at + size > self._budget:
             raise UnsupportedLog(
                 f"prepared XA transactions hold more than the budget of {self._budget} bytes in {self._folder}",
                 hint="XA RECOVER shows them: commit them or roll them back, or raise pin_budget",
             )
-        try:
-            if self._file is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - lives as long as the reader
-            self._file.seek(at)
-            self._file.write(_SIZE.pack(length))
-            for piece in pieces:
-                self._file.write(piece)
-            self._file.flush()
-        except OSError as error:
-            raise SourceUnavailable(
-                f"prepared XA transactions cannot be kept in {self._folder}: {error.strerror}", hint="make space there"
-            ) from error
-        self._end += size
+        self._file.append(chain((_SIZE.pack(length),), pieces), "prepared XA transactions cannot be kept")
         last = group.kept[-1] if group.kept else None
         if isinstance(last, tuple) and last[0] + last[1] == at:
             group.kept[-1] = (last[0], last[1] + size)
@@ -165,10 +151,8 @@ class Prepared:
             self._forget(group)
 
     def close(self) -> None:
-        """Give the file up."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file."""
+        self._file.close()
 
     def _events(self, group: _Group) -> Iterator[bytes | LargeEvent]:
         for part in group.kept:
@@ -181,32 +165,18 @@ class Prepared:
     def _stretch(self, at: int, size: int) -> Iterator[bytes | LargeEvent]:
         end = at + size
         while at < end:
-            (length,) = _SIZE.unpack(self._read(_SIZE.size, at))
+            (length,) = _SIZE.unpack(self._file.read(_SIZE.size, at))
             at += _SIZE.size
             if length > self._held:
-                yield LargeEvent(self._read(HEADER, at), self._body(at + HEADER, length - HEADER))
+                yield LargeEvent(self._file.read(HEADER, at), self._file.body(at + HEADER, length - HEADER))
             else:
-                yield self._read(length, at)
+                yield self._file.read(length, at)
             at += length
-
-    def _body(self, at: int, size: int) -> Body:
-        def read(wanted: int) -> bytes:
-            nonlocal at
-            piece = self._read(wanted, at)
-            at += len(piece)
-            return piece
-
-        return Body(read, size)
-
-    def _read(self, size: int, at: int) -> bytes:
-        assert self._file is not None
-        return os.pread(self._file.fileno(), size, at)
 
     def _forget(self, group: _Group) -> None:
         self._used -= group.in_memory
         group.in_memory = 0
-        if self._file is not None and not any(
+        if not any(
             isinstance(part, tuple) for other in (*self._groups.values(), self._open) if other for part in other.kept
         ):
-            self._file.truncate(0)
-            self._end = 0
+            self._file.clear()

@@ -8,17 +8,16 @@ not kept.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 from zlib import crc32
 
 from publisher.sources.mysql.decode.events import CHECKSUM, HEADER
 from publisher.sources.mysql.decode.framing import WHOLE_PAYLOAD
 from publisher.sources.mysql.decode.large_event import Body
-from wormhole.model.errors import DecodeError, SourceUnavailable
+from publisher.sources.mysql.scratch_file import ScratchFile
+from wormhole.model.errors import DecodeError
 
 __all__ = ["LARGEST_EVENT", "Spool"]
 
@@ -42,7 +41,7 @@ class Spool:
     def __init__(self, folder: Path, ignores: Callable[[int, int], bool]) -> None:
         self._folder = folder
         self._ignores = ignores
-        self._file: IO[bytes] | None = None
+        self._file: ScratchFile | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -89,18 +88,10 @@ class Spool:
         """The event behind its header, and before its ``checksum``, to be read once; nothing where it is ignored."""
         if self._file is None:
             return Body(_nothing, 0)
-        file, at = self._file, 0
-
-        def read(size: int) -> bytes:
-            nonlocal at
-            piece = os.pread(file.fileno(), size, at)
-            at += len(piece)
-            return piece
-
-        return Body(read, self.received - (CHECKSUM if checksum else 0))
+        return self._file.body(0, self.received - (CHECKSUM if checksum else 0))
 
     def close(self) -> None:
-        """Give the event up."""
+        """Drop the event."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -125,7 +116,7 @@ class Spool:
         self.crc = crc32(piece[:checked], self.crc)
         self.tail += piece[checked:]
         if self._file is not None:
-            self._write(piece)
+            self._file.append((piece,), f"an event of {self.size} bytes cannot be received into a file")
 
     def _begin(self, header: bytes) -> None:
         self.header = header
@@ -136,25 +127,7 @@ class Spool:
             )
         self.crc = crc32(header)
         if not self._ignores(header[_TYPE_AT], int.from_bytes(header[_FLAGS_AT:HEADER], "little")):
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - lives as long as the event
-            except OSError as error:
-                raise self._refused(error) from error
-
-    def _write(self, piece: memoryview) -> None:
-        assert self._file is not None
-        try:
-            while piece:
-                piece = piece[self._file.write(piece) :]
-        except OSError as error:
-            raise self._refused(error) from error
-
-    def _refused(self, error: OSError) -> SourceUnavailable:
-        return SourceUnavailable(
-            f"an event of {self.size} bytes cannot be received into a file in {self._folder}: {error.strerror}",
-            hint="make space there",
-        )
+            self._file = ScratchFile(self._folder)
 
     def _end(self) -> None:
         self.ended = True

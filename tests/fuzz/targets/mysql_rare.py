@@ -162,7 +162,6 @@ _RARE = (
     ("parse_incident", b"\1\0\4lost"),
     ("parse_gtid_tagged", b"\2" + bytes([(3 + len(_TAGGED)) << 1]) + b"\0" + _TAGGED),
     ("parse_mariadb_gtid", struct.pack("<QIBIBB", 17, 3, 0x40, 1, 2, 1) + b"x1b"),
-    ("parse_gtid_list", struct.pack("<IIIQ", 1, 0, 1, 17)),
 )
 
 

@@ -24,7 +24,6 @@ __all__ = [
     "DELETE_ROWS_V1",
     "DELETE_ROWS_V2",
     "FL_COMPLETED_XA",
-    "FL_DDL",
     "FL_GROUP_COMMIT_ID",
     "FL_PREPARED_XA",
     "FL_STANDALONE",
@@ -127,7 +126,6 @@ FL_STANDALONE: Final = 1
 """The next event is the whole group: no commit follows."""
 FL_GROUP_COMMIT_ID: Final = 2
 FL_TRANSACTIONAL: Final = 4
-FL_DDL: Final = 32
 FL_PREPARED_XA: Final = 64
 FL_COMPLETED_XA: Final = 128
 

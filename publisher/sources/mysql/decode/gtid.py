@@ -153,17 +153,12 @@ class GtidSet:
 
     def union(self, other: GtidSet) -> GtidSet:
         """A new set: what is in one of them or in both."""
-        both = self.copy()
+        both = GtidSet()
+        both._bounds = {source: list(bounds) for source, bounds in self._bounds.items()}
         for source in other.sources():
             for first, last in other.intervals(source):
                 both.add(source, first, last)
         return both
-
-    def copy(self) -> GtidSet:
-        """A set of its own with the same GTIDs."""
-        same = GtidSet()
-        same._bounds = {source: list(bounds) for source, bounds in self._bounds.items()}
-        return same
 
     def sources(self) -> list[str]:
         """The sources that have a GTID in the set, in the order of the text."""
@@ -173,10 +168,6 @@ class GtidSet:
         """First and last number of each run of this source, in growing order."""
         bounds = self._bounds.get(source, ())
         return ((bounds[i], bounds[i + 1] - 1) for i in range(0, len(bounds), 2))
-
-    def count(self) -> int:
-        """How many GTIDs are in the set."""
-        return sum(sum(bounds[1::2]) - sum(bounds[::2]) for bounds in self._bounds.values())
 
     def __bool__(self) -> bool:
         return bool(self._bounds)
@@ -238,30 +229,9 @@ class MariaPosition:
         last = self._last.get(domain)
         return last is not None and sequence <= last[1]
 
-    def issubset(self, other: MariaPosition) -> bool:
-        """Whether ``other`` is at or after this position in every domain."""
-        return all(other.covers(domain, sequence) for domain, (_, sequence) in self._last.items())
-
     def domains(self) -> dict[int, tuple[int, int]]:
         """Server id and sequence number by domain."""
         return dict(self._last)
 
-    def copy(self) -> MariaPosition:
-        """A position of its own at the same place."""
-        same = MariaPosition()
-        same._last = dict(self._last)
-        return same
-
-    def __bool__(self) -> bool:
-        return bool(self._last)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MariaPosition) and self._last == other._last
-
-    __hash__ = None  # type: ignore[assignment]  # it changes
-
     def __str__(self) -> str:
         return ",".join(f"{domain}-{server}-{sequence}" for domain, (server, sequence) in sorted(self._last.items()))
-
-    def __repr__(self) -> str:
-        return f"MariaPosition({str(self)!r})"

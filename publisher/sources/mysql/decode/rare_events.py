@@ -17,7 +17,7 @@ from typing import Final
 from publisher.sources.mysql.decode.charsets import charset_name_of, codec_of
 from publisher.sources.mysql.decode.cursor import Cursor
 from publisher.sources.mysql.decode.events import CHECKSUM, FL_COMPLETED_XA, FL_GROUP_COMMIT_ID, FL_PREPARED_XA, HEADER
-from publisher.sources.mysql.decode.gtid import MAX_NUMBER, MariaPosition, source_text
+from publisher.sources.mysql.decode.gtid import MAX_NUMBER, source_text
 from wormhole.model.errors import DecodeError
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "XaPrepare",
     "Xid",
     "parse_format_description",
-    "parse_gtid_list",
     "parse_gtid_tagged",
     "parse_incident",
     "parse_mariadb_gtid",
@@ -58,18 +57,11 @@ class FormatDescription:
     """How the events of a file are written.
 
     ``header_lengths``: by event type less one, the bytes between the header and the part of changing length;
-    ``created_at``: seconds, 0 unless the server started with this file; ``checksum``: whether events end with a CRC-32.
+    ``checksum``: whether events end with a CRC-32.
     """
 
-    server_version: str
-    created_at: int
     header_lengths: bytes
     checksum: bool
-
-    @property
-    def is_mariadb(self) -> bool:
-        """Whether a MariaDB server wrote the file."""
-        return "mariadb" in self.server_version.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +142,7 @@ def parse_format_description(event: bytes) -> FormatDescription:
     version = cursor.number(2, "binlog version")
     if version != 4:
         raise DecodeError(f"format description event: binlog version {version} is not 4")
-    server = cursor.text(50, "server version").partition("\0")[0]
-    created_at = cursor.number(4, "time of creation")
+    cursor.take(50 + 4, "server version and time of creation")
     header = cursor.number(1, "header length")
     if header != HEADER:
         raise DecodeError(f"format description event: headers of {header} bytes are not known")
@@ -164,7 +155,7 @@ def parse_format_description(event: bytes) -> FormatDescription:
     closed[_FLAGS_AT] &= ~_IN_USE & 0xFF  # set while the file is written to, and not in the checksum
     if algorithm == _CHECKSUM_CRC32 and stored != zlib.crc32(closed):
         raise DecodeError("format description event: the checksum does not match")
-    return FormatDescription(server, created_at, lengths, algorithm == _CHECKSUM_CRC32)
+    return FormatDescription(lengths, algorithm == _CHECKSUM_CRC32)
 
 
 def parse_rotate(body: bytes) -> Rotate:
@@ -331,13 +322,3 @@ def parse_mariadb_gtid(body: bytes) -> MariaGtid:
     if flags & FL_GROUP_COMMIT_ID:
         cursor.take(8, "commit id")
     return MariaGtid(domain, sequence, flags, _xid(cursor, 1) if flags & (FL_PREPARED_XA | FL_COMPLETED_XA) else None)
-
-
-def parse_gtid_list(body: bytes) -> MariaPosition:
-    """The position that the files before this one end at: per domain the GTID that is last in the list."""
-    cursor = Cursor(body, "GTID list event")
-    position = MariaPosition()
-    for _ in range(cursor.number(4, "count") & 0x0FFFFFFF):
-        domain = cursor.number(4, "domain")
-        position.advance(domain, cursor.number(4, "server id"), cursor.number(8, "sequence number"))
-    return position

@@ -26,6 +26,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "histories.json"
 
 
+@pytest.fixture
+def incarnations(path: Path) -> Incarnations:
+    """Those of a server whose files 3 and 4 were seen."""
+    made = Incarnations(path)
+    made.observe(view("a", 3, 4))
+    return made
+
+
 def test_one_server_is_one_history_also_after_a_restart(path: Path) -> None:
     incarnations = Incarnations(path)
     assert incarnations.current == 0
@@ -47,9 +55,9 @@ def test_another_server_begins_the_next_and_gtids_may_lead_there(path: Path) -> 
 
 
 @pytest.mark.parametrize("while_away", [False, True])
-def test_a_log_that_began_anew_is_another_history_without_a_way(path: Path, while_away: bool) -> None:
-    incarnations = Incarnations(path)
-    incarnations.observe(view("a", 3, 4))
+def test_a_log_that_began_anew_is_another_history_without_a_way(
+    path: Path, incarnations: Incarnations, while_away: bool
+) -> None:
     if while_away:
         incarnations.observe(view("b", 9))
     now = incarnations.observe(view("a", 1))
@@ -70,9 +78,7 @@ def test_a_log_that_ends_before_what_was_seen_began_anew(path: Path) -> None:
         incarnations.check_way(marker(1))
 
 
-def test_a_file_that_is_another_than_before(path: Path) -> None:
-    incarnations = Incarnations(path)
-    incarnations.observe(view("a", 3, 4))
+def test_a_file_that_is_another_than_before(path: Path, incarnations: Incarnations) -> None:
     assert not incarnations.knows_file(4)
     incarnations.check_file(1, 4, "1700000000-1")
     incarnations.check_file(1, 4, "1700000000-1")
@@ -91,9 +97,7 @@ def test_a_file_that_is_another_than_before(path: Path) -> None:
         again.check_way(marker(1))
 
 
-def test_a_view_that_is_older_than_what_a_reader_saw_is_no_other_history(path: Path) -> None:
-    incarnations = Incarnations(path)
-    incarnations.observe(view("a", 3, 4))
+def test_a_view_that_is_older_than_what_a_reader_saw_is_no_other_history(incarnations: Incarnations) -> None:
     asked = incarnations.reached
     incarnations.check_file(1, 5, "1700000000-1")
     assert incarnations.observe(view("a", 3, 4), asked) == 1
@@ -118,9 +122,7 @@ def test_a_state_that_cannot_be_written_is_said(path: Path) -> None:
     assert error.value.hint
 
 
-def test_a_log_that_cannot_be_shown_to_be_the_same_is_another_history(path: Path) -> None:
-    incarnations = Incarnations(path)
-    incarnations.observe(view("a", 3, 4))
+def test_a_log_that_cannot_be_shown_to_be_the_same_is_another_history(path: Path, incarnations: Incarnations) -> None:
     assert not incarnations.unproven
     assert incarnations.observe(view("a", 6), None, Lost("none is left", unproven=True)) == 2
     again = Incarnations(path)
@@ -132,9 +134,7 @@ def test_a_log_that_cannot_be_shown_to_be_the_same_is_another_history(path: Path
     assert "wormholectl markers set APP/SHARD 0-1-7" in str(error.value.hint)
 
 
-def test_a_server_that_comes_back_keeps_its_files_unless_its_log_is_another(path: Path) -> None:
-    incarnations = Incarnations(path)
-    incarnations.observe(view("a", 3, 4))
+def test_a_server_that_comes_back_keeps_its_files_unless_its_log_is_another(incarnations: Incarnations) -> None:
     incarnations.check_file(1, 4, "100-1-aa")
     incarnations.observe(view("b", 9))
     assert not incarnations.knows_file(4)
@@ -174,9 +174,7 @@ def test_one_answer_does_not_begin_another_history(path: Path, change: str) -> N
     assert incarnations.current == 2
 
 
-def test_a_fingerprint_of_an_earlier_release_is_completed(path: Path) -> None:
-    incarnations = Incarnations(path)
-    incarnations.observe(view("a", 3, 4))
+def test_a_fingerprint_of_an_earlier_release_is_completed(path: Path, incarnations: Incarnations) -> None:
     incarnations.check_file(1, 4, "100-1")
     incarnations.check_file(1, 4, "100-1-aa")
     known = Incarnations(path).known("a")

@@ -10,11 +10,14 @@ from tests.support import mysql_events as build
 from tests.support.mysql_dump import (
     TORN,
     Scripted,
+    beginning,
     format_description,
+    go,
     insert,
     refuse,
     rotate,
     table,
+    walked,
     xa_prepare,
 )
 from wormhole.model.errors import DecodeError, UnsupportedLog
@@ -24,29 +27,12 @@ from wormhole.model.values import Op
 from wormhole.wire.rows import encode_row, entry
 
 
-def beginning() -> build.Stream:
-    stream = build.Stream()
-    rotate(stream, "binlog.000003", 4)
-    format_description(stream)
-    return stream
-
-
-def go(scripted: Scripted, max_bytes: int = 1 << 20) -> list[int]:
-    """Step until the end of what is there; what each step came to but progress."""
-    steps = []
-    while (step := scripted.walk.step(max_bytes, 0.0)) != Step.END:
-        if step != Step.PROGRESS:
-            steps.append(step)
-    return steps
-
-
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 def test_a_transaction_however_it_is_received(tmp_path: Path, piece: int) -> None:
     stream = beginning()
     begin = stream.offset
     stream.transaction(5, table(), insert(1, 2))
-    scripted = Scripted(tmp_path, stream, piece=piece)
-    go(scripted)
+    scripted = walked(tmp_path, stream, piece=piece)
     walk = scripted.walk
     assert walk.place == LogPosition(1, 3, stream.offset)
     assert walk.anchor is not None
@@ -86,14 +72,10 @@ def test_a_statement_that_no_transaction_has_begun_for_is_damage(tmp_path: Path,
 
 def test_a_statement_that_is_a_transaction_and_its_barriers(tmp_path: Path) -> None:
     stream = beginning()
-    stream.add(build.GTID, build.gtid(build.UUID, 1))
-    stream.add(build.QUERY, build.query("TRUNCATE TABLE t"))
-    stream.add(build.GTID, build.gtid(build.UUID, 2))
-    stream.add(build.QUERY, build.query("ALTER TABLE t ADD x INT"))
-    stream.add(build.GTID, build.gtid(build.UUID, 3))
-    stream.add(build.QUERY, build.query("DROP TABLE a, other.b"))
-    scripted = Scripted(tmp_path, stream, sharding=Sharding("table"))
-    go(scripted)
+    stream.statement(1, "TRUNCATE TABLE t")
+    stream.statement(2, "ALTER TABLE t ADD x INT")
+    stream.statement(3, "DROP TABLE a, other.b")
+    scripted = walked(tmp_path, stream, sharding=Sharding("table"))
     piece = scripted.encoder.take()
     assert [scripted.tables.schemas[i].table for i in piece.schema_of] == ["shop.t", "shop.a", "other.b"]
     assert [scripted.tables.shards[i] for i in piece.shard_of] == ["log.shop.t", "log.shop.a", "log.other.b"]
@@ -105,20 +87,15 @@ def test_a_statement_inside_of_a_transaction_does_not_end_it(tmp_path: Path) -> 
     stream = beginning()
     stream.transaction(1, (build.QUERY, build.query("CREATE TABLE t (id INT) START TRANSACTION")), table(), insert(1))
     stream.transaction(2, (build.QUERY, build.query("DROP TEMPORARY TABLE x")), table(), insert(2))
-    scripted = Scripted(tmp_path, stream)
-    go(scripted)
+    scripted = walked(tmp_path, stream)
     assert list(scripted.encoder.take().tx_number) == [1, 2]
 
 
 def test_what_is_rolled_back_is_an_empty_transaction(tmp_path: Path) -> None:
     stream = beginning()
-    stream.add(build.GTID, build.gtid(build.UUID, 1))
-    stream.add(build.QUERY, build.query("BEGIN"))
-    for kind, body in (table(), insert(1)):
-        stream.add(kind, body)
+    stream.open(1, table(), insert(1))
     stream.add(build.QUERY, build.query("ROLLBACK"))
-    scripted = Scripted(tmp_path, stream)
-    go(scripted)
+    scripted = walked(tmp_path, stream)
     assert not scripted.encoder.rows.updates
     assert list(scripted.encoder.transactions.take_passed()[1]) == [1]
 
@@ -126,7 +103,7 @@ def test_what_is_rolled_back_is_an_empty_transaction(tmp_path: Path) -> None:
 def undone(stream: build.Stream, number: int = 1) -> None:
     """A transaction of MariaDB up to where it goes back to a savepoint."""
     stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, number, events.FL_TRANSACTIONAL))
-    for kind, body in (
+    stream.add_all(
         (build.TABLE_MAP, table()[1]),
         insert(1),
         (build.QUERY, build.query("SAVEPOINT `a`")),
@@ -135,8 +112,7 @@ def undone(stream: build.Stream, number: int = 1) -> None:
         (build.QUERY, build.query("SAVEPOINT `b`")),
         insert(3),
         (build.QUERY, build.query("ROLLBACK TO `A`")),
-    ):
-        stream.add(kind, body)
+    )
 
 
 def test_what_was_undone_since_a_savepoint_is_not_handed_on(tmp_path: Path) -> None:
@@ -144,8 +120,7 @@ def test_what_was_undone_since_a_savepoint_is_not_handed_on(tmp_path: Path) -> N
     undone(stream)
     stream.add(*insert(4))
     stream.add(build.XID, bytes(8))
-    scripted = Scripted(tmp_path, stream, mariadb=True)
-    go(scripted)
+    scripted = walked(tmp_path, stream, mariadb=True)
     piece = scripted.encoder.take()
     assert piece.blob == b"".join(entry(encode_row(Op.INSERT, (n,), after=(n, f"n{n}"))) for n in (1, 4))
     assert list(piece.tx_end) == [2]
@@ -154,8 +129,7 @@ def test_what_was_undone_since_a_savepoint_is_not_handed_on(tmp_path: Path) -> N
 def test_a_rollback_after_a_part_was_handed_on_ends_nothing(tmp_path: Path) -> None:
     stream = beginning()
     undone(stream)
-    scripted = Scripted(tmp_path, stream, mariadb=True)
-    go(scripted)
+    scripted = walked(tmp_path, stream, mariadb=True)
     scripted.encoder.take()
     more = build.Stream(offset=stream.offset)
     more.add(build.QUERY, build.query("ROLLBACK"))
@@ -170,8 +144,7 @@ def test_what_was_undone_after_it_was_handed_on_is_an_error(tmp_path: Path) -> N
     stream = beginning()
     undone(stream)
     stream.add(*insert(4))
-    scripted = Scripted(tmp_path, stream, mariadb=True)
-    go(scripted)
+    scripted = walked(tmp_path, stream, mariadb=True)
     scripted.encoder.take()
     more = build.Stream(offset=stream.offset)
     more.add(build.QUERY, build.query("ROLLBACK TO `a`"))
@@ -187,24 +160,19 @@ def test_a_savepoint_that_was_never_set(tmp_path: Path) -> None:
     stream.add(build.XID, bytes(8))
     stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, 2, events.FL_TRANSACTIONAL))
     stream.add(build.QUERY, build.query("ROLLBACK TO a"))
-    scripted = Scripted(tmp_path, stream, mariadb=True)
-    go(scripted)
+    scripted = walked(tmp_path, stream, mariadb=True)
     assert "never set" in str(scripted.walk.broken["log"])
     assert scripted.walk.broken["log"].update_id == "0-1:2:0"
 
 
 def test_a_torn_transaction_is_dropped_with_its_number(tmp_path: Path) -> None:
     stream = beginning()
-    stream.add(build.GTID, build.gtid(build.UUID, 1))
-    stream.add(build.QUERY, build.query("BEGIN"))
-    for kind, body in (table(), insert(1)):
-        stream.add(kind, body)
+    stream.open(1, table(), insert(1))
     rotate(stream, "binlog.000004", 4)
     stream.offset = 4
     format_description(stream)
     stream.transaction(1, table(), insert(2))
-    scripted = Scripted(tmp_path, stream)
-    go(scripted)
+    scripted = walked(tmp_path, stream)
     piece = scripted.encoder.take()
     assert list(piece.tx_number) == [1]
     assert len(piece.ends) == 1
@@ -214,25 +182,19 @@ def test_a_torn_transaction_is_dropped_with_its_number(tmp_path: Path) -> None:
 def open_transaction(number: int, *ids: int) -> build.Stream:
     """A file that ends in the middle of a transaction."""
     stream = beginning()
-    stream.add(build.GTID, build.gtid(build.UUID, number))
-    stream.add(build.QUERY, build.query("BEGIN"))
-    for kind, body in (table(), insert(*ids)):
-        stream.add(kind, body)
+    stream.open(number, table(), insert(*ids))
     return stream
 
 
 def file_four(number: int) -> build.Stream:
-    stream = build.Stream()
-    rotate(stream, "binlog.000004", 4)
-    format_description(stream)
+    stream = beginning("binlog.000004")
     stream.transaction(number, table(), insert(9))
     return stream
 
 
 def test_a_torn_transaction_of_which_a_part_was_handed_on_leaves_nothing_behind(tmp_path: Path) -> None:
     stream = open_transaction(1, 1)
-    scripted = Scripted(tmp_path, stream)
-    go(scripted)
+    scripted = walked(tmp_path, stream)
     scripted.encoder.take()
     more = build.Stream()
     rotate(more, "binlog.000004", 4)
@@ -267,8 +229,7 @@ def test_a_file_that_ends_in_the_middle_of_an_event_is_gone_past(tmp_path: Path)
 
 
 def test_the_newest_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    scripted = Scripted(tmp_path, open_transaction(1, 1))
-    go(scripted)
+    scripted = walked(tmp_path, open_transaction(1, 1))
     scripted.dump.feed(refuse(TORN))
     with pytest.raises(DecodeError, match="truncated") as error:
         go(scripted)
@@ -289,12 +250,10 @@ class TestXa:
     def test_comes_with_its_commit(self, tmp_path: Path) -> None:
         stream = beginning()
         begin = stream.offset
-        for kind, body in (*self.prepared(1, "a", 1, 2), (events.XA_PREPARE, xa_prepare(b"a"))):
-            stream.add(kind, body)
+        stream.add_all(*self.prepared(1, "a", 1, 2), (events.XA_PREPARE, xa_prepare(b"a")))
         stream.transaction(2, table(), insert(3))
         stream.add(build.GTID, build.gtid(build.UUID, 3))
-        scripted = Scripted(tmp_path, stream)
-        go(scripted)
+        scripted = walked(tmp_path, stream)
         assert str(scripted.prepared.oldest) == f"1/3/{begin}"
         more = build.Stream(offset=stream.offset)
         more.add(build.QUERY, build.query("XA COMMIT X'61',X'',1"))
@@ -307,28 +266,22 @@ class TestXa:
 
     def test_in_one_phase(self, tmp_path: Path) -> None:
         stream = beginning()
-        for kind, body in (*self.prepared(1, "a", 1, 2), (events.XA_PREPARE, xa_prepare(b"a", one_phase=True))):
-            stream.add(kind, body)
-        scripted = Scripted(tmp_path, stream)
-        go(scripted)
+        stream.add_all(*self.prepared(1, "a", 1, 2), (events.XA_PREPARE, xa_prepare(b"a", one_phase=True)))
+        scripted = walked(tmp_path, stream)
         piece = scripted.encoder.take()
         assert (list(piece.tx_number), list(piece.tx_end)) == ([1], [2])
 
     def test_rolled_back(self, tmp_path: Path) -> None:
         stream = beginning()
-        for kind, body in (*self.prepared(1, "a", 1), (events.XA_PREPARE, xa_prepare(b"a"))):
-            stream.add(kind, body)
-        stream.add(build.GTID, build.gtid(build.UUID, 2))
-        stream.add(build.QUERY, build.query("XA ROLLBACK X'61',X'',1"))
-        scripted = Scripted(tmp_path, stream)
-        go(scripted)
+        stream.add_all(*self.prepared(1, "a", 1), (events.XA_PREPARE, xa_prepare(b"a")))
+        stream.statement(2, "XA ROLLBACK X'61',X'',1")
+        scripted = walked(tmp_path, stream)
         assert scripted.prepared.oldest is None
         assert not scripted.encoder.rows.updates
 
     def test_a_commit_of_what_was_never_seen_is_missing_log(self, tmp_path: Path) -> None:
         stream = beginning()
-        stream.add(build.GTID, build.gtid(build.UUID, 2))
-        stream.add(build.QUERY, build.query("XA COMMIT X'61',X'',1"))
+        stream.statement(2, "XA COMMIT X'61',X'',1")
         scripted = Scripted(tmp_path, stream)
         assert go(scripted)[-2:] == [Step.CUT, Step.CUT]
         gap = scripted.walk.gap
@@ -342,12 +295,10 @@ class TestXa:
         xid = b"\1\0\0\0\1\0a"
         gtid = build.mariadb_gtid(0, 1, events.FL_PREPARED_XA)[:13]
         stream.add(build.MARIADB_GTID, gtid + xid)
-        for kind, body in (table(), insert(1), (events.XA_PREPARE, xa_prepare(b"a"))):
-            stream.add(kind, body)
+        stream.add_all(table(), insert(1), (events.XA_PREPARE, xa_prepare(b"a")))
         stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, 2, events.FL_COMPLETED_XA)[:13] + xid)
         stream.add(build.QUERY, build.query("XA COMMIT X'61',X'',1"))
-        scripted = Scripted(tmp_path, stream, mariadb=True)
-        go(scripted)
+        scripted = walked(tmp_path, stream, mariadb=True)
         piece = scripted.encoder.take()
         assert (list(piece.tx_number), list(piece.tx_end)) == ([2], [1])
         assert scripted.walk.anchor is not None
@@ -403,8 +354,7 @@ class TestBroken:
     def test_rows_that_cannot_be_decoded(self, tmp_path: Path) -> None:
         stream = beginning()
         stream.transaction(1, table(), (build.WRITE, insert(1)[1][:-3]), insert(2))
-        scripted = Scripted(tmp_path, stream)
-        go(scripted)
+        scripted = walked(tmp_path, stream)
         assert list(scripted.walk.broken) == ["log"]
         error = scripted.walk.broken["log"]
         assert isinstance(error, DecodeError)
@@ -421,21 +371,17 @@ def test_previous_gtids_complete_what_was_delivered(tmp_path: Path) -> None:
     stream = beginning()
     known = b"\1" + bytes(7) + build.UUID + b"\1" + bytes(7) + b"\1" + bytes(7) + b"\6" + bytes(7)
     stream.add(events.PREVIOUS_GTIDS, known)
-    scripted = Scripted(tmp_path, stream, delivered=f"{build.UUID_TEXT}:1-3:5")
-    go(scripted)
+    scripted = walked(tmp_path, stream, delivered=f"{build.UUID_TEXT}:1-3:5")
     assert str(scripted.delivered) == f"{build.UUID_TEXT}:1-5"
 
 
 def test_transactions_without_gtid_are_named_after_their_place(tmp_path: Path) -> None:
-    stream = build.Stream()
-    rotate(stream, "binlog.000003", 4)
-    format_description(stream)
+    stream = beginning()
     begin = stream.offset
     stream.add(build.ANONYMOUS, build.gtid(bytes(16), 0))
     stream.add(build.QUERY, build.query("BEGIN"))
     stream.add(build.XID, bytes(8))
-    scripted = Scripted(tmp_path, stream)
-    go(scripted)
+    scripted = walked(tmp_path, stream)
     assert scripted.walk.anchor is not None
     assert scripted.walk.anchor.id == f"server/3:{begin}"
 

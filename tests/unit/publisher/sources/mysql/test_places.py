@@ -50,11 +50,14 @@ class World:
     found: LogPosition = field(default_factory=lambda: LogPosition(1, 8, 321))
     problem: Exception | None = None
     walks: list[Making] = field(default_factory=list)
+    seen: bool = False
     settled: list[bool] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.incarnations = Incarnations(self.folder / "histories.json")
+        if self.seen:
+            self.incarnations.observe(self.view_)
         self.places = Places(self.ask, cast(StateQueries, self), self.incarnations, cast(Opening, self))
 
     def ask(self, question: Callable[[Any], Any]) -> Any:
@@ -160,8 +163,7 @@ def test_a_file_that_is_known_is_not_looked_at_again(make: Make) -> None:
 
 @pytest.mark.parametrize("text", ["binlog.000008:400", "1/8/400", " binlog.000008:400 "])
 def test_a_place_means_the_last_transaction_end_before_it(make: Make, text: str) -> None:
-    world = make()
-    world.incarnations.observe(MYSQL)
+    world = make(seen=True)
     marker = world.places.locate(text)
     assert marker == Datamarker(
         LogPosition(1, 8, 321), " and more", LogPosition(1, 8, 321), Anchor("x:1", 5, LogPosition(1, 8, 400)), 77
@@ -179,16 +181,14 @@ def test_on_mariadb_it_is_counted_from_the_position_before_the_file(make: Make) 
 
 @pytest.mark.parametrize("text", ["binlog.000009:157", "binlog.000008:500", "binlog.000007:4", "1/7/0"])
 def test_places_at_the_edges_of_the_log(make: Make, text: str) -> None:
-    world = make()
-    world.incarnations.observe(MYSQL)
+    world = make(seen=True)
     assert world.places.locate(text).order == world.found
     assert world.only.closed
 
 
 @pytest.mark.parametrize("text", ["binlog.000009:158", "binlog.000010:4", "binlog.000008:501", "1/9/158"])
 def test_a_place_ahead_of_the_log(make: Make, text: str) -> None:
-    world = make()
-    world.incarnations.observe(MYSQL)
+    world = make(seen=True)
     with pytest.raises(PositionError, match=r"is ahead of the log, which ends at binlog\.000009:157 \(1/9/157\)"):
         world.places.locate(text)
     assert not world.walks
@@ -201,8 +201,7 @@ def test_the_file_that_is_written_grows_while_it_is_asked_for(make: Make) -> Non
 
 @pytest.mark.parametrize("text", ["binlog.000006:400", "1/6/400"])
 def test_a_place_that_was_purged(make: Make, text: str) -> None:
-    world = make()
-    world.incarnations.observe(MYSQL)
+    world = make(seen=True)
     with pytest.raises(PositionPurged, match=r"begins with file binlog\.000007") as error:
         world.places.locate(text)
     assert (error.value.last_missing, error.value.position) == ("1/7/4", text)
@@ -211,8 +210,7 @@ def test_a_place_that_was_purged(make: Make, text: str) -> None:
 
 
 def test_a_place_of_another_history(make: Make) -> None:
-    world = make()
-    world.incarnations.observe(MYSQL)
+    world = make(seen=True)
     with pytest.raises(PositionError, match="2/8/400 is of incarnation 2, the log is in incarnation 1"):
         world.places.locate("2/8/400")
 

@@ -12,7 +12,7 @@ from publisher.sources.mysql.dump import Dump
 from publisher.sources.mysql.reader import BinlogReader
 from publisher.sources.mysql.scan import fails_again
 from tests.support import mysql_events as build
-from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table
+from tests.support.mysql_dump import Scripted, beginning, format_description, insert, rotate, table
 from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Segment
@@ -20,13 +20,6 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.testing.reading import Read
 
 START = LogPosition(1, 3, 4)
-
-
-def beginning() -> build.Stream:
-    stream = build.Stream()
-    rotate(stream, "binlog.000003", 4)
-    format_description(stream)
-    return stream
 
 
 class Reading:
@@ -132,8 +125,7 @@ def test_a_small_transaction_comes_whole_however_its_bytes_arrive(tmp_path: Path
 
 def test_a_segment_without_updates_moves_the_place_on(tmp_path: Path) -> None:
     stream = beginning()
-    stream.add(build.GTID, build.gtid(build.UUID, 1))
-    stream.add(build.QUERY, build.query("CREATE TABLE t (id INT)"))
+    stream.statement(1, "CREATE TABLE t (id INT)")
     (segment,) = Reading(tmp_path, stream).all()
     assert not segment.updates
     assert segment.marker is not None
@@ -141,9 +133,7 @@ def test_a_segment_without_updates_moves_the_place_on(tmp_path: Path) -> None:
 
 
 def test_nothing_but_heartbeats_is_nothing(tmp_path: Path) -> None:
-    stream = build.Stream()
-    rotate(stream, "binlog.000003", 400)
-    format_description(stream)
+    stream = beginning("binlog.000003", 400)
     place = LogPosition(1, 3, 400)
     anchor = Anchor("a:1", 1, START)
     reading = Reading(tmp_path, stream, marker=Datamarker(place, "", place, anchor))
@@ -197,9 +187,7 @@ def test_a_reader_that_its_log_outlived_hands_out_what_it_has_and_ends(tmp_path:
 
 
 def test_found_by_gtids_the_first_transaction_shows_the_place(tmp_path: Path) -> None:
-    stream = build.Stream()
-    rotate(stream, "binlog.000009", 4)
-    format_description(stream)
+    stream = beginning("binlog.000009")
     stream.offset = 5000  # what was delivered is passed over by the server
     old = Datamarker(LogPosition(0, 12, 77), f"{build.UUID_TEXT}:1-6", LogPosition(0, 12, 77), Anchor("x:1", 1, START))
     reading = Reading(tmp_path, stream, marker=old, placed=False)
@@ -219,8 +207,7 @@ def test_missing_log_is_a_segment_of_its_own(tmp_path: Path) -> None:
     stream = beginning()
     stream.transaction(1, table(), insert(1))
     begin = stream.offset
-    stream.add(build.GTID, build.gtid(build.UUID, 2))
-    stream.add(build.QUERY, build.query("XA COMMIT X'61',X'',1"))
+    stream.statement(2, "XA COMMIT X'61',X'',1")
     end = stream.offset
     stream.transaction(3, table(), insert(3))
     first, gap, last = Reading(tmp_path, stream).all()

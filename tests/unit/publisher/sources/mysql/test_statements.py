@@ -10,27 +10,13 @@ import pytest
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.log_walk import Step
 from tests.support import mysql_events as build
-from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table
+from tests.support.mysql_dump import Scripted, beginning, go, insert, table, walked
 from wormhole.model.sharding import Sharding
-
-
-def beginning() -> build.Stream:
-    stream = build.Stream()
-    rotate(stream, "binlog.000003", 4)
-    format_description(stream)
-    return stream
 
 
 def ddl(stream: build.Stream, number: int, sql: bytes, database: str = "shop", status: bytes = b"") -> None:
     stream.add(build.GTID, build.gtid(build.UUID, number))
     stream.add(build.QUERY, build.query("", database, status) + sql)
-
-
-def go(scripted: Scripted) -> list[int]:
-    steps = []
-    while (step := scripted.walk.step(1 << 20, 0.0)) != Step.END:
-        steps.append(step)
-    return [step for step in steps if step != Step.PROGRESS]
 
 
 def lost(scripted: Scripted) -> list[str]:
@@ -59,8 +45,7 @@ def test_the_barrier_of_a_statement_survives_the_rollback_of_its_transaction(tmp
     stream.add(build.QUERY, build.query("ROLLBACK"))
     stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, 2, events.FL_TRANSACTIONAL))
     stream.add(build.QUERY, build.query("ROLLBACK"))
-    scripted = Scripted(tmp_path, stream, mariadb=True)
-    go(scripted)
+    scripted = walked(tmp_path, stream, mariadb=True)
     piece = scripted.encoder.take()
     assert [scripted.tables.schemas[i].table for i in piece.schema_of] == ["shop.größe"]
     assert list(piece.tx_number) == [1]
@@ -124,8 +109,7 @@ def test_skip_tables_does_not_pass_a_statement_that_may_mean_another_table(tmp_p
     ddl(stream, 1, b"CREATE TABLE other.made (id INT)")
     ddl(stream, 2, b"CREATE TABLE made (id INT)")
     ddl(stream, 3, b"XA COMMIT \xff")
-    scripted = Scripted(tmp_path, stream, skipped=frozenset({"shop.*"}), sharding=Sharding("table"))
-    go(scripted)
+    scripted = walked(tmp_path, stream, skipped=frozenset({"shop.*"}), sharding=Sharding("table"))
     assert {shard: error.tables for shard, error in scripted.walk.broken.items()} == {"log.other.made": ("other.made",)}
 
 
@@ -148,8 +132,7 @@ def test_the_commit_of_an_xa_transaction_without_a_name_breaks_every_known_table
     stream.transaction(1, table("shop.t"), insert(1))
     ddl(stream, 2, b"XA COMMIT \xff")
     ddl(stream, 3, b"XA ROLLBACK \xff")
-    scripted = Scripted(tmp_path, stream, sharding=Sharding("database"))
-    go(scripted)
+    scripted = walked(tmp_path, stream, sharding=Sharding("database"))
     error = scripted.walk.broken["log.shop"]
     assert "XA transaction" in str(error)
     assert error.update_id == f"{build.UUID_TEXT}:2:0"
@@ -162,8 +145,7 @@ def test_sql_mode_and_charset_come_with_the_statement(tmp_path: Path) -> None:
     latin1 = b"\x04" + (8).to_bytes(2, "little") * 3
     ddl(stream, 1, b'TRUNCATE "a\\"', status=mode)
     ddl(stream, 2, b"TRUNCATE\xa0TABLE\xa0gr\xf6\xdfe", status=mode + latin1)
-    scripted = Scripted(tmp_path, stream)
-    go(scripted)
+    scripted = walked(tmp_path, stream)
     assert lost(scripted) == ["shop.a\\", "shop.größe"]
 
 

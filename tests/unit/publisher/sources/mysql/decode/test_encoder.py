@@ -94,8 +94,7 @@ def test_mariadbs_transactions(encoder: ModuleType) -> None:
     for domain, number, flags in ((0, 17, 0), (4, 18, 2 | 4)):
         stream.add(build.MARIADB_GTID, build.mariadb_gtid(domain, number, flags))
         stream.add(160, b"INSERT ...")
-        for kind, body in insert(number):
-            stream.add(kind, body)
+        stream.add_all(*insert(number))
         stream.add(build.QUERY, build.query("COMMIT")) if domain else stream.add(build.XID, bytes(8))
     feed(e, stream.packets())
     assert e.sources.names == ["0-3", "4-3"]
@@ -109,8 +108,7 @@ def test_transactions_without_gtid_are_named_by_their_place(encoder: ModuleType)
     e, stream = make(encoder), build.Stream(offset=157)
     e.file_offset = 157
     stream.add(build.ANONYMOUS, build.gtid(bytes(16), 0, 9))
-    for kind, body in insert(1):
-        stream.add(kind, body)
+    stream.add_all(*insert(1))
     stream.add(build.XID, bytes(8))
     with pytest.raises(DecodeError, match="without GTID"):
         feed(e, stream.packets())
@@ -261,8 +259,7 @@ def test_order_that_cannot_be_is_refused_and_names_the_place(encoder: ModuleType
     }
     for text, events in cases.items():
         e, stream = make(encoder), build.Stream()
-        for kind, body in events:
-            stream.add(kind, body)
+        stream.add_all(*events)
         data = stream.packets() or build.packet(bytes(19))
         with pytest.raises(DecodeError, match=text):
             feed(e, data)

@@ -64,13 +64,11 @@ def tagged(fields: dict[int, bytes], version: int = 1, needed: int = 0, grow: in
 
 def test_format_description() -> None:
     found = rare_events.parse_format_description(format_description())
-    assert found == rare_events.FormatDescription("10.11.14-MariaDB-log", 1_700_000_000, b"\x38\x0d\x00", True)
-    assert found.is_mariadb
+    assert found == rare_events.FormatDescription(b"\x38\x0d\x00", True)
     in_use = bytearray(format_description())
     in_use[17] = 1
     assert rare_events.parse_format_description(bytes(in_use)) == found
     found = rare_events.parse_format_description(format_description(server=b"8.4.3", algorithm=0, flip=1))
-    assert not found.is_mariadb
     assert not found.checksum
 
 
@@ -173,13 +171,6 @@ def test_a_mariadb_gtid() -> None:
     assert rare_events.parse_mariadb_gtid(head + b"\x82" + bytes(8) + xid) == MariaGtid(3, 17, 0x82, Xid(b"x1", b"b"))
 
 
-def test_a_gtid_list_keeps_the_last_of_each_domain() -> None:
-    entries = [(0, 1, 17), (0, 2, 9), (5, 1, 1)]
-    body = struct.pack("<I", 0x1000_0003) + b"".join(struct.pack("<IIQ", *entry) for entry in entries)
-    assert str(rare_events.parse_gtid_list(body)) == "0-2-9,5-1-1"
-    assert not rare_events.parse_gtid_list(bytes(4))
-
-
 @pytest.mark.parametrize(
     ("parse", "body", "words"),
     [
@@ -191,7 +182,6 @@ def test_a_gtid_list_keeps_the_last_of_each_domain() -> None:
         (rare_events.parse_incident, b"\1\0\4los", "incident event: message takes"),
         (rare_events.parse_mariadb_gtid, bytes(12), "flags takes"),
         (rare_events.parse_mariadb_gtid, bytes(12) + b"\x40", "xid's format takes"),
-        (rare_events.parse_gtid_list, b"\xff\xff\xff\x0f", "domain takes"),
     ],
 )
 def test_a_cut_event_names_itself_and_the_field(parse: Callable[[bytes], object], body: bytes, words: str) -> None:
