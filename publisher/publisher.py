@@ -15,9 +15,9 @@ from dataclasses import replace
 from caravan.fleet import Fleet, FleetEvents
 from caravan.flow import CaravanFlow
 from publisher.flows.applications import Applications, Served
-from publisher.flows.assigner import Assigner, Patience
-from publisher.flows.background import Chores
-from publisher.flows.caps import LiveCaps, limits_of
+from publisher.flows.assigner import Assigner, Timeouts
+from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.configured_limits import ConfiguredLimits, limits_of
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.flows.housekeeping import Housekeeping
@@ -30,7 +30,7 @@ from publisher.flows.progress import Progress
 from publisher.flows.registrar import Registrar
 from publisher.flows.replays import Replays
 from publisher.flows.update_ids import is_behind
-from publisher.push.contest import Contest, after_refusal, explained, store_was_lost
+from publisher.push.epoch_conflict import EpochConflict, after_refusal, explained, store_was_lost
 from publisher.push.flow import PublisherFlow
 from publisher.push.pacing import gather_interval
 from publisher.push.stages import PublisherFlowState, Stage
@@ -98,7 +98,7 @@ class Publisher:
         self.progress = Progress()
         told = FleetEvents(self._held, self._advanced)
         self.fleet = Fleet(source, limits, told, self._gather_interval, lambda: self._lag, clock=clock)
-        self.caps = LiveCaps(coordinator, served.dataset, self.fleet, clock)
+        self.caps = ConfiguredLimits(coordinator, served.dataset, self.fleet, clock)
         events = StreamEvents(
             ready=lambda stream: self.assigner.changed(),
             opened=self._opened,
@@ -121,7 +121,7 @@ class Publisher:
             self.fleet,
             Dialer(hello, served.trust, self.parking_room, clock=clock.monotonic),
             events,
-            Patience(settings.grace_period, settings.handler_timeout),
+            Timeouts(settings.grace_period, settings.handler_timeout),
             self.ownership,
             self.markers.flush,
             self.record,
@@ -135,15 +135,15 @@ class Publisher:
         self.known = known or KnownFlows(coordinator)
         registrar = Registrar(store, source, served.log, self.known)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind, clock)
-        self._chores = Chores()
-        self.losses = Losses(source, self.assigner, self.fleet, self._chores, self._rewind, clock)
+        self._background = BackgroundTasks()
+        self.losses = Losses(source, self.assigner, self.fleet, self._background, self._rewind, clock)
         self._controlling = asyncio.Lock()
         self.replays = Replays(
             source,
             store,
             self.assigner,
             self.dead_letters,
-            self._chores,
+            self._background,
             self.delivery_counter,
             self.markers.flush,
             self._stored,
@@ -199,7 +199,7 @@ class Publisher:
                 ready()
         finally:
             await self.applications.stop()
-            await self._chores.stop()
+            await self._background.stop()
             try:
                 await self.assigner.close(self.served.settings.stop_timeout)
             finally:  # also when a second signal cuts the waiting short
@@ -284,7 +284,7 @@ class Publisher:
     def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
         flow.accepted()
         if have is not None and have.order < flow.marker.order:
-            self._chores.spawn(self._rewind(stream, flow, have))
+            self._background.spawn(self._rewind(stream, flow, have))
             return
         if have is not None and have.order > flow.marker.order:
             if flow.rewound:  # a subscriber of an earlier release does not know that it was
@@ -300,7 +300,7 @@ class Publisher:
         self.delivery_counter.open(flow)
         if any(letter.retrying for letter in flow.parked or ()):
             flow.redeliver()
-            self._chores.spawn(self._redeliver(stream, flow))
+            self._background.spawn(self._redeliver(stream, flow))
         else:
             self._begin(stream, flow)
 
@@ -404,7 +404,7 @@ class Publisher:
         if flow is not None and write.epoch == flow.epoch:
             flow.stored(write.marker)
             if any(is_behind(self.served.kind, item, write.marker) for item in flow.control.skip):
-                self._chores.spawn(self._forget_skipped(flow))
+                self._background.spawn(self._forget_skipped(flow))
 
     def _refused(self, write: MarkerWrite) -> None:
         flow = self.assigner.flows.get(write.flow)
@@ -436,7 +436,7 @@ class Publisher:
         def waits() -> bool:
             return flow.epoch == epoch and flow in stream.flows
 
-        self._chores.spawn(park())
+        self._background.spawn(park())
 
     async def _prepare(self, flow: PublisherFlow) -> None:
         await self.dead_letters.load(flow)
@@ -490,32 +490,32 @@ class Publisher:
         """The subscriber holds the shard in another epoch.
 
         Whether it says in which one: those of an earlier release do not."""
-        contest = after_refusal(event, flow.contest, sole=self.ownership.sole(), now=self.clock.monotonic())
-        if contest is None:
+        conflict = after_refusal(event, flow.conflict, sole=self.ownership.sole(), now=self.clock.monotonic())
+        if conflict is None:
             return False
-        if store_was_lost(flow.contest, contest, acknowledged=flow.acknowledged):
+        if store_was_lost(flow.conflict, conflict, acknowledged=flow.acknowledged):
             flow.release("")
             flow.begin_move()
-            self._chores.spawn(self._hold_unknown(flow, contest, stream.info.id))
+            self._background.spawn(self._hold_unknown(flow, conflict, stream.info.id))
             return True
-        cause = explained(contest, event.flow.epoch, flow.marker, stream.info.id)
-        known = flow.contest is not None and flow.contest.contested and contest.contested
+        cause = explained(conflict, event.flow.epoch, flow.marker, stream.info.id)
+        known = flow.conflict is not None and flow.conflict.contested and conflict.contested
         if not known:
-            log = _log.error if contest.contested else _log.warning
+            log = _log.error if conflict.contested else _log.warning
             log("%s was refused: %s", flow.name, cause, extra=flow.about)
         flow.release("")
         flow.explain(cause.text, cause.hint)
-        flow.refused(contest)
+        flow.refused(conflict)
         return True
 
-    async def _hold_unknown(self, flow: PublisherFlow, contest: Contest, subscriber: str) -> None:
+    async def _hold_unknown(self, flow: PublisherFlow, conflict: EpochConflict, subscriber: str) -> None:
         """The store was lost: what the flow has received is not known, and its record only says where it was
         registered since."""
         missing = missing_datamarker(
-            flow.name, f"{subscriber} has had {flow.name} in epoch {contest.held_epoch}", flow.marker
+            flow.name, f"{subscriber} has had {flow.name} in epoch {conflict.held_epoch}", flow.marker
         )
         try:
-            flow.raised(await asyncio.to_thread(self.store.raise_epoch, flow.key, contest.held_epoch))
+            flow.raised(await asyncio.to_thread(self.store.raise_epoch, flow.key, conflict.held_epoch))
             await self.control(flow, lambda control: replace(control, missing=missing))
             _log.error("%s is held: %s", flow.name, missing, extra=flow.about)
         except (WormholeError, KeyError) as error:  # refused again, and held then

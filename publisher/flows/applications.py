@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from publisher.flows.assigner import Assigner
-from publisher.flows.background import Chores
+from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.registrar import Registrar
 from publisher.push.flow import PublisherFlow
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
@@ -87,7 +87,7 @@ class Applications:
         self._absent: dict[str, LogPosition] | None = None  # what those need that are not; None: to be asked
         self._configuring = asyncio.Lock()
         self._watches: dict[str, asyncio.Task[None]] = {}
-        self._chores = Chores()
+        self._background = BackgroundTasks()
         self._said = BatchedLog(lambda line: _log.info("%s", line))
 
     def __contains__(self, name: str) -> bool:
@@ -97,12 +97,12 @@ class Applications:
     @property
     def idle(self) -> bool:
         """Whether nothing but watching is under way."""
-        return len(self._chores) <= len(self._watches)
+        return len(self._background) <= len(self._watches)
 
     async def stop(self) -> None:
         """End what is under way."""
         self._said.flush()
-        await self._chores.stop()
+        await self._background.stop()
 
     async def run(self) -> None:
         """Follow the configuration until cancelled."""
@@ -169,7 +169,7 @@ class Applications:
                 if stream is not None:
                     self._assigner.revoke(stream, flow, cause)
         if name not in self._watches:
-            self._watches[name] = self._chores.spawn(self._watch_subscribers(name), f"subscribers-{name}")
+            self._watches[name] = self._background.spawn(self._watch_subscribers(name), f"subscribers-{name}")
 
     def _forget(self, name: str) -> None:
         """The application is configured no longer: its subscribers are let go; its markers stay stored."""
@@ -207,7 +207,7 @@ class Applications:
                 self._said.add("shards appeared in the log", shard)
             for name, (config, wanted) in self._applications.items():
                 if name != but_for:
-                    self._chores.spawn(self._add_shards(name, config, wanted))
+                    self._background.spawn(self._add_shards(name, config, wanted))
 
     async def _add_shards(self, name: str, config: ApplicationConfig, wanted: Filter) -> None:
         try:

@@ -29,7 +29,7 @@ from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowKey, MarkerStore
 from wormhole.wire.bounds import shortened
 
-__all__ = ["Assigner", "Patience", "Permits"]
+__all__ = ["Assigner", "Permits", "Timeouts"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Permits(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """Seconds. ``grace``: how long a subscriber that vanished, or cannot be dialled, keeps its shards. ``handler``: how
     long a handler may run; a subscriber that was asked to let go is waited for that long.
     """
@@ -96,7 +96,7 @@ class Assigner:
         fleet: Fleet,
         dialer: Dialer,
         events: StreamEvents,
-        patience: Patience,
+        timeouts: Timeouts,
         permits: Permits,
         settle: Callable[[], Awaitable[None]],
         record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
@@ -108,7 +108,7 @@ class Assigner:
         self._fleet = fleet
         self._dialer = dialer
         self._events = events
-        self._patience = patience
+        self._timeouts = timeouts
         self._permits = permits
         self._settle = settle
         self._record = record
@@ -196,7 +196,7 @@ class Assigner:
         """A stream broke: its flows wait for it to come back, or for another subscriber."""
         for flow in lost:
             holder = flow.subscriber
-            idle = flow.releasing and self._clock.monotonic() - flow.asked_at > self._patience.handler
+            idle = flow.releasing and self._clock.monotonic() - flow.asked_at > self._timeouts.handler
             flow.release(f"its stream ended: {cause}")
             if stream.left:
                 continue
@@ -300,8 +300,8 @@ class Assigner:
             ):  # deciding waits for the store, and others may come meanwhile
                 await self._decide(app)
 
-    async def close(self, patience_s: float) -> None:
-        """Ask for every flow back and wait until the subscribers let go, at most ``patience_s`` seconds; then hang
+    async def close(self, timeout_s: float) -> None:
+        """Ask for every flow back and wait until the subscribers let go, at most ``timeout_s`` seconds; then hang
         up."""
         self._stopping = True
         self._said.flush()
@@ -309,7 +309,7 @@ class Assigner:
             for flow in stream.flows:
                 self.revoke(stream, flow, "the publisher stops")
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 while any(stream.flows for stream in self.streams()):
                     self._changed.clear()
                     await self._changed.wait()
@@ -347,7 +347,7 @@ class Assigner:
         handler; at an address where nobody listens none runs, and one that is connected is asked to let go first.
         """
         silent = not stream.connected and not stream.vacant
-        return self._patience.grace + (self._patience.handler if silent else 0.0)
+        return self._timeouts.grace + (self._timeouts.handler if silent else 0.0)
 
     def _live(self, app: _Application, now: float) -> dict[str, float]:
         """Subscribers that take part: id to weight.
@@ -397,7 +397,7 @@ class Assigner:
         """
         for member in app.members.values():
             for flow in member.stream.flows:
-                if flow.releasing and now - flow.asked_at > self._patience.handler + self._patience.grace:
+                if flow.releasing and now - flow.asked_at > self._timeouts.handler + self._timeouts.grace:
                     member.stream.hang_up(f"it did not let go of {flow.name} in time")
                     break
 
@@ -411,7 +411,7 @@ class Assigner:
         if flow.control.missing:
             flow.explain(flow.control.missing.text, flow.control.missing.hint)
             return None
-        if flow.contest is not None and now < flow.contest.until:
+        if flow.conflict is not None and now < flow.conflict.until:
             return None
         if now < flow.spacing.until:
             if not flow.cause:
@@ -475,7 +475,7 @@ class Assigner:
         """Raise the flow's epoch. Whether it may be opened in it."""
         if not self._may_give(stream, flow) or not self.keeps_order(stream, flow):
             return False
-        above = 0 if flow.contest is None else flow.contest.held_epoch
+        above = 0 if flow.conflict is None else flow.conflict.held_epoch
         try:
             epoch = await asyncio.to_thread(self._store.raise_epoch, flow.key, above)
         except KeyError:

@@ -28,7 +28,7 @@ _RETRY_S = 2.0
 
 
 class Housekeeping:
-    """The chores of one publisher.
+    """The periodic work of one publisher.
 
     ``note``: makes the present state of the flows known; may raise :class:`WormholeError`.
     """

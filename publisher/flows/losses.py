@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
 from publisher.flows.assigner import Assigner
-from publisher.flows.background import Chores
+from publisher.flows.background_tasks import BackgroundTasks
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from publisher.push.stream import SubscriberStream
@@ -36,7 +36,7 @@ class Losses:
         source: LogSource,
         assigner: Assigner,
         fleet: Fleet,
-        chores: Chores,
+        background: BackgroundTasks,
         go_back: Callable[[SubscriberStream, PublisherFlow, Datamarker], Coroutine[None, None, None]],
         clock: Clock,
     ) -> None:
@@ -44,7 +44,7 @@ class Losses:
         self._source = source
         self._assigner = assigner
         self._fleet = fleet
-        self._chores = chores
+        self._background = background
         self._go_back = go_back
 
     def held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
@@ -55,7 +55,7 @@ class Losses:
         _log.error("%s is held: %s", flow.name, error, extra=flow.about)
         flow.hold(error.problem)
         if isinstance(error, PositionPurged | Diverged):
-            self._chores.spawn(self._tell(flow, caravan_flow, error))
+            self._background.spawn(self._tell(flow, caravan_flow, error))
 
     async def _tell(self, flow: PublisherFlow, caravan_flow: CaravanFlow, error: PositionPurged | Diverged) -> None:
         """What cannot be read from the marker on is for the application to decide about."""
@@ -102,7 +102,7 @@ class Losses:
         flow.accept(back=back)
         if back:
             # Another history of the log: only a rewind goes back.
-            self._chores.spawn(self._go_back(stream, flow, resume))
+            self._background.spawn(self._go_back(stream, flow, resume))
             return
         flow.caravan_flow.pass_gap(resume)
         self._fleet.resume(flow.caravan_flow)

@@ -18,7 +18,7 @@ from typing import Final
 
 import grpc
 
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.marker_store import ReplayControl, ReplayState
 from wormhole.push.parking import Arriving
@@ -67,7 +67,7 @@ class Run:
 
 
 def check_id(text: str) -> str:
-    """``text``, if a replay may be called so. Raises :class:`~publisher.flows.refused.RefusedError`."""
+    """``text``, if a replay may be called so. Raises :class:`~publisher.flows.refused_error.RefusedError`."""
     if not text or len(text) > LONGEST_ID or not text.isprintable():
         raise RefusedError(
             grpc.StatusCode.INVALID_ARGUMENT,
@@ -85,8 +85,8 @@ def hashed(ticket: str) -> str:
 def taken(flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: bool) -> ReplayControl:
     """What is stored when ``wanted`` begins. ``now``: what has the flow; ``leased``: its lease has not run out.
 
-    The same id goes on where it stood. Raises :class:`~publisher.flows.refused.RefusedError` when another one has the
-    flow.
+    The same id continues where it was. Raises :class:`~publisher.flows.refused_error.RefusedError` when another one has
+    the flow.
     """
     if now is None or now.id == wanted.id:
         if now is None:
@@ -110,7 +110,7 @@ def taken(flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: b
 def mine(flow: str, now: ReplayControl | None, replay: str) -> ReplayControl:
     """The replay that has the flow, which has to be ``replay``.
 
-    Raises :class:`~publisher.flows.refused.RefusedError`.
+    Raises :class:`~publisher.flows.refused_error.RefusedError`.
     """
     if now is None or now.id != replay:
         there = "the flow is live" if now is None else f"replay {now.id} by {now.who} has it"

@@ -25,10 +25,10 @@ from typing import Final
 import grpc
 
 from publisher.flows.assigner import Assigner
-from publisher.flows.background import Chores
+from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.delivery_counter import DeliveryCounter
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from publisher.flows.replay_states import Run, cause, hashed, mine, opened, parked, permitted, stale, taken
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
@@ -83,8 +83,8 @@ class _Over:
 
 
 class Replays:
-    """See the module. Requests raise :class:`~publisher.flows.refused.RefusedError` and what the store and the source
-    raise; nothing is changed then, and the same request may be made again.
+    """See the module. Requests raise :class:`~publisher.flows.refused_error.RefusedError` and what the store and the
+    source raise; nothing is changed then, and the same request may be made again.
 
     ``settle`` stores what was acknowledged; ``stored`` is told of a marker that is durable; ``control``, ``move`` and
     ``record`` are the publisher's. ``room``: the memory for what subscribers want to be parked.
@@ -96,7 +96,7 @@ class Replays:
         store: MarkerStore,
         assigner: Assigner,
         dead_letters: DeadLetterOffice,
-        chores: Chores,
+        background: BackgroundTasks,
         delivery_counter: DeliveryCounter,
         settle: Callable[[], Awaitable[None]],
         stored: Callable[[MarkerWrite], None],
@@ -112,7 +112,7 @@ class Replays:
         self._store = store
         self._assigner = assigner
         self._dead_letters = dead_letters
-        self._chores = chores
+        self._background = background
         self._counter = delivery_counter
         self._settle = settle
         self._stored = stored
@@ -361,7 +361,7 @@ class Replays:
                 continue
             if now >= self._known(flow, replay).until and flow.key not in self._ending:
                 self._ending.add(flow.key)
-                self._chores.spawn(self._run_out(flow.key))
+                self._background.spawn(self._run_out(flow.key))
 
     def fence(self, flow: PublisherFlow) -> None:
         """Something that a task was told when it opened the flow holds no more: it has to open it again."""

@@ -20,7 +20,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
-from publisher.flows.refused import RefusedError, code_of, one_line
+from publisher.flows.refused_error import RefusedError, code_of, one_line
 from publisher.operate.admin_access import Access, host_token
 from publisher.operate.control import Control
 from publisher.operate.replay_requests import ReplayRequests

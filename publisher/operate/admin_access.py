@@ -20,7 +20,7 @@ from typing import Final
 
 import grpc
 
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from wormhole.host.local_admin import token_path
 from wormhole.model.errors import ConfigError
 
@@ -88,7 +88,7 @@ class Access:
         """Returns the name of the certificate that permits it, empty where the token does.
 
         ``authorization``: what the client gave under that name; ``names``: of its certificate, ``None`` without TLS.
-        Raises :class:`~publisher.flows.refused.RefusedError`.
+        Raises :class:`~publisher.flows.refused_error.RefusedError`.
         """
         given = list(authorization)
         if given:

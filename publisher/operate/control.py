@@ -16,8 +16,8 @@ from typing import Final
 
 import grpc
 
-from publisher.flows.refused import RefusedError
-from publisher.flows.repositioning import by_text, by_time, distance, located
+from publisher.flows.marker_target import by_text, by_time, distance, located
+from publisher.flows.refused_error import RefusedError
 from publisher.flows.update_ids import check_update_id, is_behind
 from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
 from publisher.operate.status import flow_status
@@ -61,7 +61,7 @@ class Control:
     async def change(self, request: admin_pb2.ChangeRequest, certificate: str = "") -> admin_pb2.ChangeReply:
         """Make the change, or with ``request.preview`` tell what it would do. ``certificate``: whose permitted it.
 
-        Raises :class:`~publisher.flows.refused.RefusedError` and what the store and the source raise; nothing is
+        Raises :class:`~publisher.flows.refused_error.RefusedError` and what the store and the source raise; nothing is
         changed then.
         """
         check_serving(self._publisher)

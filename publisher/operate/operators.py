@@ -11,7 +11,7 @@ from typing import Final
 
 import grpc
 
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from wormhole.coordination.port import HistoryEntry
@@ -30,8 +30,8 @@ _COMPARED: Final = 1000  # names, for what was meant
 
 
 def check_serving(publisher: Publisher) -> None:
-    """Raises :class:`~publisher.flows.refused.RefusedError` while the publisher does not know its flows, or when they
-    are another one's.
+    """Raises :class:`~publisher.flows.refused_error.RefusedError` while the publisher does not know its flows, or when
+    another publisher owns them.
     """
     if not publisher.applications.known.is_set():
         raise RefusedError(
@@ -48,7 +48,7 @@ def check_serving(publisher: Publisher) -> None:
 def flow_key(text: str) -> FlowKey:
     """The flow that is called ``text``.
 
-    Raises :class:`~publisher.flows.refused.RefusedError` for what is no name of one.
+    Raises :class:`~publisher.flows.refused_error.RefusedError` for what is no name of one.
     """
     application, slash, shard = text.partition("/")
     if not (application and slash and shard) or len(text) > _LONGEST_FLOW:

@@ -11,7 +11,7 @@ from typing import Final
 
 import grpc
 
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from publisher.flows.replay_states import LEAST_LEASE_S, LONGEST_ID, MOST_LEASE_S, check_id, hashed
 from publisher.flows.replays import Gap, Opening
 from publisher.operate.operators import check_serving, flow_key, no_flow, person, record
@@ -46,7 +46,7 @@ class ReplayRequests:
     async def replay(self, request: admin_pb2.ReplayRequest, permit: Callable[[], str]) -> admin_pb2.ReplayReply:
         """Carry one out. ``permit`` returns whose certificate an administrator gave, or raises.
 
-        Raises :class:`~publisher.flows.refused.RefusedError` and what the store and the source raise.
+        Raises :class:`~publisher.flows.refused_error.RefusedError` and what the store and the source raise.
         """
         what = request.WhichOneof("what")
         certificate = permit() if what == "begin" or (what == "cancel" and not request.ticket) else ""

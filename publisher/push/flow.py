@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 
 from caravan.flow import CaravanFlow
-from publisher.push.contest import Contest
+from publisher.push.epoch_conflict import EpochConflict
 from publisher.push.redial import Spacing
 from publisher.push.stages import Event, PublisherFlowState, Stage, after, shown
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts
@@ -43,7 +43,7 @@ class PublisherFlow:
     was there, so that a handler may still run. ``halted_life``: the life of the subscriber
     (``SubscriberStream.life``) in which a handler failed; ``halted_at``: id of the update at which it failed.
     ``asked_at``: when it was asked to release the flow, in seconds of the monotonic clock. ``spacing``: when it may be
-    assigned again. ``contest``: why its last assignment was refused, until a subscriber accepts it.
+    assigned again. ``conflict``: why its last assignment was refused, until a subscriber accepts it.
 
     ``caravan_flow``: its reading of the log, from :meth:`begin` to :meth:`release`. ``loss``: the missing log that the
     application was asked about, and where the log continues; ``losses``: how often that happened.
@@ -86,7 +86,7 @@ class PublisherFlow:
         self.moving = False
         self.rewound = False
         self.acknowledged = True
-        self.contest: Contest | None = None
+        self.conflict: EpochConflict | None = None
         self.unreadable = False
         self.control = FlowControl()
         self.halted_at = ""
@@ -118,7 +118,7 @@ class PublisherFlow:
     @property
     def contested(self) -> bool:
         """Whether another publisher has it at its subscriber, and goes first."""
-        return self.contest is not None and self.contest.contested
+        return self.conflict is not None and self.conflict.contested
 
     @property
     def parked_rows(self) -> ParkedRows:
@@ -258,14 +258,14 @@ class PublisherFlow:
         """It was at the subscriber last; in ``stream`` a handler of it may still run."""
         self.subscriber, self.lost_from = subscriber, stream
 
-    def refused(self, contest: Contest) -> None:
+    def refused(self, conflict: EpochConflict) -> None:
         """Its subscriber holds it in another epoch."""
-        self.contest = contest
+        self.conflict = conflict
 
     def accepted(self) -> None:
         """A subscriber accepted it: no other publisher goes first."""
-        if self.contest is not None:
-            self.contest = replace(self.contest, contested=False)
+        if self.conflict is not None:
+            self.conflict = replace(self.conflict, contested=False)
 
     def undone(self, transaction: str) -> None:
         """A transaction of which a part was sent was rolled back."""

@@ -17,9 +17,9 @@ from publisher.operate import admin, status
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
+from tests.unit.publisher.operate.changes import request
 from tests.unit.publisher.operate.test_admin import PAUSE, ask, bearer, refusal, served
-from tests.unit.publisher.operate.test_control import request
-from tests.unit.publisher.test_publisher import KEY
+from tests.unit.publisher.receiving import KEY
 from wormhole.audit.sent_counts import Settled
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl import admin_client

@@ -54,7 +54,11 @@ CERTIFICATE_FAULTS: list[Fault] = [
         file="wormhole/push/connection.py",
         old="            if peer.trust is not None and line.peer is not None:\n",
         new="            if peer.trust is None and line.peer is not None:\n",
-        tests=("tests/unit/publisher/test_publisher.py",),
+        tests=(
+            "tests/unit/publisher/test_publisher.py",
+            "tests/unit/publisher/test_publisher_failures.py",
+            "tests/unit/publisher/test_publisher_epochs.py",
+        ),
         promise="an open stream ends when its subscriber's certificate is revoked",
     ),
     Fault(

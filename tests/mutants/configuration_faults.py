@@ -33,10 +33,10 @@ CONFIGURATION_FAULTS: list[Fault] = [
     ),
     Fault(
         name="caps-of-the-start-for-ever",
-        file="publisher/flows/caps.py",
+        file="publisher/flows/configured_limits.py",
         old="        self._fleet.change_limits(limits_of(caps, self._fleet.limits.buffer_bytes), cause)\n",
         new="",
-        tests=("tests/unit/publisher/flows/test_caps.py",),
+        tests=("tests/unit/publisher/flows/test_configured_limits.py",),
         promise="caps on reading hold at once",
     ),
     Fault(

@@ -197,7 +197,11 @@ FAULTS: list[Fault] = [
         file="publisher/flows/assigner.py",
         old='"no subscriber is there")\n            elif flow.control.replay is None and (stream := self._taker(',
         new='"no subscriber is there")\n            if flow.control.replay is None and (stream := self._taker(',
-        tests=("tests/unit/publisher/test_publisher.py",),
+        tests=(
+            "tests/unit/publisher/test_publisher.py",
+            "tests/unit/publisher/test_publisher_failures.py",
+            "tests/unit/publisher/test_publisher_epochs.py",
+        ),
         promise="one shard of one application is at one subscriber at a time",
     ),
     Fault(
@@ -256,7 +260,11 @@ FAULTS: list[Fault] = [
         file="caravan/flow.py",
         old="            if segment.gap is not None and self._misses(segment.gap, segment.begin):",
         new="            if False and segment.gap is not None and self._misses(segment.gap, segment.begin):",
-        tests=("tests/unit/caravan/test_flow.py", "tests/unit/publisher/test_publisher.py"),
+        tests=(
+            "tests/unit/caravan/test_flow.py",
+            "tests/unit/publisher/test_publisher.py",
+            "tests/unit/publisher/test_publisher_failures.py",
+        ),
         promise="a flow stands at a gap until its application decides",
     ),
     Fault(

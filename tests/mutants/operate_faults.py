@@ -79,7 +79,9 @@ OPERATE_FAULTS: list[Fault] = [
         file="publisher/flows/assigner.py",
         old="            if error.flow is None:\n                raise\n",
         new="            raise\n",
-        tests=("tests/unit/publisher/flows/test_assigner.py::test_what_is_damaged_of_one_flow_holds_that_flow_only",),
+        tests=(
+            "tests/unit/publisher/flows/test_assigner_failures.py::test_what_is_damaged_of_one_flow_holds_that_flow_only",
+        ),
         promise="what is wrong with one flow's record stops that flow only",
     ),
     Fault(

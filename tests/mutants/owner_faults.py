@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutants.runner import Fault
 
 _SHARDS = "tests/unit/subscriber_sdk/test_shards.py"
-_PUBLISHER = "tests/unit/publisher/test_publisher.py"
 
 OWNER_FAULTS: list[Fault] = [
     Fault(
@@ -66,7 +65,9 @@ OWNER_FAULTS: list[Fault] = [
         file="publisher/flows/assigner.py",
         old="self._store.raise_epoch, flow.key, above)",
         new="self._store.raise_epoch, flow.key, 0)",
-        tests=(f"{_PUBLISHER}::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",),
+        tests=(
+            "tests/unit/publisher/test_publisher_epochs.py::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",
+        ),
         promise="a marker store that was set back does not hold its flows for ever",
     ),
     Fault(
@@ -75,7 +76,9 @@ OWNER_FAULTS: list[Fault] = [
         old="        if flow.caravan_flow is not None and not self.ownership.may_send():\n"
         "            return PublisherFlowState.HELD\n",
         new="",
-        tests=(f"{_PUBLISHER}::test_a_flow_is_not_called_live_while_nothing_may_be_sent",),
+        tests=(
+            "tests/unit/publisher/test_publisher_epochs.py::test_a_flow_is_not_called_live_while_nothing_may_be_sent",
+        ),
         promise="no flow is reported as live while nothing of it can be sent",
     ),
     Fault(
@@ -83,7 +86,9 @@ OWNER_FAULTS: list[Fault] = [
         file="publisher/push/flow.py",
         old="        self.rewound = record.rewound\n",
         new="",
-        tests=(f"{_PUBLISHER}::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",),
+        tests=(
+            "tests/unit/publisher/test_publisher_epochs.py::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",
+        ),
         promise="a rewind is not undone by an application that keeps its own datamarker",
     ),
     Fault(
@@ -106,11 +111,11 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="lost-store-taken-for-a-new-application",
-        file="publisher/push/contest.py",
+        file="publisher/push/epoch_conflict.py",
         old="    return not acknowledged and not refusal.contested",
         new="    return False and not refusal.contested",
         tests=(
-            "tests/unit/publisher/test_publisher.py::test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held",
+            "tests/unit/publisher/test_publisher_epochs.py::test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held",
         ),
         promise="a flow that was served before never begins anew in silence",
     ),

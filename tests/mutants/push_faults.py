@@ -47,7 +47,10 @@ PUSH_FAULTS: list[Fault] = [
         old="                    await self._record([flow for _, flow in raised])  # subscribers refuse what is "
         "not recorded\n",
         new="                    pass\n",
-        tests=("tests/unit/publisher/flows/test_assigner.py",),
+        tests=(
+            "tests/unit/publisher/flows/test_assigner.py",
+            "tests/unit/publisher/flows/test_assigner_failures.py",
+        ),
         promise="a subscriber can tell the epochs of a flow's publisher from invented ones",
     ),
     Fault(

@@ -136,15 +136,19 @@ REPLAY_FAULTS: list[Fault] = [
         file="publisher/flows/replays.py",
         old="                gap = await self._gap(flow.marker)\n                if self._clock",
         new="                gap = None\n                if self._clock",
-        tests=(f"{_REPLAYS}::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",),
+        tests=(
+            "tests/unit/publisher/flows/test_replay_leases.py::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",
+        ),
         promise="a flow whose replay was given up goes live only where the log holds its datamarker",
     ),
     Fault(
         name="silent-driver-keeps-the-flow",
         file="publisher/flows/replays.py",
-        old="                self._chores.spawn(self._run_out(flow.key))\n",
+        old="                self._background.spawn(self._run_out(flow.key))\n",
         new="                pass\n",
-        tests=(f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",),
+        tests=(
+            "tests/unit/publisher/flows/test_replay_leases.py::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
+        ),
         promise="a flow is never held by a replay whose driver is gone",
     ),
     Fault(
@@ -152,7 +156,7 @@ REPLAY_FAULTS: list[Fault] = [
         file="publisher/flows/replays.py",
         old="                if self._clock.monotonic() >= run.until:",
         new="                if run:",
-        tests=(f"{_REPLAYS}::test_a_renewal_while_the_log_is_looked_at_counts",),
+        tests=("tests/unit/publisher/flows/test_replay_leases.py::test_a_renewal_while_the_log_is_looked_at_counts",),
         promise="a driver that renewed its lease keeps the flow",
     ),
     Fault(
@@ -160,7 +164,9 @@ REPLAY_FAULTS: list[Fault] = [
         file="publisher/flows/replays.py",
         old="            if gap is not None and not accept_gap:\n",
         new="            if gap is not None and accept_gap:\n",
-        tests=(f"{_REPLAYS}::test_a_log_that_no_longer_reaches_back_is_told_with_the_range",),
+        tests=(
+            "tests/unit/publisher/flows/test_replay_handover.py::test_a_log_that_no_longer_reaches_back_is_told_with_the_range",
+        ),
         promise="a replay hands over only where the log goes on, or with the loss told",
     ),
     Fault(
@@ -184,7 +190,9 @@ REPLAY_FAULTS: list[Fault] = [
         file="publisher/flows/replays.py",
         old="                self._assigner.lend(flow, now.subscriber)  # the",
         new="                pass  # the",
-        tests=(f"{_REPLAYS}::test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run",),
+        tests=(
+            "tests/unit/publisher/flows/test_replay_leases.py::test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run",
+        ),
         promise="no two subscribers work on a flow at one time, replayed or not",
     ),
     Fault(
@@ -192,7 +200,9 @@ REPLAY_FAULTS: list[Fault] = [
         file="publisher/publisher.py",
         old="self.store.set_control, flow.key, wanted, was)",
         new="self.store.set_control, flow.key, wanted)",
-        tests=(f"{_REPLAYS}::test_what_another_publisher_gave_to_a_newer_task_is_left_alone",),
+        tests=(
+            "tests/unit/publisher/flows/test_replay_handover.py::test_what_another_publisher_gave_to_a_newer_task_is_left_alone",
+        ),
         promise="what has a flow changes by compare-and-set",
     ),
     Fault(
@@ -200,7 +210,9 @@ REPLAY_FAULTS: list[Fault] = [
         file="publisher/flows/replays.py",
         old="            _fenced(run)\n\n    # -- inside",
         new="            pass\n\n    # -- inside",
-        tests=(f"{_REPLAYS}::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",),
+        tests=(
+            "tests/unit/publisher/flows/test_replay_handover.py::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",
+        ),
         promise="what an operator changes ends the epoch of a replay's task",
     ),
     Fault(
@@ -219,8 +231,8 @@ REPLAY_FAULTS: list[Fault] = [
         new="                flow.controlled(replace(flow.control, replay=taken(flow.name, flow.control.replay, "
         "wanted, leased)))\n",
         tests=(
-            f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
-            f"{_REPLAYS}::test_a_store_that_fails_leaves_everything_as_it_was",
+            "tests/unit/publisher/flows/test_replay_leases.py::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
+            "tests/unit/publisher/flows/test_replay_handover.py::test_a_store_that_fails_leaves_everything_as_it_was",
         ),
         promise="that a replay has a flow is durable before its subscriber is asked for it",
     ),

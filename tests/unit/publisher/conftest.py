@@ -14,7 +14,7 @@ from publisher.publisher import Publisher
 from publisher.sources.memory.source import MemorySource
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
 from tests.support.clocks import FAST, fast_clock
-from tests.support.scripted_subscriber import ScriptedSubscriber
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration
@@ -94,3 +94,9 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World(fast_clock(), 30.0 * FAST)
+
+
+@pytest.fixture
+async def s1() -> AsyncIterator[ScriptedSubscriber]:
+    async with scripted_subscriber("app", "s1") as subscriber:
+        yield subscriber

@@ -11,7 +11,7 @@ from publisher.push.stages import PublisherFlowState
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
-from tests.unit.publisher.test_publisher import KEY, keys, taken
+from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.model.errors import DecodeError, Diverged, PositionError, SourceUnavailable, UsageError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.ports.marker_store import MarkerWrite, StoredFlow

@@ -7,7 +7,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from publisher.flows.replay_states import Run, cause, check_id, hashed, mine, opened, parked, permitted, stale, taken
 from tests.support.markers import marker
 from wormhole.model.problem import Problem

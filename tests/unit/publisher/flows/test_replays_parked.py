@@ -11,9 +11,9 @@ from publisher.operate.control import Control
 from tests.support.letters import letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
-from tests.unit.publisher.flows.test_replays import flow_of, held, opened, refused
-from tests.unit.publisher.operate.test_control import FLOW
-from tests.unit.publisher.test_publisher import KEY
+from tests.unit.publisher.flows.replay_steps import flow_of, held, opened, refused
+from tests.unit.publisher.operate.changes import FLOW
+from tests.unit.publisher.receiving import KEY
 from wormhole.ports.dead_letters import Parcel, rows_from_messages
 from wormhole.push.parking import park_frames
 from wormhole.wire.v1 import admin_pb2

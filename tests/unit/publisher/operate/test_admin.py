@@ -20,8 +20,8 @@ from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S, eventually, patience
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
-from tests.unit.publisher.operate.test_control import FLOW, request
-from tests.unit.publisher.test_publisher import KEY, keys, taken
+from tests.unit.publisher.operate.changes import FLOW, request
+from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.host.local_admin import token_path
 from wormhole.host.trust import Trust
 from wormhole.ports.marker_store import FlowControl

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from publisher.operate.admin_access import Access, host_token
 from wormhole.host.local_admin import token_path
 from wormhole.model.errors import ConfigError

@@ -4,68 +4,26 @@ with the reason."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 
-from publisher.flows.refused import RefusedError
 from publisher.operate.control import Control
-from publisher.operate.status import flow_status
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from tests.support.eventually import eventually
-from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from tests.support.scripted_subscriber import ScriptedSubscriber
 from tests.unit.publisher.conftest import World
-from tests.unit.publisher.test_publisher import KEY, keys, taken
+from tests.unit.publisher.operate.changes import FLOW, finished, history, refused, request, served
+from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.coordination.port import HistoryEntry
 from wormhole.model.errors import CoordinationLost, MarkerStoreError, PositionError, PositionPurged, UsageError
-from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, StoredFlow, start_key
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
-
-FLOW = "app/log.t"
-
-
-def request(what: str, flow: str = FLOW, *, preview: bool = False, **fields: Any) -> admin_pb2.ChangeRequest:
-    asked = admin_pb2.ChangeRequest(who="maria@ops", flow=flow, preview=preview)
-    getattr(asked, what).SetInParent()
-    for name, value in fields.items():
-        setattr(getattr(asked, what), name, value)
-    return asked
-
-
-@pytest.fixture
-async def s1() -> AsyncIterator[ScriptedSubscriber]:
-    async with scripted_subscriber("app", "s1") as subscriber:
-        yield subscriber
-
-
-async def served(publisher: Publisher) -> Control:
-    """The publisher knows its flow."""
-    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-    return Control(publisher)
-
-
-async def refused(control: Control, asked: admin_pb2.ChangeRequest) -> RefusedError:
-    with pytest.raises(RefusedError) as caught:
-        await control.change(asked)
-    return caught.value
-
-
-def history(world: World) -> list[tuple[str, str, str]]:
-    return [(entry.who, entry.what, entry.target) for entry in world.coordination.history]
-
-
-async def finished(subscriber: ScriptedSubscriber, assign: push_pb2.Assign) -> None:
-    """It is asked for the flow, and gives it back."""
-    await subscriber.hears_later("revoke")
-    await subscriber.releases(assign)
 
 
 async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world: World, s1: ScriptedSubscriber) -> None:
@@ -542,86 +500,3 @@ async def test_a_publisher_that_lost_its_log_changes_nothing(world: World, monke
         error = await refused(control, request("pause"))
         assert "taken this log over" in error.message
         assert not world.markers.records[KEY].control.paused
-
-
-# --- parked updates
-
-
-async def test_parked_updates_are_the_offices_business_and_shown_before(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        asked: list[tuple[str, str, bool]] = []
-
-        def office(what: str) -> None:
-            async def ask(flow: PublisherFlow, key: str, preview: bool = False) -> str:
-                assert flow is publisher.assigner.flows[KEY]
-                asked.append((what, key, preview))
-                return f"{what} of {key}"
-
-            monkeypatch.setattr(publisher.dead_letters, what, ask)
-
-        office("retry")
-        office("discard")
-        preview = await control.change(request("retry_dead_letters", preview=True, key="t:7"))
-        assert list(preview.notes) == ["retry of t:7"]
-        assert asked == [("retry", "t:7", True)]
-        await control.change(request("discard_dead_letters"))
-        assert asked[1:] == [("discard", "", True), ("discard", "", False)]
-    [entry] = world.coordination.history
-    assert (entry.what, entry.after) == ("discard-dead-letters", "all")
-
-
-async def test_where_nothing_is_parked_it_says_so(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        for what in ("retry_dead_letters", "discard_dead_letters"):
-            with pytest.raises(UsageError):
-                await control.change(request(what))
-        reply = await control.dead_letters(admin_pb2.DeadLettersRequest(flow=FLOW))
-        assert (len(reply.letters), reply.total) == (0, 0)
-        with pytest.raises(RefusedError, match="there is no flow"):
-            await control.dead_letters(admin_pb2.DeadLettersRequest(flow="app/log.x"))
-
-
-@pytest.mark.parametrize("damage", ["registered as missing", "deleted while it is served"])
-async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
-    world: World, s1: ScriptedSubscriber, damage: str
-) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        assigned = await taken(s1)
-        control = await served(publisher)
-        flow = publisher.assigner.flows[KEY]
-        begin = flow.marker
-        await s1.processed(await s1.hears("batch"))
-        await s1.acks(await s1.hears_later("datamarker"))
-        await eventually(lambda: flow.durable != begin, "stored")
-        marker, epoch = flow.marker, flow.epoch
-        if damage == "registered as missing":
-            missing = Problem("its datamarker is missing", "say `flows accept-loss`")
-            await publisher.control(flow, lambda control: replace(control, missing=missing))
-        else:
-            await asyncio.to_thread(publisher.store.forget, KEY)
-        publisher._again(flow, "given anew")
-        await finished(s1, assigned)
-        await eventually(lambda: "its datamarker is missing" in flow.cause, "held")
-        listed = flow_status(publisher, flow, frozenset())
-        assert (listed.state, listed.loss_pending) == ("held", True)
-        assert listed.problem.text.startswith("its datamarker is missing")
-        assert "flows accept-loss" in listed.problem.hint
-        assert listed.cause == f"{listed.problem.text}. Next: {listed.problem.hint}"
-        assert "`accept-loss`" in str((await refused(control, request("resume"))).hint)
-        preview = await control.change(request("accept_loss", preview=True))
-        assert str(marker) in preview.notes[0]
-        await control.change(request("accept_loss"))
-        assert (await s1.hears_later("assign")).assign.epoch > epoch
-        assert flow.marker == marker
-        assert world.markers.records[KEY].control == FlowControl()

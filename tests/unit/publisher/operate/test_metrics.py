@@ -8,7 +8,7 @@ from publisher.publisher import Publisher
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
-from tests.unit.publisher.test_publisher import KEY, taken
+from tests.unit.publisher.receiving import KEY, taken
 from wormhole.metrics import METRICS, Exporter, HistogramSample
 from wormhole.wire.v1 import push_pb2
 

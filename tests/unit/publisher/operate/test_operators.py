@@ -5,11 +5,11 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
-from tests.unit.publisher.test_publisher import KEY
+from tests.unit.publisher.receiving import KEY
 from wormhole.model.errors import CoordinationLost
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import grpc
 import pytest
 
-from publisher.flows.refused import RefusedError
+from publisher.flows.refused_error import RefusedError
 from publisher.operate.replay_requests import ReplayRequests
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
-from tests.unit.publisher.operate.test_control import FLOW
-from tests.unit.publisher.test_publisher import KEY
+from tests.unit.publisher.operate.changes import FLOW
+from tests.unit.publisher.receiving import KEY
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from publisher.flows.log_watch import LogWatch
-from publisher.flows.repositioning import by_text, by_time, distance, located
+from publisher.flows.marker_target import by_text, by_time, distance, located
 from publisher.sources.memory.source import MemorySource
 from wormhole.model.errors import PositionError, PositionPurged, SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition

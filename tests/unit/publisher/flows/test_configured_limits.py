@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from caravan.fleet import CaravanEventKind, Fleet, FleetEvents
-from publisher.flows.caps import LiveCaps, limits_of
+from publisher.flows.configured_limits import ConfiguredLimits, limits_of
 from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
@@ -84,7 +84,9 @@ async def test_what_cannot_be_followed_is_tried_again(world: World, monkeypatch:
     fleet = Fleet(
         world.source, limits_of(CaravanCaps(), MIB), FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0
     )
-    following = asyncio.create_task(LiveCaps(client, dataset(CaravanCaps()), fleet, ScriptedClock().clock).run())
+    following = asyncio.create_task(
+        ConfiguredLimits(client, dataset(CaravanCaps()), fleet, ScriptedClock().clock).run()
+    )
     await eventually(lambda: fleet.limits.caravans == 1, "the caps at the second try")
     await client.stop()
     await following

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from publisher.flows.background import Chores
+from publisher.flows.background_tasks import BackgroundTasks
 from tests.support.eventually import eventually
 from wormhole.model.errors import SourceUnavailable
 
 
 async def test_a_failure_is_said_and_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    chores, done = Chores(), asyncio.Event()
+    background, done = BackgroundTasks(), asyncio.Event()
 
     async def fail() -> None:
         raise SourceUnavailable("the log is away", hint="wait")
@@ -20,11 +20,11 @@ async def test_a_failure_is_said_and_costs_nothing_else(caplog: pytest.LogCaptur
     async def work() -> None:
         done.set()
 
-    chores.spawn(fail())
-    chores.spawn(work())
-    assert len(chores) == 2
+    background.spawn(fail())
+    background.spawn(work())
+    assert len(background) == 2
     await done.wait()
-    await eventually(lambda: not len(chores), "both have ended")
+    await eventually(lambda: not len(background), "both have ended")
     assert caplog.messages == ["the log is away. Next: wait"]
 
 
@@ -32,12 +32,12 @@ async def test_a_failure_is_said_and_costs_nothing_else(caplog: pytest.LogCaptur
 async def test_a_fault_of_ours_is_reported_when_it_happens_and_not_when_memory_is_collected(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    chores = Chores()
+    background = BackgroundTasks()
 
     async def fail() -> None:
         raise ZeroDivisionError("a bug")
 
-    task = chores.spawn(fail())
+    task = background.spawn(fail())
     await asyncio.wait([task])
     assert task.exception() is None
     (record,) = caplog.records
@@ -46,7 +46,7 @@ async def test_a_fault_of_ours_is_reported_when_it_happens_and_not_when_memory_i
 
 
 async def test_stopping_ends_what_is_under_way() -> None:
-    chores, ended = Chores(), asyncio.Event()
+    background, ended = BackgroundTasks(), asyncio.Event()
 
     async def work() -> None:
         try:
@@ -54,9 +54,9 @@ async def test_stopping_ends_what_is_under_way() -> None:
         finally:
             ended.set()
 
-    task = chores.spawn(work(), "a name")
+    task = background.spawn(work(), "a name")
     assert task.get_name() == "a name"
     await asyncio.sleep(0)
-    await chores.stop()
+    await background.stop()
     assert ended.is_set()
     assert task.cancelled()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from publisher.push.contest import Contest, after_refusal, explained, store_was_lost
+from publisher.push.epoch_conflict import EpochConflict, after_refusal, explained, store_was_lost
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.push.session import FailedReason, FlowFailed, PushFlow
@@ -34,11 +34,11 @@ def refusal(held: int = 9, *, contested: bool = False) -> FlowFailed:
 def test_who_yields_and_how_long(
     contested: bool, sole: bool, before: float | None, expected: tuple[bool, float]
 ) -> None:
-    earlier = None if before is None else Contest(5, "p-b", False, 0.0, 100.0 + before)
-    contest = after_refusal(refusal(contested=contested), earlier, sole=sole, now=100.0)
-    assert contest is not None
-    assert (contest.contested, contest.until - 100.0) == expected
-    assert (contest.held_epoch, contest.by) == (9, "p-b")
+    earlier = None if before is None else EpochConflict(5, "p-b", False, 0.0, 100.0 + before)
+    conflict = after_refusal(refusal(contested=contested), earlier, sole=sole, now=100.0)
+    assert conflict is not None
+    assert (conflict.contested, conflict.until - 100.0) == expected
+    assert (conflict.held_epoch, conflict.by) == (9, "p-b")
 
 
 @pytest.mark.parametrize("held", [0, FIRST_NO_EPOCH - 1, 2**64 - 1])
@@ -48,10 +48,10 @@ def test_an_epoch_that_no_flow_can_have_is_not_believed(held: int) -> None:
 
 
 def test_operators_read_who_has_it_and_what_to_do() -> None:
-    text = explained(Contest(9, "p-b", True, 0.0, 0.0), 4, MARKER, "s1")
+    text = explained(EpochConflict(9, "p-b", True, 0.0, 0.0), 4, MARKER, "s1")
     assert "p-b" in str(text)
     assert "Next: stop the one" in str(text)
-    text = explained(Contest(9, "", False, 0.0, 0.0), 4, MARKER, "s1")
+    text = explained(EpochConflict(9, "", False, 0.0, 0.0), 4, MARKER, "s1")
     assert "s1 has seen epoch 9" in str(text)
     assert f"{MARKER}: what was delivered after that datamarker comes again" in str(text)
 
@@ -69,5 +69,5 @@ def test_operators_read_who_has_it_and_what_to_do() -> None:
 def test_what_proves_that_the_store_was_lost(
     before: bool | None, contested: bool, acknowledged: bool, expected: bool
 ) -> None:
-    earlier = None if before is None else Contest(5, "p-b", before, 0.0, 0.0)
-    assert store_was_lost(earlier, Contest(9, "p-b", contested, 0.0, 1.0), acknowledged=acknowledged) is expected
+    earlier = None if before is None else EpochConflict(5, "p-b", before, 0.0, 0.0)
+    assert store_was_lost(earlier, EpochConflict(9, "p-b", contested, 0.0, 1.0), acknowledged=acknowledged) is expected

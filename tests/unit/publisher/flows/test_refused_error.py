@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from publisher.flows.refused import RefusedError, code_of, one_line
+from publisher.flows.refused_error import RefusedError, code_of, one_line
 from wormhole.model import errors
 
 

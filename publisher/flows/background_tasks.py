@@ -1,4 +1,4 @@
-"""Small background work of one owner: what fails is said, and nothing outlives the owner."""
+"""Background tasks of one owner: a failure is logged, and no task outlives the owner."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Coroutine
 
 from wormhole.model.errors import WormholeError
 
-__all__ = ["Chores"]
+__all__ = ["BackgroundTasks"]
 
 _log = logging.getLogger(__name__)
 
 
-class Chores:
+class BackgroundTasks:
     """Tasks that nobody waits for, until :meth:`stop`."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from wormhole.coordination.port import Coordinator
 from wormhole.host.clock import Clock
 from wormhole.model.errors import WormholeError
 
-__all__ = ["LiveCaps", "limits_of"]
+__all__ = ["ConfiguredLimits", "limits_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ def limits_of(caps: CaravanCaps, buffer_bytes: int) -> Limits:
     return Limits(caps.max, caps.max_read_rate or 0, caps.max_total_read_rate or 0, buffer_bytes)
 
 
-class LiveCaps:
+class ConfiguredLimits:
     """Gives ``fleet`` the caps of its dataset.
 
     ``caps`` are those that hold: at first those that it was started with.

@@ -14,14 +14,14 @@ from wormhole.model.problem import Problem
 from wormhole.push.epochs import may_be_exceeded
 from wormhole.push.session import FlowFailed
 
-__all__ = ["Contest", "after_refusal", "explained", "store_was_lost"]
+__all__ = ["EpochConflict", "after_refusal", "explained", "store_was_lost"]
 
 _PAUSE_S: Final = 2.0
 _SETTLES_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class EpochConflict:
     """A refusal. ``held_epoch``: what the next epoch has to exceed; ``by``: the publisher that assigned it;
     ``contested``: that is another one, and it goes first at this subscriber for now. ``until`` and ``at`` (seconds,
     monotonic): nobody gets the flow before, and when it was.
@@ -34,7 +34,7 @@ class Contest:
     at: float
 
 
-def after_refusal(refusal: FlowFailed, before: Contest | None, *, sole: bool, now: float) -> Contest | None:
+def after_refusal(refusal: FlowFailed, before: EpochConflict | None, *, sole: bool, now: float) -> EpochConflict | None:
     """What to do after ``refusal``, with ``before`` the one before it of the same flow; ``None``: the epoch to exceed
     is not known.
 
@@ -49,10 +49,10 @@ def after_refusal(refusal: FlowFailed, before: Contest | None, *, sole: bool, no
     # A refusal without another publisher is answered at once, but not twice in a row: whatever is wrong then, it must
     # not spin.
     wait = _PAUSE_S if contested or again else 0.0
-    return Contest(refusal.held_epoch, refusal.held_by, contested, now + wait, now)
+    return EpochConflict(refusal.held_epoch, refusal.held_by, contested, now + wait, now)
 
 
-def store_was_lost(before: Contest | None, refusal: Contest, *, acknowledged: bool) -> bool:
+def store_was_lost(before: EpochConflict | None, refusal: EpochConflict, *, acknowledged: bool) -> bool:
     """Whether a refusal proves that the flow was served and the marker store knows nothing of it.
 
     Nothing was ``acknowledged`` to this store, and the subscriber has had the flow. Beside another publisher that is no
@@ -62,16 +62,16 @@ def store_was_lost(before: Contest | None, refusal: Contest, *, acknowledged: bo
     return not acknowledged and not refusal.contested and (before is None or not before.contested)
 
 
-def explained(contest: Contest, epoch: int, marker: Datamarker, subscriber: str) -> Problem:
+def explained(conflict: EpochConflict, epoch: int, marker: Datamarker, subscriber: str) -> Problem:
     """The same for operators. ``epoch`` is what was refused, ``marker`` where delivery begins."""
-    if contest.contested:
+    if conflict.contested:
         return Problem(
-            f"another publisher, {contest.by or 'of an unknown name'}, serves this flow to {subscriber} in epoch "
-            f"{contest.held_epoch}",
+            f"another publisher, {conflict.by or 'of an unknown name'}, serves this flow to {subscriber} in epoch "
+            f"{conflict.held_epoch}",
             "stop the one of the two that is not meant to serve the log; the other one then gets the flow by itself",
         )
     return Problem(
-        f"{subscriber} has seen epoch {contest.held_epoch} (assigned by {contest.by or 'an unknown publisher'}), the "
+        f"{subscriber} has seen epoch {conflict.held_epoch} (assigned by {conflict.by or 'an unknown publisher'}), the "
         f"marker store gave {epoch}: the store was set back, or another publisher served the flow meanwhile. It goes "
         f"on above that epoch, from the stored datamarker {marker}: what was delivered after that datamarker comes "
         "again"

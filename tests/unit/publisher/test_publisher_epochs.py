@@ -1,0 +1,188 @@
+"""Epochs that a subscriber holds, flows that were set back, and the end of a publisher."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from publisher.operate.metrics import collect
+from publisher.push import epoch_conflict
+from publisher.push.stages import PublisherFlowState
+from tests.support.certificates import Authority
+from tests.support.clocks import FAST
+from tests.support.eventually import eventually
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from tests.unit.publisher.conftest import World
+from tests.unit.publisher.receiving import KEY, keys, taken
+from wormhole.host.trust import Trust
+from wormhole.model.problem import NO_PROBLEM
+from wormhole.ports.marker_store import MarkerWrite
+from wormhole.wire.v1 import push_pb2
+
+# --- epochs that a subscriber holds, and flows that were set back
+
+
+async def refuses(
+    subscriber: ScriptedSubscriber, assign: push_pb2.PublisherFrame, held: int, *, contested: bool = False
+) -> None:
+    """The subscriber holds the shard in another epoch."""
+    flow = assign.assign
+    failed = push_pb2.Failed(
+        flow=flow.flow,
+        epoch=flow.epoch,
+        reason=push_pb2.Failed.STALE_EPOCH,
+        held_epoch=held,
+        held_by="the other one",
+        contested=contested,
+    )
+    await subscriber.says(failed=failed)
+
+
+SERVED = {PublisherFlowState.LIVE, PublisherFlowState.CATCHING_UP}
+
+
+async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+        publisher.assigner.flows[KEY].acknowledged = True
+        await world.register(s1)
+        await s1.hears("hello")
+        await refuses(s1, await s1.hears("assign"), 40)
+        again = await s1.accepts(await s1.hears("assign"))
+        assert again.epoch == 41
+        assert keys(s1, await s1.hears("batch")) == [b"a"]
+        assert world.markers.records[KEY].epoch == 41
+        assert publisher.assigner.flows[KEY].state(publisher.lead_flows()) in SERVED
+    [said] = [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
+    assert "s1 has seen epoch 40" in said
+    assert "comes again" in said
+
+
+async def test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held(world: World) -> None:
+    """The store is new: with ``start = "latest"`` what was committed in between would be lost without a word."""
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await s1.hears("hello")
+        await refuses(s1, await s1.hears("assign"), 40)
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: bool(flow.control.missing), "held")
+        assert "its datamarker is missing: s1 has had app/log.t in epoch 40" in str(flow.control.missing)
+        assert "`wormholectl flows accept-loss app/log.t`" in str(flow.control.missing)
+        assert world.markers.records[KEY].control.missing == flow.control.missing
+        assert world.markers.records[KEY].epoch == 41
+        assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
+        await publisher.control(flow, lambda control: replace(control, missing=NO_PROBLEM))  # an operator accepts
+        publisher.assigner.go_on(flow)
+        assert (await s1.accepts(await s1.hears_later("assign"))).epoch == 42
+
+
+async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epoch_conflict, "_PAUSE_S", 3600.0)
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        monkeypatch.setattr(publisher.ownership, "sole", lambda: False)
+        await world.register(s1)
+        first = await taken(s1)
+        assert first.yields
+        await s1.hears("batch")
+        flow = publisher.assigner.flows[KEY]
+        assign = push_pb2.PublisherFrame(assign=first)
+        for epoch in (41, 42):  # it asks again and again
+            before = flow.conflict
+            await refuses(s1, assign, 40, contested=True)
+            await eventually(lambda before=before: flow.conflict is not before, "refused")  # type: ignore[misc]
+            assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
+            assert "another publisher, the other one, serves this flow" in str(publisher.cause(flow))
+            assert flow.conflict is not None
+            flow.refused(replace(flow.conflict, until=0.0))  # the pause is over
+            publisher.assigner.changed()
+            assign = await s1.hears_later("assign")
+            assert (assign.assign.epoch, assign.assign.yields) == (epoch, True)
+        await s1.accepts(assign)
+        assert keys(s1, await s1.hears("batch")) == [b"a"]
+        assert publisher.state(flow, publisher.lead_flows()) in SERVED
+        assert not publisher.cause(flow)
+
+
+async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears("batch")
+        flow = publisher.assigner.flows[KEY]
+        registration = publisher.ownership._registration
+        assert registration is not None
+        registration.held = False  # type: ignore[misc]
+        assert publisher.state(flow, publisher.lead_flows()) is PublisherFlowState.HELD
+        assert "another publisher took the log over" in str(publisher.cause(flow))
+        await s1.hears("hello")  # the streams were hung up, and nothing is assigned
+        await eventually(lambda: flow.subscriber is None or flow.caravan_flow is None, "let go")
+        registration.held = True  # type: ignore[misc]
+        publisher.assigner.changed()
+        await s1.accepts(await s1.hears("assign"))
+
+
+async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept(world: World) -> None:
+    world.application()
+    first = world.commit("a")
+    kept = world.commit("b")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher() as publisher:
+            await eventually(lambda: KEY in world.markers.records, "registered")
+            publisher.store.store([MarkerWrite(KEY, 0, kept)])
+            publisher.store.rewind(KEY, first)
+        for _ in range(2):  # also after a restart, while nothing was acknowledged
+            async with world.publisher():
+                await world.register(s1)
+                await s1.hears("hello")
+                assign = await s1.accepts(await s1.hears("assign"), have=kept)
+                assert assign.rewound
+                assert keys(s1, await s1.hears("batch")) == [b"b"]
+            await world.leaves(s1)
+        async with world.publisher():
+            await world.register(s1)
+            await s1.hears("hello")
+            assign = await s1.accepts(await s1.hears("assign"), have=kept)
+            batch = await s1.hears("batch")
+            await s1.processed(batch)
+            await s1.acks(await s1.hears("datamarker"))
+            await eventually(lambda: not world.markers.records[KEY].rewound, "stored")
+            s1.hang_up()
+            assert not (await s1.hears_later("assign")).assign.rewound
+
+
+async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: World, tmp_path: Path) -> None:
+    authority = await asyncio.to_thread(Authority, tmp_path)
+    theirs = await asyncio.to_thread(authority.issue, "s1")
+    crl = await asyncio.to_thread(authority.revoke)
+    mine = await asyncio.to_thread(lambda: authority.issue("db1", crl=crl))
+    world.trust = await asyncio.to_thread(lambda: Trust(mine, look_s=0.01))
+    world.settings["heartbeat"] = 600.0 * FAST  # or silence would end it, and the next check find the revocation
+    credentials = (await asyncio.to_thread(Trust, theirs)).server_credentials()
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1", credentials=credentials) as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await eventually(lambda: any(one.connected for one in publisher.assigner.streams()), "it is connected")
+        found = {sample.metric.name: sample for sample in await collect(publisher)}
+        assert found["wormhole_publisher_certificate_end_time_seconds"].labels[:3] == ("shop", "main", "log")
+        await asyncio.to_thread(authority.revoke, theirs.cert)
+        await eventually(
+            lambda: any("was revoked on 20" in one.problem.text for one in publisher.assigner.streams()),
+            "its stream ended",
+        )
+        assert not any(one.connected for one in publisher.assigner.streams())
