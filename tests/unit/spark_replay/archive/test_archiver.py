@@ -55,30 +55,38 @@ def archivers(wormhole_kit: Kit, store: ArchiveStore) -> Iterator[Archivers]:
     assert not verify(store, deep=True).problems
 
 
-def ids(store: ArchiveStore, shard: str = "shop") -> list[str]:
-    """The ids of everything that is archived, in order."""
+@pytest.fixture
+def flow(archivers: Archivers) -> KitFlow:
+    """Of a new archiver."""
+    return archivers.attach()
+
+
+def archive(archivers: Archivers, flow: KitFlow, *keys: int) -> None:
+    """Write updates with these keys, each until it is committed."""
+    for key in keys:
+        flow.commit(update("t", key=key))
+        archivers.kit.advance(61)
+
+
+def files(store: ArchiveStore, shard: str) -> Iterator[DataFile]:
     manifest = store.read(shard)
     assert manifest is not None
-    found = []
     for entry in manifest.files:
         with DataFile(store.open_data(shard, entry.name), entry.name) as file:
-            for batch in file.batches():
-                found += [f"{one['tx_number']}:{one['tx_index']}" for one in batch.to_pylist()]
-    return found
+            yield file
+
+
+def ids(store: ArchiveStore, shard: str = "shop") -> list[str]:
+    """The ids of everything that is archived, in order."""
+    rows = [row for file in files(store, shard) for batch in file.batches() for row in batch.to_pylist()]
+    return [f"{row['tx_number']}:{row['tx_index']}" for row in rows]
 
 
 def row_groups(store: ArchiveStore, shard: str = "shop") -> list[int]:
-    manifest = store.read(shard)
-    assert manifest is not None
-    found = []
-    for entry in manifest.files:
-        with DataFile(store.open_data(shard, entry.name), entry.name) as file:
-            found.append(file._file.metadata.num_row_groups)
-    return found
+    return [file._file.metadata.num_row_groups for file in files(store, shard)]
 
 
-def test_it_is_acknowledged_when_it_is_committed(archivers: Archivers) -> None:
-    flow = archivers.attach()
+def test_it_is_acknowledged_when_it_is_committed(archivers: Archivers, flow: KitFlow) -> None:
     flow.commit(update("t", key=1), update("t", key=2))
     archivers.kit.advance(50)
     assert flow.datamarker == marker_at(0)
@@ -88,8 +96,7 @@ def test_it_is_acknowledged_when_it_is_committed(archivers: Archivers) -> None:
     assert ids(archivers.store) == ["1:0", "1:1"]
 
 
-def test_a_file_ends_at_the_datamarker_that_was_due_and_knows_all_before(archivers: Archivers) -> None:
-    flow = archivers.attach()
+def test_a_file_ends_at_the_datamarker_that_was_due_and_knows_all_before(archivers: Archivers, flow: KitFlow) -> None:
     for key in range(3):
         flow.commit(update("t", key=key))
         archivers.kit.advance(25)
@@ -107,10 +114,8 @@ def test_its_size_makes_it_due_too(archivers: Archivers) -> None:
     assert len(ids(archivers.store)) == int(flow.datamarker.delivered)
 
 
-def test_killed_before_the_commit_it_comes_again(archivers: Archivers) -> None:
-    flow = archivers.attach()
-    flow.commit(update("t", key=1))
-    archivers.kit.advance(61)
+def test_killed_before_the_commit_it_comes_again(archivers: Archivers, flow: KitFlow) -> None:
+    archive(archivers, flow, 1)
     flow.commit(update("t", key=2))
     flow.crash_and_redeliver(transactions=2, subscriber=archivers.new())
     archivers.kit.advance(61)
@@ -118,34 +123,28 @@ def test_killed_before_the_commit_it_comes_again(archivers: Archivers) -> None:
     assert flow.datamarker == flow.end
 
 
-def test_killed_between_commit_and_acknowledgement_it_is_not_twice(archivers: Archivers) -> None:
-    flow = archivers.attach()
+def test_killed_between_commit_and_acknowledgement_it_is_not_twice(archivers: Archivers, flow: KitFlow) -> None:
     flow.commit(update("t", key=1))
-    flow.commit(update("t", key=2))
-    archivers.kit.advance(61)
+    archive(archivers, flow, 2)
     flow.crash_and_redeliver(transactions=2, subscriber=archivers.new())  # the kit delivers what the manifest has again
-    flow.commit(update("t", key=3))
-    archivers.kit.advance(61)
+    archive(archivers, flow, 3)
     assert ids(archivers.store) == ["1:0", "2:0", "3:0"]
 
 
-def test_a_graceful_end_commits_what_has_its_datamarker(archivers: Archivers) -> None:
-    flow = archivers.attach()
+def test_a_graceful_end_commits_what_has_its_datamarker(archivers: Archivers, flow: KitFlow) -> None:
     flow.commit(update("t", key=1))
     flow.revoke()
     assert ids(archivers.store) == ["1:0"]
     flow.assign()
-    flow.commit(update("t", key=2))
-    archivers.kit.advance(61)
+    archive(archivers, flow, 2)
     assert ids(archivers.store) == ["1:0", "2:0"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_commit_that_fails_is_made_again_once(
-    archivers: Archivers, monkeypatch: pytest.MonkeyPatch, when: str
+    archivers: Archivers, flow: KitFlow, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Also when nobody knows whether it was made."""
-    flow = archivers.attach()
     flow.commit(update("t", key=1))
     real, failures = ArchiveStore.commit, [1]
 
@@ -179,12 +178,11 @@ def test_the_older_of_two_archivers_cannot_commit(archivers: Archivers) -> None:
     assert old.datamarker == marker_at(0)
 
 
-def test_an_archiver_whose_publisher_lost_its_epochs_goes_on_above_those_of_the_archive(archivers: Archivers) -> None:
+def test_an_archiver_whose_publisher_lost_its_epochs_goes_on_above_those_of_the_archive(
+    archivers: Archivers, flow: KitFlow
+) -> None:
     """An older marker store was restored, or ZooKeeper is empty: the publisher begins again with a lower epoch."""
-    flow = archivers.attach()
-    for key in (1, 2):
-        flow.commit(update("t", key=key))
-        archivers.kit.advance(61)
+    archive(archivers, flow, 1, 2)
     for _ in range(4):
         flow.revoke()
         flow.assign()
@@ -195,17 +193,13 @@ def test_an_archiver_whose_publisher_lost_its_epochs_goes_on_above_those_of_the_
     flow.crash_and_redeliver(transactions=1, subscriber=archivers.new())
     assert (flow.epoch, archivers.store.read("shop").epoch) == (6, 6)  # type: ignore[union-attr]
     assert flow.halted is None
-    flow.commit(update("t", key=3))
-    archivers.kit.advance(61)
+    archive(archivers, flow, 3)
     assert ids(archivers.store) == ["1:0", "2:0", "3:0"]
     assert flow.datamarker == flow.end
 
 
-def test_an_archive_that_is_set_back_under_it_stops_it(archivers: Archivers) -> None:
-    flow = archivers.attach()
-    for key in (1, 2):
-        flow.commit(update("t", key=key))
-        archivers.kit.advance(61)
+def test_an_archive_that_is_set_back_under_it_stops_it(archivers: Archivers, flow: KitFlow) -> None:
+    archive(archivers, flow, 1, 2)
     store = archivers.store
     store.storage.delete(manifest_path("shop", store.read("shop").version))  # type: ignore[union-attr]
     flow.commit(update("t", key=3))
@@ -281,16 +275,13 @@ def test_a_spill_for_another_shard_that_fails_is_told_to_that_one(
 def test_a_transaction_that_was_cut_off_is_not_there(archivers: Archivers) -> None:
     archiver = archivers.new(flush_size=64 << 10)
     flow = archivers.attach(archiver)
-    flow.commit(update("t", key=0))
-    archivers.kit.advance(61)
+    archive(archivers, flow, 0)
     flow.crash_and_redeliver(transactions=1, subscriber=archivers.new())
     assert ids(archivers.store) == ["1:0"]
 
 
-def test_where_nothing_comes_the_archive_goes_on_without_files(archivers: Archivers) -> None:
-    flow = archivers.attach()
-    flow.commit(update("t", key=1))
-    archivers.kit.advance(61)
+def test_where_nothing_comes_the_archive_goes_on_without_files(archivers: Archivers, flow: KitFlow) -> None:
+    archive(archivers, flow, 1)
     for _ in range(3):
         flow.commit()
         archivers.kit.advance(61)
@@ -300,23 +291,19 @@ def test_where_nothing_comes_the_archive_goes_on_without_files(archivers: Archiv
     assert manifest.end == manifest.files[0].end == flow.end == flow.datamarker
 
 
-def test_a_loss_halts_unless_it_is_accepted(archivers: Archivers) -> None:
-    flow = archivers.attach()
-    flow.commit(update("t", key=1))
-    archivers.kit.advance(61)
+def test_a_loss_halts_unless_it_is_accepted(archivers: Archivers, flow: KitFlow) -> None:
+    archive(archivers, flow, 1)
     flow.lose("2", "2")
     assert flow.datamarker == marker_at(1)
 
 
 def test_an_accepted_loss_stands_in_the_manifest(archivers: Archivers) -> None:
     flow = archivers.attach(archivers.new(accept_loss=True))
-    flow.commit(update("t", key=1))
-    archivers.kit.advance(61)
+    archive(archivers, flow, 1)
     flow.lose("2", "2")
     flow.commit()
     archivers.kit.advance(61)  # nothing came: the file before the hole must not grow over it
-    flow.commit(update("t", key=4))
-    archivers.kit.advance(61)
+    archive(archivers, flow, 4)
     manifest = archivers.store.read("shop")
     assert manifest is not None
     (loss,) = manifest.losses

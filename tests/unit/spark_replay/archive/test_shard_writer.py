@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_replay.archive.layout import manifest_path
+from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
@@ -22,6 +23,19 @@ from wormhole.wire.update import Batch, Update
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:
     return open_store(str(tmp_path / "archive"), "orders", copy="main", create=True)
+
+
+@pytest.fixture
+def writer(store: ArchiveStore) -> ShardWriter:
+    """The first of its shard."""
+    return ShardWriter.claim(store, "a", 1, marker_at(0))
+
+
+def archive(writer: ShardWriter, *numbers: int) -> FileEntry | None:
+    """Commit these transactions together."""
+    for number in numbers:
+        writer.add(updates(number))
+    return writer.commit(marker_at(numbers[-1]))
 
 
 def updates(number: int) -> list[Update]:
@@ -53,8 +67,7 @@ def test_a_claim_fences_who_came_before(store: ArchiveStore) -> None:
     new = ShardWriter.claim(store, "a", 2, marker_at(0))
     with pytest.raises(EpochRefused, match="another archiver writes a in epoch 2, this one had it in 1"):
         old.commit(marker_at(1))
-    new.add(updates(1))
-    new.commit(marker_at(1))
+    archive(new, 1)
     with pytest.raises(EpochRefused, match="archived in epoch 2; this archiver has it in epoch 1"):
         ShardWriter.claim(store, "a", 1, marker_at(0))
 
@@ -64,8 +77,9 @@ def test_a_claim_in_the_same_epoch_changes_nothing(store: ArchiveStore) -> None:
     assert ShardWriter.claim(store, "a", 1, marker_at(5)).manifest == first
 
 
-def test_the_manifest_names_complete_files_only(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+def test_the_manifest_names_complete_files_only(
+    store: ArchiveStore, writer: ShardWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer.add(updates(1))
     seen: list[int] = []
     real = ArchiveStore.commit
@@ -83,19 +97,14 @@ def test_the_manifest_names_complete_files_only(store: ArchiveStore, monkeypatch
     assert seen == [entry.bytes]
 
 
-def test_what_was_archived_is_not_archived_again(store: ArchiveStore) -> None:
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
-    writer.add(updates(1))
-    writer.commit(marker_at(1))
-    writer.add(updates(1))
-    writer.add(updates(2))
-    entry = writer.commit(marker_at(2))
+def test_what_was_archived_is_not_archived_again(store: ArchiveStore, writer: ShardWriter) -> None:
+    archive(writer, 1)
+    entry = archive(writer, 1, 2)
     assert entry is not None
     assert entry.rows == 1
 
 
-def test_abandoning_leaves_no_file(store: ArchiveStore) -> None:
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+def test_abandoning_leaves_no_file(store: ArchiveStore, writer: ShardWriter) -> None:
     writer.add(updates(1))
     writer.spill()
     writer.abandon()
@@ -103,13 +112,14 @@ def test_abandoning_leaves_no_file(store: ArchiveStore) -> None:
     assert writer.size == 0
 
 
-def test_a_file_that_cannot_be_completed_is_removed(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_completed_is_removed(
+    store: ArchiveStore, writer: ShardWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from spark_replay.archive.store import NewFile
 
     def full(self: NewFile) -> int:
         raise ArchiveUnavailable("no space left")
 
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
     writer.add(updates(1))
     monkeypatch.setattr(NewFile, "close", full)
     with pytest.raises(ArchiveUnavailable):
@@ -118,8 +128,9 @@ def test_a_file_that_cannot_be_completed_is_removed(store: ArchiveStore, monkeyp
     assert store.read("a").files == ()  # type: ignore[union-attr]
 
 
-def test_manifests_that_vanish_are_told(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+def test_manifests_that_vanish_are_told(
+    store: ArchiveStore, writer: ShardWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer.add(updates(1))
     monkeypatch.setattr(ArchiveStore, "read", lambda *_, **__: None)
     with pytest.raises(ArchiveError, match=r"the manifests of a are gone"):
@@ -135,9 +146,8 @@ def test_whether_it_begins_where_the_store_did(store: ArchiveStore, delivered: s
     assert ShardWriter.claim(store, "a", 1, Datamarker(place, delivered, place)).manifest.whole is whole
 
 
-def test_what_was_archived_in_pieces_is_passed_over_whole(store: ArchiveStore) -> None:
+def test_what_was_archived_in_pieces_is_passed_over_whole(store: ArchiveStore, writer: ShardWriter) -> None:
     """Its first pieces came with the place where it begins, which the archive is past."""
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
     log = batches(1, tx(put(b"a", b"1")), tx(*(put(b"%d" % n, b"2") for n in range(6)), pieces=3))
     for batch in log:
         writer.add(batch)
@@ -150,12 +160,12 @@ def test_what_was_archived_in_pieces_is_passed_over_whole(store: ArchiveStore) -
 
 
 @pytest.mark.parametrize("nothing_came", [True, False])
-def test_an_archive_that_was_set_back_gets_no_hole(store: ArchiveStore, nothing_came: bool) -> None:
+def test_an_archive_that_was_set_back_gets_no_hole(
+    store: ArchiveStore, writer: ShardWriter, nothing_came: bool
+) -> None:
     """Somebody restored manifests from a backup, while what they lack was acknowledged and does not come again."""
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
-    for number in (1, 2):
-        writer.add(updates(number))
-        writer.commit(marker_at(number))
+    archive(writer, 1)
+    archive(writer, 2)
     store.storage.delete(manifest_path("a", writer.manifest.version))
     if not nothing_came:
         writer.add(updates(3))
@@ -169,9 +179,7 @@ def test_an_archive_that_was_set_back_gets_no_hole(store: ArchiveStore, nothing_
     # Assigned anew, it is asked where to begin.
     writer = ShardWriter.claim(store, "a", 2, marker_at(2))
     assert writer.manifest.end == marker_at(1)
-    for number in (2, 3):
-        writer.add(updates(number))
-    writer.commit(marker_at(3))
+    archive(writer, 2, 3)
     assert rows(store) == [1, 2]
 
 
@@ -186,21 +194,17 @@ def test_a_shard_whose_folder_is_gone_does_not_begin_anew_unasked(store: Archive
 def test_of_two_archivers_in_one_epoch_neither_makes_a_hole(store: ArchiveStore) -> None:
     """A publisher's state came back from a backup, and its epochs came twice."""
     first, second = (ShardWriter.claim(store, "a", 1, marker_at(0)) for _ in range(2))
-    first.add(updates(1))
-    first.commit(marker_at(1))
+    archive(first, 1)
     with pytest.raises(ArchiveError, match="was archived from 1/1/0 to 1/1/100 meanwhile, in the same epoch 1"):
         second.commit(marker_at(2))
     second.abandon()
     second = ShardWriter.claim(store, "a", 1, marker_at(0), acknowledged=True)
-    second.add(updates(1))
-    second.add(updates(2))
-    second.commit(marker_at(2))
+    archive(second, 1, 2)
     assert rows(store) == [1, 1]
 
 
 @pytest.mark.parametrize("step", ["spill", "commit"])
-def test_a_full_disk_is_told_and_leaves_nothing(store: ArchiveStore, step: str) -> None:
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+def test_a_full_disk_is_told_and_leaves_nothing(store: ArchiveStore, writer: ShardWriter, step: str) -> None:
     value = random.Random(7).randbytes(100_000)
     (large,) = batches(1, tx(put(b"k", value)))
     writer.add(large)
@@ -220,9 +224,8 @@ def test_a_full_disk_is_told_and_leaves_nothing(store: ArchiveStore, step: str) 
     assert rows(store) == [1]
 
 
-def test_what_was_committed_unheard_never_goes_back(store: ArchiveStore) -> None:
+def test_what_was_committed_unheard_never_goes_back(store: ArchiveStore, writer: ShardWriter) -> None:
     """Two datamarkers were committed, nobody heard of it, and the first is all that came again when the shard goes."""
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
     for number in (1, 2):
         writer.add(updates(number))
         writer.mark(marker_at(number))
@@ -239,10 +242,8 @@ def test_what_was_committed_unheard_never_goes_back(store: ArchiveStore) -> None
     assert rows(store) == [2, 1]
 
 
-def test_where_retention_took_every_file_an_empty_one_goes_on(store: ArchiveStore) -> None:
-    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
-    writer.add(updates(1))
-    writer.commit(marker_at(1))
+def test_where_retention_took_every_file_an_empty_one_goes_on(store: ArchiveStore, writer: ShardWriter) -> None:
+    archive(writer, 1)
     store.change("a", lambda present: present.without_first(1) if present else pytest.fail("no manifest"))
     writer.commit(marker_at(2))
     writer.commit(marker_at(3))

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.contract.test_coordinator import MORE, PLAIN, config, soon
 from tests.support.eventually import eventually
-from wormhole.config import CoordinatorConfig
 from wormhole.coordination import HistoryEntry, ZooKeeperCoordinator, differences, publish_config
 from wormhole.model.errors import ConfigError, CoordinationLost
-
-
-@pytest.fixture
-async def client(zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
-    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0))
-    await made.start()
-    await publish_config(config(MORE), made)
-    yield made
-    await made.stop()
 
 
 async def test_a_whole_change_that_zookeeper_would_refuse_is_refused_first(client: ZooKeeperCoordinator) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from wormhole.config import CoordinatorConfig
 from wormhole.coordination.credentials import make_credentials, read_credentials
+from wormhole.coordination.kazoo_client import new_client
 from wormhole.model.errors import ConfigError
 
 
@@ -36,7 +38,8 @@ def test_what_is_no_credentials_is_told_without_showing_it(tmp_path: Path, conte
     path = tmp_path / "auth"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"coordinator\.auth_file") as caught:
-        read_credentials(path)
-    assert caught.value.hint
-    assert "hunter2" not in str(caught.value)
+    for read in (read_credentials, lambda path: new_client(CoordinatorConfig(zookeeper="zk1:1", auth_file=path))):
+        with pytest.raises(ConfigError, match=r"coordinator\.auth_file") as caught:
+            read(path)
+        assert caught.value.hint
+        assert "hunter2" not in str(caught.value)

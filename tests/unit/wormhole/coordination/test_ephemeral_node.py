@@ -11,8 +11,6 @@ from kazoo.exceptions import NoNodeError
 from kazoo.interfaces import IAsyncResult
 
 from tests.support.eventually import eventually, patience
-from wormhole.config import CoordinatorConfig
-from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.ephemeral_node import EphemeralNode, NodeTaken
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 
@@ -20,23 +18,12 @@ PATH = "/entries/one"
 
 
 @pytest.fixture
-def session_timeout() -> float:
-    """Long: on a slow machine a short session ends under a test that is about something else."""
-    return 6.0
-
-
-@pytest.fixture
-async def sessions(
-    own_zookeeper: EmbeddedZooKeeper, session_timeout: float
-) -> AsyncIterator[tuple[ZooKeeperSession, ZooKeeperSession]]:
-    settings = CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=session_timeout)
-    first, second = ZooKeeperSession(settings), ZooKeeperSession(settings)
-    await first.start()
+async def sessions(session: ZooKeeperSession) -> AsyncIterator[tuple[ZooKeeperSession, ZooKeeperSession]]:
+    second = ZooKeeperSession(session.settings)
     await second.start()
-    await first.call("make", lambda client: client.ensure_path_async("/entries"))
-    yield first, second
+    await session.call("make", lambda client: client.ensure_path_async("/entries"))
+    yield session, second
     await second.stop()
-    await first.stop()
 
 
 def entry(session: ZooKeeperSession, data: bytes = b"me") -> EphemeralNode:

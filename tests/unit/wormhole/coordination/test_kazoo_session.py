@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,20 +19,6 @@ from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.port import Contact
 from wormhole.model.errors import CoordinationLost
-
-
-@pytest.fixture
-def session_timeout() -> float:
-    """Long: on a slow machine a short session ends under a test that is about something else."""
-    return 6.0
-
-
-@pytest.fixture
-async def session(own_zookeeper: EmbeddedZooKeeper, session_timeout: float) -> AsyncIterator[ZooKeeperSession]:
-    made = ZooKeeperSession(CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=session_timeout))
-    await made.start()
-    yield made
-    await made.stop()
 
 
 async def until(session: ZooKeeperSession, wanted: Callable[[], bool]) -> None:

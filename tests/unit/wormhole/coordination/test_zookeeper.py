@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_coordinator import DB1, MONITOR, MORE, PLAIN, A, config, soon
+from tests.contract.test_coordinator import DB1, MONITOR, PLAIN, A, config, soon
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination import (
     FlowRecord,
@@ -19,15 +19,6 @@ from wormhole.coordination import (
 )
 from wormhole.coordination.ephemeral_node import EphemeralNode
 from wormhole.model.errors import ConfigError, CoordinationLost
-
-
-@pytest.fixture
-async def client(zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
-    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0))
-    await made.start()
-    await publish_config(config(MORE), made)
-    yield made
-    await made.stop()
 
 
 async def put(client: ZooKeeperCoordinator, path: str, data: bytes) -> None:
