@@ -1,12 +1,12 @@
 """The archiver: a subscriber that writes what it receives as Parquet, and acknowledges it once a manifest names it.
 
-What dies takes nothing along. An acknowledgement follows the commit, so the log keeps what is not committed; at
-ASSIGNED the manifest says where delivery begins, so nothing is archived twice; and the flow's epoch stands in the
-manifest, so of two archivers the older cannot commit.
+A process that dies loses nothing. An acknowledgement follows the commit, so the log keeps what is not committed; at
+ASSIGNED the manifest says where delivery begins, so nothing is archived twice; and the manifest contains the
+flow's epoch, so of two archivers the older cannot commit.
 
 Memory: rows of all shards together take about ``flush_size``. Beyond it the largest shard's become a row group of a
-file that is not committed yet, and who brought more waits for that; so a transaction may be larger than memory, and
-many shards take no more than one.
+file that is not committed yet, and a callback with more rows waits for that; so a transaction may be larger than
+memory, and many shards take no more than one.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Archiver(Subscriber):
         while sum(one.writer.memory for one in self._shards.values() if one.writer is not None) > self._most:
             busy = [one.busy for one in self._shards.values() if one.busy is not None and not one.busy.done()]
             if len(busy) < self._threads:
-                resting = [one for one in self._shards.values() if one.busy is None or _went_well(one.busy)]
+                resting = [one for one in self._shards.values() if one.busy is None or _succeeded(one.busy)]
                 largest = max(resting, key=_memory, default=None)
                 if largest is not None and _memory(largest) >= _LEAST and largest.writer is not None:
                     busy.append(self._begin(largest, largest.writer.spill))
@@ -208,7 +208,9 @@ class Archiver(Subscriber):
             await self._in_thread(shard, writer.abandon)
 
     async def _in_thread(self, shard: _Shard, work: Callable[[], _T]) -> _T:
-        """A callback may be cancelled for its time, a thread cannot: who comes next waits for it (:meth:`_settled`)."""
+        """A callback may be cancelled for its time, a thread cannot: the next callback waits for it
+        (:meth:`_settled`).
+        """
         return await asyncio.shield(self._begin(shard, work))
 
     def _begin(self, shard: _Shard, work: Callable[[], _T]) -> asyncio.Future[_T]:
@@ -248,7 +250,7 @@ def _committed(writer: ShardWriter, marker: Datamarker) -> FileEntry | None:
     return entry
 
 
-def _went_well(work: asyncio.Future[Any]) -> bool:
+def _succeeded(work: asyncio.Future[Any]) -> bool:
     return work.done() and not work.cancelled() and work.exception() is None
 
 

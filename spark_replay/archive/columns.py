@@ -1,6 +1,6 @@
 """The columns of an archive file, one row per update, in the order of its shard's log.
 
-What chooses and orders stands in columns of its own; the update itself is the bytes that travelled
+What selects and orders updates is in columns of its own; the update itself is the bytes that travelled
 (``wormhole.wire.v1.Update``), so a replay hands on what the live log did. Within one shard rows ascend by ``place``
 strictly, within a file and from file to file.
 """

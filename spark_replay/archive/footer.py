@@ -1,4 +1,4 @@
-"""What stands in the footer of an archive file, so that it can be read alone."""
+"""The footer of an archive file, so that the file can be read alone."""
 
 from __future__ import annotations
 

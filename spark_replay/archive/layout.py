@@ -1,4 +1,4 @@
-"""Where what lies in an archive. Pure.
+"""The paths of an archive. Pure.
 
 ::
 
@@ -7,7 +7,7 @@
     SHARD/data/NAME.parquet               the updates
     SHARD/garbage.json                    which data files nobody names, and since when (``retention``)
 
-Whatever else lies there is no part of the archive.
+Other files there are not part of the archive.
 """
 
 from __future__ import annotations

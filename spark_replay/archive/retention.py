@@ -1,4 +1,4 @@
-"""What goes from an archive: updates older than they are kept, and files that nobody names.
+"""Removes updates older than they are kept from an archive, and files that no manifest names.
 
 Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named; when a
 run has seen it unnamed a day ago, and it is a day old itself, a later run deletes it. So ``expire`` is to be run about

@@ -1,5 +1,4 @@
-"""What of one shard is on its way into the archive: rows in memory, a file that is being written, and its commit.
-Blocks.
+"""Writes one shard into the archive: rows in memory, a file that is being written, and its commit. Blocks.
 
 The order of a commit::
 

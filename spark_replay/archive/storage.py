@@ -1,4 +1,4 @@
-"""What an archive needs of what it lies on, and the local disk as one.
+"""What an archive needs of its storage, and the local disk as one.
 
 Reading, writing and listing go through pyarrow's file systems. Two things those cannot do, and each storage has its own
 way of them: create a small file with its contents **if there is none** (a manifest's commit), and make sure that a

@@ -1,4 +1,4 @@
-"""One data file of the archive while it is written. Who commits it is somebody else."""
+"""One data file of the archive while it is written; :mod:`spark_replay.archive.shard_writer` commits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark session of whatever needs one: a mass replay, snapshots, merging, the audit."""
+"""The Spark session of a mass replay, of snapshots, merging and the audit."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def check_spark() -> None:
     found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     major = int(found[2] if found[1] == "1" and found[2] else found[1]) if found else 0
     if major < _LEAST_JAVA:
-        told = said.splitlines()[0] if said.strip() else "no version"
+        version = said.splitlines()[0] if said.strip() else "no version"
         raise UsageError(
-            f"Spark needs Java {_LEAST_JAVA} or newer; {java} says {told}",
+            f"Spark needs Java {_LEAST_JAVA} or newer; {java} says {version}",
             hint="install a newer one, or name it with JAVA_HOME; nothing was changed",
         )
 

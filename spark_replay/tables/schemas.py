@@ -1,7 +1,7 @@
 """The schemas of archive rows, carried by the DataFrame itself: as metadata of its column ``schema_id``.
 
-Rows name their schema by id. Spark keeps a column's metadata through ``select``, ``where`` and ``union``, so that who
-has the rows can read them.
+Rows name their schema by id. Spark keeps a column's metadata through ``select``, ``where`` and ``union``, so that code
+that has the rows can read them.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def attach(df: DataFrame, schemas: Iterable[Schema]) -> DataFrame:
 
 
 def schemas_of(df: DataFrame) -> tuple[Schema, ...]:
-    """What :func:`attach` told, oldest first.
+    """What :func:`attach` attached, oldest first.
 
     Raises :class:`~wormhole.model.errors.UsageError` for a DataFrame that does not carry it.
     """
     fields = {one.name: one for one in df.schema.fields}
-    told = fields["schema_id"].metadata.get(METADATA) if "schema_id" in fields else None
-    if told is None:
+    texts = fields["schema_id"].metadata.get(METADATA) if "schema_id" in fields else None
+    if texts is None:
         raise UsageError(
             "these are no rows of an archive: they do not carry their schemas",
             hint="take them from spark_replay.read or spark_replay.stream, and keep the column schema_id",
         )
-    return tuple(Schema.from_canonical(base64.b64decode(text)) for text in told)
+    return tuple(Schema.from_canonical(base64.b64decode(text)) for text in texts)
 
 
 def by_signed_id(schemas: Iterable[Schema]) -> dict[int, Schema]:

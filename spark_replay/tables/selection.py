@@ -136,8 +136,8 @@ def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
     if not all(keys):
         return "it has no primary key: two equal rows cannot be told apart"
     if len(keys) > 1:
-        told = "; ".join(sorted(", ".join(f"{one.name} {one.type}" for one in key) for key in keys))
-        return f"its primary key changed ({told}): the log does not say which row became which"
+        versions = "; ".join(sorted(", ".join(f"{one.name} {one.type}" for one in key) for key in keys))
+        return f"its primary key changed ({versions}): the log does not say which row became which"
     return None
 
 

@@ -90,19 +90,19 @@ def write_snapshot(
 def _problems(
     selection: Selection, names: Collection[str], left_out: Mapping[str, str], unknown: int
 ) -> tuple[str, ...]:
-    told = [
+    problems = [
         f"the archive of {one.shard} begins at {selection.manifests[one.shard].begin.order}, "
         "not at the shard's first row"
         for one in selection.shards
         if one.shard not in selection.whole
     ]
-    told += [f"{table} is left out: {why}" for table, why in left_out.items()]
+    problems += [f"{table} is left out: {why}" for table, why in left_out.items()]
     others = {schema.table for schema in selection.schemas if schema.columns} - set(names) - set(left_out)
     if others:
-        told.append(f"it was made without {', '.join(sorted(others))}")
+        problems.append(f"it was made without {', '.join(sorted(others))}")
     if unknown:
-        told.append("some rows have values that the log does not hold")
-    return tuple(told)
+        problems.append("some rows have values that the log does not hold")
+    return tuple(problems)
 
 
 def _about(

@@ -1,4 +1,4 @@
-"""Who is there and what should run: one port, three forms (ZooKeeper, static, memory)."""
+"""Live processes, owners of flows and stored configuration: one port, three forms (ZooKeeper, static, memory)."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
 def zookeeper_at(target: str | Path | Config) -> CoordinatorConfig:
     """How to reach the ZooKeeper that ``target`` of :func:`connect` names, and the credentials for it.
 
-    Those of a file give way to the ones that the environment names
-    (:data:`~wormhole.coordination.credentials.VARIABLE`): such a file may be the host's, and the one who asks another.
-    An embedded one has its own, and a configuration that was read already is taken as it is. Raises
+    Credentials that the environment names (:data:`~wormhole.coordination.credentials.VARIABLE`) replace those of a
+    file: the file may be the host's, and the user of the command another. An embedded ZooKeeper has its own
+    credentials, and a configuration that was read already is used as it is. Raises
     :class:`~wormhole.model.errors.ConfigError`, also when it names none.
     """
     return _settings(target, _config_at(target))
@@ -94,7 +94,7 @@ def zookeeper_at(target: str | Path | Config) -> CoordinatorConfig:
 
 async def warn(coordinator: Coordinator, log: logging.Logger) -> None:
     """Log what is not safe about a started coordinator; for daemons, at their start."""
-    with contextlib.suppress(WormholeError):  # whatever needs an answer next says what is wrong
+    with contextlib.suppress(WormholeError):  # the next call that needs an answer reports what is wrong
         for warning in await coordinator.warnings():
             log.warning("%s", warning)
 

@@ -1,8 +1,8 @@
-"""Who may do what in ZooKeeper: the identities of an installation and the rights of each at every node. Pure.
+"""The identities of an installation and the rights of each at every node of ZooKeeper. Pure.
 
 ZooKeeper checks the node itself for reading and writing, and its parent for making and deleting; a right at one node
-says nothing about those below it. So every node gets its own list. Whether ``exists`` needs the right to read differs
-between its releases, so who looks for a node has it.
+says nothing about those below it. So every node gets its own list. Releases of ZooKeeper differ in
+whether ``exists`` needs the right to read, so an identity that calls it has this right.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Access:
         return (known | {self.publisher: "publisher", self.operator: "operator"}).get(identity, "")
 
     def rights(self, paths: Paths, path: str) -> dict[str, str]:
-        """Identity to letters of :data:`ALL` at the node ``path``; who is not in it has no right there."""
+        """Identity to letters of :data:`ALL` at the node ``path``; other identities have no right there."""
         inside = path == paths.root or path.startswith(f"{paths.root}/")
         parts = tuple(path[len(paths.root) :].strip("/").split("/")) if inside else ()
         rights: dict[str, str] = {}

@@ -34,7 +34,7 @@ _ROUNDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """Who may do what at a root (``access``, ``None``: no identities), and the entries of processes that run without
+    """The identities of a root (``access``, ``None``: it has none), and the entries of processes that run without
     credentials.
     """
 

@@ -15,7 +15,7 @@ __all__ = ["Fleet", "check_possible", "warnings"]
 
 @dataclass(slots=True, frozen=True)
 class Fleet:
-    """Who is there. ``served``: applications that have flows; ``connected``: those with live subscribers; ``hosts``
+    """What runs. ``served``: applications that have flows; ``connected``: those with live subscribers; ``hosts``: those
     with a monitor.
     """
 
@@ -43,15 +43,15 @@ def check_possible(stored: StoredConfig, found: Differences, fleet: Fleet) -> No
 
 
 def warnings(stored: StoredConfig, found: Differences, wanted: Config, fleet: Fleet) -> tuple[str, ...]:
-    """What is allowed and may still not be meant."""
-    told: list[str] = []
+    """What the change is allowed to do, and may be a mistake."""
+    found_warnings: list[str] = []
     for name, dataset in found.change.datasets.items():
-        told += _of_dataset(stored, name, stored.datasets.get(name), dataset, fleet)
+        found_warnings += _of_dataset(stored, name, stored.datasets.get(name), dataset, fleet)
     for name, application in found.change.applications.items():
-        told += _of_application(name, stored.applications.get(name), application, fleet)
-    told += _of_hosts(wanted, fleet)
-    told += _of_sources(stored, wanted)
-    return tuple(told)
+        found_warnings += _of_application(name, stored.applications.get(name), application, fleet)
+    found_warnings += _of_hosts(wanted, fleet)
+    found_warnings += _of_sources(stored, wanted)
+    return tuple(found_warnings)
 
 
 def _of_dataset(

@@ -1,8 +1,8 @@
 """A real ZooKeeper of our own, on loopback only: what `wormholectl up`, the demo and the tests use.
 
-A ``private`` one is closed to other users of the machine: its owner's credentials are its super user's, and everybody
-else has no right at any node. What remains to them is to open connections, of which there is a bound, and to ask for
-memory until it ends and is started again.
+A ``private`` one is closed to other users of the machine: its owner's credentials are those of its super user, and
+nobody else has a right at any node. Others can still open connections, whose number is bounded, and use its memory
+until it ends and is started again.
 
 Its jars are found by :mod:`wormhole.coordination.zookeeper_jars`. It is started with a configuration *file*: the short
 command-line form listens on all interfaces. It dies with its owner (:mod:`wormhole.host.process_guard`), also when the
@@ -91,8 +91,8 @@ class EmbeddedZooKeeper:
     Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and
     its data stays. :meth:`start` after :meth:`stop` or :meth:`kill` continues on the same port with the same data; in a
     folder that another one used before, on the port that one had, if it is free. Usable as a context manager, also an
-    asynchronous one; the methods block for up to a few seconds. Linux only (pidfd). ``private``: only who reads
-    :attr:`auth_file` is admitted; a folder of an open server is closed with all that it holds.
+    asynchronous one; the methods block for up to a few seconds. Linux only (pidfd). ``private``: only a client with the
+    credentials in :attr:`auth_file` is admitted; a folder of an open server is closed with all that it holds.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class EmbeddedZooKeeper:
         if self._private:
             self._folder.chmod(0o700)  # one of an earlier release may be open
         fixed = self._port
-        # Who found it by its address before finds it there again.
+        # Clients that know its address find it there again.
         before = None if fixed else _former_port(self._folder / "zoo.cfg")
         for _ in range(1 if fixed else _PORTS_TO_TRY):
             self._port, before = fixed or before or _free_port(), None

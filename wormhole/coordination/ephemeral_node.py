@@ -88,18 +88,18 @@ class EphemeralNode:
                 await self._session.call(f"withdraw {self.path}", lambda client: client.delete_async(self.path))
 
     async def _keep(self) -> None:
-        told, refused = False, ""
+        warned, refused = False, ""
         while True:
             contact_seen, seen = self._session.signal.version, self._changed.version
             try:
                 async with asyncio.timeout(5.0):
                     await self._hold()
                     await self._write()
-                told, refused = False, ""
+                warned, refused = False, ""
             except TimeoutError:
-                if not told:
+                if not warned:
                     _log.warning("%s is held by another session (%s): waiting for it", self.path, await self._holder())
-                told = True
+                warned = True
                 continue
             except CoordinationLost:
                 await self._session.pause(contact_seen)
@@ -132,8 +132,8 @@ class EphemeralNode:
                 await self._changed.wait(seen)
 
     async def _replaced(self) -> bool:
-        """Delete the node if it is left over. It may be another one by then, which nothing in ZooKeeper can check:
-        whoever made that sees that it lost it, as with any deletion.
+        """Delete the node if it is left over. It may be another one by then, which ZooKeeper cannot check: the
+        process that made that one sees the deletion, and makes it again.
         """
         try:
             data, stat = await self._session.call(f"read {self.path}", lambda client: client.get_async(self.path))

@@ -1,4 +1,4 @@
-"""What the static form keeps of this host in files: what is wanted of it, and the history of changes.
+"""The files of the static form: what an operator requested of this host, and the history of changes.
 
 Files are replaced in one step, so a reader sees them before or after.
 """
@@ -38,7 +38,7 @@ class HostFiles:
         self._hosts = state_dir / "hosts"
 
     def request(self, host: str) -> HostRequest:
-        """What is wanted of the host."""
+        """What was requested of the host."""
         path = self._hosts / f"{host}.json"
         try:
             return host_from_json(path.read_bytes(), str(path))
@@ -48,7 +48,7 @@ class HostFiles:
             raise ConfigError(f"{path}: cannot be read: {error}") from error
 
     def set_request(self, host: str, request: HostRequest) -> None:
-        """Say what is wanted of the host."""
+        """Store what is requested of the host."""
         _replace(self._hosts / f"{host}.json", record_to_json(request))
 
     def record(self, entry: HistoryEntry) -> None:
@@ -88,21 +88,21 @@ class HostFiles:
         lock = _open_lock(self._history.with_suffix(".lock"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with _told(self._history):
+            with _write_errors(self._history):
                 yield
         finally:
             os.close(lock)
 
 
 def _open_lock(path: Path) -> int:
-    with _told(path):
+    with _write_errors(path):
         private_folder(path.parent)
         return private_opener(str(path), os.O_RDWR | os.O_CREAT)
 
 
 def _replace(path: Path, data: bytes) -> None:
     made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    with _told(path):
+    with _write_errors(path):
         private_folder(path.parent)
         try:
             with open(made, "xb", opener=private_opener) as file:
@@ -116,7 +116,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The edge to kazoo: how a client is made, with whose rights, and which of its errors mean that contact is missing.
+"""How a client of kazoo is made, with which rights, and which of its errors mean that contact is lost.
 
 Every node that a client of this module makes gets the rights of its place (:mod:`wormhole.coordination.access`); no
-caller says any. Used by the ZooKeeper coordinator (through :mod:`wormhole.coordination.kazoo_session`) and by the
+caller names any. Used by the ZooKeeper coordinator (through :mod:`wormhole.coordination.kazoo_session`) and by the
 ZooKeeper marker store.
 """
 
@@ -71,8 +71,7 @@ ANSWERS: Final = (BadVersionError, NoNodeError, NodeExistsError)
 
 _log = logging.getLogger(__name__)
 
-# kazoo tells every attempt at warning level, about 30 lines a minute in an outage; what matters is told by our own
-# callers.
+# kazoo logs every attempt as a warning, about 30 lines a minute in an outage. Our own callers log what matters.
 _kazoo_log = logging.getLogger("wormhole.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
@@ -185,13 +184,13 @@ def new_client(
 
 
 class _Connecting:
-    """Stands before kazoo's attempts to connect: reports the granted session timeout, and lets a client in whose server
-    lost its data.
+    """Wraps kazoo's attempts to connect: reports the granted session timeout, and connects to a server that lost its
+    data.
 
     A server refuses a client that has seen a later transaction than itself ("has seen zxid ... our last zxid is ...";
-    source: ZooKeeper's ``ZooKeeperServer.processConnectRequest``), so that nobody goes back in time with a server that
-    lags. A server whose data was lost or restored refuses every client for ever. After a whole session without contact
-    there is nothing left to protect: whoever reads then reads everything anew.
+    source: ZooKeeper's ``ZooKeeperServer.processConnectRequest``), so that no client reads an older state from a server
+    that lags. A server whose data was lost or restored refuses every client for ever. After a whole session without
+    contact there is nothing left to protect: the client reads everything again.
     """
 
     def __init__(
@@ -236,10 +235,10 @@ class _Connecting:
 
 
 class _SameUser:
-    """Stands before every connection to a server that has to be its client's own user's (``same_user``).
+    """Checks every connection to a server that has to belong to the client's own user (``same_user``).
 
     Digest credentials, and the password of a session, go to the server as they are: a process of somebody else that
-    took the port must not get them. So it is looked at once the connection is there and before anything is sent.
+    took the port must not get them. So the server's user is checked before anything is sent.
     """
 
     def __init__(self, client: Client, auth_file: Path) -> None:
@@ -279,7 +278,7 @@ def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
 
 
 def connect_blocking(client: Client, settings: CoordinatorConfig) -> None:
-    """Start ``client`` and read whose rights it has.
+    """Start ``client`` and read which rights it has.
 
     Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers in time, and
     :class:`~wormhole.model.errors.ConfigError` when the credentials are refused, or there are none and some are needed.

@@ -45,8 +45,8 @@ _PROBES_PER_SESSION: Final = 6
 class ZooKeeperSession:
     """A session that reconnects for ever. ``signal`` is notified whenever contact changes.
 
-    :meth:`last_contact` is the time at which the last request *that was answered* was sent. kazoo says LOST only when a
-    server tells it so, long after the server let the session expire, so contact is proved by asking: a ``sync`` goes to
+    :meth:`last_contact` is the time at which the last request *that was answered* was sent. kazoo reports LOST only
+    when a server does, long after the server let the session expire, so contact is proved by asking: a ``sync`` goes to
     the leader, every sixth of a session timeout.
     """
 
@@ -143,8 +143,8 @@ class ZooKeeperSession:
         other refusal.
         """
         try:
-            # Half a session: whoever waits longer has lost its lease anyway. Waiting for a slot does not count: without
-            # contact every call ahead fails within its own time.
+            # Half a session: a caller that waits longer has lost its lease anyway. Waiting for a slot does not count:
+            # without contact every call ahead fails within its own time.
             async with self._slots, asyncio.timeout(max(self.timeout_s() / 2, 0.2)):
                 return await self._call(ask)
         except (TimeoutError, *LOST_ERRORS) as error:

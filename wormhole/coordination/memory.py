@@ -227,7 +227,7 @@ class MemoryCoordinator:
         if self.world.entries.get(entry.key) is entry.info:
             self.world.entries[entry.key] = info
             self.world.signal.notify()
-        entry.info = info  # without contact it is told by `restore`
+        entry.info = info  # without contact `restore` announces it
 
     async def monitors(self) -> tuple[MonitorInfo, ...]:
         self._need_contact()

@@ -42,7 +42,7 @@ class SubscriberInfo:
     """A live subscriber: its application, its id, the address to dial, its weight (1.0 default) and start (seconds
     since 1970).
 
-    ``user``: the uid that it runs as on its host; ``None``: it did not say.
+    ``user``: the uid that it runs as on its host; ``None``: not reported.
     """
 
     application: str
@@ -72,7 +72,7 @@ class PublisherInfo:
 
 @dataclass(slots=True, frozen=True)
 class FlowRecord:
-    """What a publisher tells others of a flow (advisory: the marker store decides about epochs)."""
+    """What a publisher reports of a flow (advisory: the marker store decides about epochs)."""
 
     owner: str
     subscriber: str
@@ -85,7 +85,7 @@ class MonitorInfo:
     """A live monitor: its host, its start (seconds since 1970), and the phase of every publisher it runs by
     ``dataset/copy/log``.
 
-    ``address``: its status page, ``http://host:port/`` or ``https://host:port/`` (empty: not told).
+    ``address``: its status page, ``http://host:port/`` or ``https://host:port/`` (empty: none).
     """
 
     host: str
@@ -97,8 +97,8 @@ class MonitorInfo:
 
 @dataclass(slots=True, frozen=True)
 class HostRequest:
-    """What an operator wants of a host. ``drained``: it should run no publishers. ``by`` whom and ``at`` when it was
-    said (seconds since 1970).
+    """What an operator requested of a host. ``drained``: it should run no publishers. ``by``: the operator; ``at``: the
+    time of the request (seconds since 1970).
     """
 
     drained: bool = False
@@ -172,7 +172,7 @@ class Registration(Protocol):
 
 
 class Coordinator(Protocol):
-    """Who is there and what should run.
+    """Live processes, owners of flows, and what should run.
 
     Watches are async iterators: they yield the present state at once and a whole new state after every change (changes
     close together may be joined). During an outage they are silent, afterwards they yield what is true then; they end
@@ -260,11 +260,11 @@ class Coordinator(Protocol):
         ...
 
     async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
-        """Tell the state of flows by ``(application, shard)``; advisory, the last write stays."""
+        """Store the state of flows by ``(application, shard)``; advisory, the last write stays."""
         ...
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
-        """What publishers told last."""
+        """What publishers stored last."""
         ...
 
     async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
@@ -293,7 +293,7 @@ class Coordinator(Protocol):
         ...
 
     async def update_monitor(self, info: MonitorInfo) -> None:
-        """Tell a new state of the monitor that was registered here; without contact it is told when contact is back.
+        """Store a new state of the monitor that was registered here; without contact, when contact is back.
 
         Raises :class:`~wormhole.model.errors.ConfigError` when there is none.
         """
@@ -304,11 +304,11 @@ class Coordinator(Protocol):
         ...
 
     def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
-        """What is wanted of a host."""
+        """What was requested of a host."""
         ...
 
     async def set_host(self, host: str, request: HostRequest) -> None:
-        """Say what is wanted of a host; the last request stays."""
+        """Request something of a host; the last request stays."""
         ...
 
     async def record(self, entry: HistoryEntry) -> None:

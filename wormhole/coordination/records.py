@@ -1,4 +1,4 @@
-"""What stands in ZooKeeper: the paths and the JSON of each node (design: one tree per root)."""
+"""The nodes in ZooKeeper: path and JSON of each, one tree per root."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Paths:
 
     @property
     def access(self) -> str:
-        """Who may do what: :mod:`wormhole.coordination.access`."""
+        """The identities: :mod:`wormhole.coordination.access`."""
         return f"{self.root}/access"
 
     @property
@@ -128,8 +128,8 @@ class Paths:
 
 def subscriber_to_json(info: SubscriberInfo) -> bytes:
     """The node of a live subscriber; application and id are in its path."""
-    told = {"address": info.address, "weight": info.weight, "started": info.started}
-    return _dump(told if info.user is None else {**told, "user": info.user})
+    fields = {"address": info.address, "weight": info.weight, "started": info.started}
+    return _dump(fields if info.user is None else {**fields, "user": info.user})
 
 
 def subscriber_from_json(application: str, name: str, data: bytes, where: str) -> SubscriberInfo:
@@ -147,8 +147,8 @@ def subscriber_from_json(application: str, name: str, data: bytes, where: str) -
 
 def publisher_to_json(info: PublisherInfo) -> bytes:
     """The node of a live publisher; dataset, copy and log are in its path."""
-    told = {"host": info.host, "pid": info.pid, "address": info.address, "started": info.started}
-    return _dump({**told, "owner": info.owner} if info.owner else told)
+    fields = {"host": info.host, "pid": info.pid, "address": info.address, "started": info.started}
+    return _dump({**fields, "owner": info.owner} if info.owner else fields)
 
 
 def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: str) -> PublisherInfo:
@@ -251,7 +251,7 @@ def _address(given: dict[str, Any], where: str, *, may_be_hidden: bool = False) 
 
 
 def _page(given: dict[str, Any], where: str) -> str:
-    """``http://host:port/`` or ``https://host:port/``, or empty where it is not told."""
+    """``http://host:port/`` or ``https://host:port/``, or empty for none."""
     value = _text(given, "address", where)
     try:
         if value:

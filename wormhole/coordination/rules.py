@@ -1,4 +1,4 @@
-"""What every form checks before it lets somebody in."""
+"""What every form checks before a process registers, and the errors of a refusal."""
 
 from __future__ import annotations
 

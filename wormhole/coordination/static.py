@@ -1,10 +1,10 @@
-"""Coordination without a service: who is there stands in the configuration file.
+"""Coordination without a service: the configuration file lists the subscribers.
 
 Every listed subscriber counts as live; the publisher dials it and tries again until it answers. What needs a service is
 not pretended: another *process* that serves the same log is not seen here (the local marker store's lock refuses it;
 another monitor of the host is refused by the lock of its state folder), and :meth:`StaticCoordinator.publishers`,
 :meth:`~StaticCoordinator.monitors` and :meth:`~StaticCoordinator.flows` know this process only. The file is read once:
-a change takes a restart. What is wanted of this host and the history stand in files:
+a change takes a restart. What was requested of this host, and the history, are in files:
 :mod:`wormhole.coordination.host_files`.
 """
 
@@ -65,7 +65,7 @@ class StaticCoordinator(MemoryCoordinator):
         check_subscriber(info, application, service_on_loopback=True)
         listed = application.subscribers.get(info.id)
         if listed != info.address:
-            told = "does not list it" if listed is None else f"lists it at {listed}"
+            listing = "does not list it" if listed is None else f"lists it at {listed}"
             place = f"[applications.{info.application}.subscribers]"
             hint = f'set {place} {info.id} = "{info.address}" in the publisher\'s file'
             if listed is None and application.subscribers:
@@ -75,7 +75,7 @@ class StaticCoordinator(MemoryCoordinator):
                 hint = f'listen = "{listed}" (or advertise that address); or {hint}'
             raise ConfigError(
                 f"subscriber {info.id!r} of application {info.application} is at {info.address}, but the static "
-                f"configuration {told}, so no publisher would dial it there",
+                f"configuration {listing}, so no publisher would dial it there",
                 hint=hint,
             )
         return self._announce(("subscriber", info.application, info.id), info)
@@ -88,16 +88,16 @@ class StaticCoordinator(MemoryCoordinator):
 
     async def watch_host(self, host: str) -> AsyncGenerator[HostRequest]:
         last: HostRequest | None = None
-        told = ""
+        logged = ""
         while not self._stopped:
             seen = self.world.signal.version
             try:
                 request = await asyncio.to_thread(self._files.request, host)
-                told = ""
+                logged = ""
             except ConfigError as error:  # what was right before goes on
                 request = last or HostRequest()
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != logged:
+                    logged = str(error)
                     _log.error("left out: %s", error)
             if request != last:
                 last = request

@@ -39,7 +39,7 @@ def up_folder(file: Path, data: Path | None = None) -> Path:
 
 
 def _stranger(path: Path, file: Path) -> int | None:
-    """Who may have put ``path`` there without a right to ``file``; ``None``: nobody."""
+    """The user that may have put ``path`` there without a right to ``file``; ``None``: there is none."""
     try:
         owner = path.lstat().st_uid
         if not path.parent.stat().st_mode & stat.S_IWOTH or owner in {0, os.geteuid()}:
@@ -58,9 +58,9 @@ def write_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path
     folder.mkdir(parents=True, exist_ok=True)
     made, file = folder / f".{_FILE}.{os.getpid()}", folder / _FILE
     settings = coordinator.model_dump(mode="json", exclude_defaults=True)
-    told = {"version": 1, "coordinator": settings, "publisher": {"state_dir": str(state_dir)}}
+    content = {"version": 1, "coordinator": settings, "publisher": {"state_dir": str(state_dir)}}
     try:
-        made.write_text(json.dumps(told), encoding="utf-8")
+        made.write_text(json.dumps(content), encoding="utf-8")
         made.replace(file)
         return file
     except BaseException:
@@ -76,7 +76,7 @@ def at_embedded(given: CoordinatorConfig, embedded: CoordinatorConfig) -> Coordi
 
 
 def remove_embedded(folder: Path) -> None:
-    """It answers there no longer; idempotent. Blocks."""
+    """Remove what :func:`write_embedded` wrote; idempotent. Blocks."""
     with contextlib.suppress(OSError):
         (folder / _FILE).unlink()
 
@@ -84,7 +84,7 @@ def remove_embedded(folder: Path) -> None:
 def embedded_coordinator(file: Path) -> CoordinatorConfig:
     """The ZooKeeper that ``wormholectl up`` embeds for a configuration file that names none. Blocks.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` when nobody told of one, or what stands there makes no sense.
+    Raises :class:`~wormhole.model.errors.ConfigError` when no `up` runs, or its file is not valid.
     """
     path = up_folder(file) / _FILE
     try:

@@ -35,8 +35,9 @@ def bound(arenas: int, *, large: int = _LARGE) -> bool:
     """From now on at most so many arenas, and blocks of ``large`` bytes and more go back to the system as soon as they
     are free.
 
-    Whether that can be had. Call it before there are threads. ``large`` is above what a reader decodes at once (256
-    KiB), which is taken and given back thousands of times a second, and below the values that make memory grow.
+    ``False`` where that is not possible. Call it before there are threads. ``large`` is above what a reader decodes at
+    once (256 KiB), which is taken and given back thousands of times a second, and below the values that make memory
+    grow.
     """
     libc = _libc()
     if libc is None:

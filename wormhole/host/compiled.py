@@ -1,4 +1,4 @@
-"""Which hot modules run compiled: said at start-up, by ``wormholectl --version`` and in every status."""
+"""Which hot modules run compiled: reported at start-up, by ``wormholectl --version`` and in every status."""
 
 from __future__ import annotations
 

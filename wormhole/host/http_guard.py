@@ -1,5 +1,5 @@
-"""What every small HTTP server of ours is held to: it answers to the names it has, and gives a browser nothing to
-misuse.
+"""What protects every small HTTP server of ours: it answers only to its own names, and its headers forbid a browser to
+use an answer elsewhere.
 
 A page of a stranger can make a browser on this host ask loopback, and by rebinding its own DNS name it could read the
 answer: so a request whose ``Host`` is a name that is not ours is refused. An IP address cannot be rebound and is always

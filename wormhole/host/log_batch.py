@@ -1,7 +1,7 @@
 """One log line about many flows, instead of one for each.
 
-A publisher that starts gives a thousand flows away, a caravan that ends leaves as many behind: single lines would bury
-everything else. What happens first is said at once; the more often something happens, the longer it is gathered.
+A publisher that starts assigns a thousand flows, and a caravan that ends leaves as many: a line for each would hide
+everything else. The first event is logged at once. The more events follow, the longer they are collected into one line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class BatchedLog:
     """``say`` is called with a whole line. All methods are called on the event loop; the owner calls :meth:`flush` at
     its end.
 
-    Something new is said at once. While more keeps coming, a line of each kind is said after 2, 4, 8 ... 60 seconds.
+    A new kind of event is logged at once. While more follow, a line of each kind is logged after 2, 4, 8 ... 60
+    seconds.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -35,7 +36,7 @@ class BatchedLog:
         self._pause = _LEAST_S
 
     def add(self, what: str, name: str, detail: str = "") -> None:
-        """``what`` happened to ``name``; the ``detail`` is told when it happened to no other."""
+        """``what`` happened to ``name``; the ``detail`` is logged when it happened to no other."""
         names = self._waiting.setdefault(what, [])
         if len(names) < _NAMES:
             names.append(f"{name} {detail}".rstrip() if not names else name)
@@ -49,7 +50,7 @@ class BatchedLog:
             self._timer = loop.call_later(max(_SOON_S, self._pause - quiet), self.flush)
 
     def flush(self) -> None:
-        """Say what waits."""
+        """Log what waits."""
         if self._timer is None:
             return
         self._timer.cancel()

@@ -65,7 +65,7 @@ async def examine(address: str, trust: Trust) -> Certificate:
         ) from error
     except OSError as error:
         raise StreamBroken(
-            f"{address} cannot be reached ({_told(error)})",
+            f"{address} cannot be reached ({_reason(error)})",
             hint="check that a process listens there, and that the address can be dialled from here",
         ) from error
 
@@ -143,5 +143,5 @@ async def _first_byte(address: str, reader: asyncio.StreamReader, trust: Trust) 
     raise StreamBroken(f"{address} refuses our certificate{reason}: {'; '.join(faults)}", hint=_REPLY)
 
 
-def _told(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

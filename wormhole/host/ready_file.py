@@ -1,4 +1,4 @@
-"""The file in which a serving publisher says where it can be asked:
+"""The file in which a publisher that serves writes its addresses:
 ``<state_dir>/<dataset>/<copy>/<log>/publisher.json``.
 
 It counts only while the process that wrote it lives; a process id alone does not say that, as numbers are used again.
@@ -40,11 +40,11 @@ def ready_path(state_dir: Path, dataset: str, copy: str, log: str) -> Path:
     return state_dir / dataset / copy / log / "publisher.json"
 
 
-def write_ready(path: Path, told: ReadyFile) -> None:
+def write_ready(path: Path, ready: ReadyFile) -> None:
     """Write it in one step, readable by everybody. Blocks. Raises ``OSError``."""
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        made.write_text(json.dumps(asdict(told)), encoding="utf-8")
+        made.write_text(json.dumps(asdict(ready)), encoding="utf-8")
         made.chmod(0o644)
         made.replace(path)
     except OSError:
@@ -59,12 +59,12 @@ def read_ready(path: Path) -> ReadyFile | None:
     """
     try:
         given = read_json(path.read_text(encoding="utf-8"))
-        told = ReadyFile(**{field.name: given[field.name] for field in fields(ReadyFile)})
+        ready = ReadyFile(**{field.name: given[field.name] for field in fields(ReadyFile)})
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if type(told.pid) is not int or type(told.started) is not int:
+    if type(ready.pid) is not int or type(ready.started) is not int:
         return None
-    return told if process_started(told.pid) == told.started else None
+    return ready if process_started(ready.pid) == ready.started else None
 
 
 def remove_ready(path: Path) -> None:
