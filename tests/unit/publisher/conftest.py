@@ -15,6 +15,7 @@ from publisher.sources.memory.source import MemorySource
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
 from tests.support.clocks import FAST, fast_clock
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from tests.unit.publisher.receiving import taken
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration
@@ -24,6 +25,7 @@ from wormhole.host.trust import Trust
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
+from wormhole.wire.v1 import push_pb2
 
 
 class World:
@@ -100,3 +102,23 @@ def world() -> World:
 async def s1() -> AsyncIterator[ScriptedSubscriber]:
     async with scripted_subscriber("app", "s1") as subscriber:
         yield subscriber
+
+
+@pytest.fixture
+async def first(world: World) -> Datamarker:
+    """The application is configured, and one update of its one flow is committed: where that ends."""
+    world.application()
+    return world.commit("a")
+
+
+@pytest.fixture
+async def publisher(world: World) -> AsyncIterator[Publisher]:
+    async with world.publisher() as running:
+        yield running
+
+
+@pytest.fixture
+async def assign(world: World, s1: ScriptedSubscriber, publisher: Publisher) -> push_pb2.Assign:
+    """The subscriber is there and takes the one flow that it is given."""
+    await world.register(s1)
+    return await taken(s1)

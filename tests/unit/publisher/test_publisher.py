@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from publisher.publisher import Publisher
 from publisher.push.stages import PublisherFlowState
 from tests.support.clocks import FAST
 from tests.support.eventually import eventually
-from tests.support.scripted_subscriber import scripted_subscriber
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog, UsageError
@@ -64,9 +65,8 @@ async def test_a_log_whose_end_cannot_be_told_is_asked_again_whatever_the_reason
     assert [trouble.rpartition(": ")[2] for trouble in seen[:5]] == ["", "away", "nonsense", "no binlog", "denied"]
 
 
+@pytest.mark.usefixtures("first")
 async def test_progress_alone_is_never_stored(world: World) -> None:
-    world.application()
-    world.commit("a")
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher():
             await world.register(s1)
@@ -188,59 +188,51 @@ async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> N
         assert travelling == [publisher.assigner.flows[KEY].caravan_flow]
 
 
-async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        await taken(s1)
-        await s1.hears("batch")
-        async with scripted_subscriber("app", "s1") as again:
-            await world.leaves(s1)
-            await world.register(again, started=2.0)
-            assign = await taken(again)
-            assert assign.epoch == 2
-            assert keys(again, await again.hears("batch")) == [b"a"]
-            travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
-            assert travelling == [publisher.assigner.flows[KEY].caravan_flow]
+@pytest.mark.usefixtures("first", "assign")
+async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
+    await s1.hears("batch")
+    async with scripted_subscriber("app", "s1") as again:
+        await world.leaves(s1)
+        await world.register(again, started=2.0)
+        assign = await taken(again)
+        assert assign.epoch == 2
+        assert keys(again, await again.hears("batch")) == [b"a"]
+        travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
+        assert travelling == [publisher.assigner.flows[KEY].caravan_flow]
 
 
-async def test_a_broken_stream_goes_on_in_a_new_epoch(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher():
-        await world.register(s1)
-        await taken(s1)
-        await s1.hears("batch")
-        s1.hang_up()
-        await eventually(lambda: s1.connections == 2, "dialled again")
-        assign = await taken(s1)
-        assert (assign.epoch, assign.replayed) == (2, True)
-        assert keys(s1, await s1.hears("batch")) == [b"a"]
+@pytest.mark.usefixtures("first", "assign")
+async def test_a_broken_stream_goes_on_in_a_new_epoch(world: World, s1: ScriptedSubscriber) -> None:
+    await s1.hears("batch")
+    s1.hang_up()
+    await eventually(lambda: s1.connections == 2, "dialled again")
+    assign = await taken(s1)
+    assert (assign.epoch, assign.replayed) == (2, True)
+    assert keys(s1, await s1.hears("batch")) == [b"a"]
 
 
-async def test_nothing_is_assigned_without_contact(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        assign = await taken(s1)
-        await s1.hears("batch")
-        publisher.coordinator.suspend()  # type: ignore[attr-defined]
-        # The stream that is there goes on ...
-        world.commit("b")
-        assert keys(s1, await s1.hears_later("batch")) == [b"b"]
-        # ... and what needs agreement waits.
-        await s1.says(failed=push_pb2.Failed(flow=assign.flow, epoch=1, reason=push_pb2.Failed.RESEND))
-        flow = publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.caravan_flow is None, "given up")
-        for _ in range(3):  # each begins when the one before has ended
-            publisher.assigner.changed()
-            await eventually(lambda: not publisher.assigner._changed.is_set(), "decided")
-        assert world.markers.records[KEY].epoch == 1
-        publisher.coordinator.restore()  # type: ignore[attr-defined]
+@pytest.mark.usefixtures("first")
+async def test_nothing_is_assigned_without_contact(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
+) -> None:
+    await s1.hears("batch")
+    publisher.coordinator.suspend()  # type: ignore[attr-defined]
+    # The stream that is there goes on ...
+    world.commit("b")
+    assert keys(s1, await s1.hears_later("batch")) == [b"b"]
+    # ... and what needs agreement waits.
+    await s1.says(failed=push_pb2.Failed(flow=assign.flow, epoch=1, reason=push_pb2.Failed.RESEND))
+    flow = publisher.assigner.flows[KEY]
+    await eventually(lambda: flow.caravan_flow is None, "given up")
+    for _ in range(3):  # each begins when the one before has ended
         publisher.assigner.changed()
-        assert (await s1.hears_later("assign")).assign.epoch == 2
+        await eventually(lambda: not publisher.assigner._changed.is_set(), "decided")
+    assert world.markers.records[KEY].epoch == 1
+    publisher.coordinator.restore()  # type: ignore[attr-defined]
+    publisher.assigner.changed()
+    assert (await s1.hears_later("assign")).assign.epoch == 2
 
 
 async def test_a_newer_epoch_in_the_store_takes_the_flow_away(world: World) -> None:
@@ -291,9 +283,8 @@ async def test_a_shard_born_while_no_publisher_ran_misses_nothing(world: World) 
             assert keys(s1, await s1.hears_later("batch")) == [b"n"]
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_marker_that_the_application_has_ahead_of_ours_is_taken_over(world: World) -> None:
-    world.application()
-    world.commit("a")
     have = world.commit("b")
     world.commit("c")
     async with scripted_subscriber("app", "s1") as s1, world.publisher():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from publisher.operate.metrics import collect
+from publisher.publisher import Publisher
 from publisher.push import epoch_conflict
 from publisher.push.stages import PublisherFlowState
 from tests.support.certificates import Authority
@@ -18,6 +19,7 @@ from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subsc
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.host.trust import Trust
+from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.marker_store import MarkerWrite
 from wormhole.wire.v1 import push_pb2
@@ -44,11 +46,10 @@ async def refuses(
 SERVED = {PublisherFlowState.LIVE, PublisherFlowState.CATCHING_UP}
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.application()
-    world.commit("a")
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
         await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         publisher.assigner.flows[KEY].acknowledged = True
@@ -65,24 +66,24 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
     assert "comes again" in said
 
 
-async def test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held(world: World) -> None:
+@pytest.mark.usefixtures("first")
+async def test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
     """The store is new: with ``start = "latest"`` what was committed in between would be lost without a word."""
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        await s1.hears("hello")
-        await refuses(s1, await s1.hears("assign"), 40)
-        flow = publisher.assigner.flows[KEY]
-        await eventually(lambda: bool(flow.control.missing), "held")
-        assert "its datamarker is missing: s1 has had app/log.t in epoch 40" in str(flow.control.missing)
-        assert "`wormholectl flows accept-loss app/log.t`" in str(flow.control.missing)
-        assert world.markers.records[KEY].control.missing == flow.control.missing
-        assert world.markers.records[KEY].epoch == 41
-        assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
-        await publisher.control(flow, lambda control: replace(control, missing=NO_PROBLEM))  # an operator accepts
-        publisher.assigner.go_on(flow)
-        assert (await s1.accepts(await s1.hears_later("assign"))).epoch == 42
+    await world.register(s1)
+    await s1.hears("hello")
+    await refuses(s1, await s1.hears("assign"), 40)
+    flow = publisher.assigner.flows[KEY]
+    await eventually(lambda: bool(flow.control.missing), "held")
+    assert "its datamarker is missing: s1 has had app/log.t in epoch 40" in str(flow.control.missing)
+    assert "`wormholectl flows accept-loss app/log.t`" in str(flow.control.missing)
+    assert world.markers.records[KEY].control.missing == flow.control.missing
+    assert world.markers.records[KEY].epoch == 41
+    assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
+    await publisher.control(flow, lambda control: replace(control, missing=NO_PROBLEM))  # an operator accepts
+    publisher.assigner.go_on(flow)
+    assert (await s1.accepts(await s1.hears_later("assign"))).epoch == 42
 
 
 async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_back(
@@ -116,29 +117,27 @@ async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_b
         assert not publisher.cause(flow)
 
 
-async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        await taken(s1)
-        await s1.hears("batch")
-        flow = publisher.assigner.flows[KEY]
-        registration = publisher.ownership._registration
-        assert registration is not None
-        registration.held = False  # type: ignore[misc]
-        assert publisher.state(flow, publisher.lead_flows()) is PublisherFlowState.HELD
-        assert "another publisher took the log over" in str(publisher.cause(flow))
-        await s1.hears("hello")  # the streams were hung up, and nothing is assigned
-        await eventually(lambda: flow.subscriber is None or flow.caravan_flow is None, "let go")
-        registration.held = True  # type: ignore[misc]
-        publisher.assigner.changed()
-        await s1.accepts(await s1.hears("assign"))
+@pytest.mark.usefixtures("first", "assign")
+async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
+    await s1.hears("batch")
+    flow = publisher.assigner.flows[KEY]
+    registration = publisher.ownership._registration
+    assert registration is not None
+    registration.held = False  # type: ignore[misc]
+    assert publisher.state(flow, publisher.lead_flows()) is PublisherFlowState.HELD
+    assert "another publisher took the log over" in str(publisher.cause(flow))
+    await s1.hears("hello")  # the streams were hung up, and nothing is assigned
+    await eventually(lambda: flow.subscriber is None or flow.caravan_flow is None, "let go")
+    registration.held = True  # type: ignore[misc]
+    publisher.assigner.changed()
+    await s1.accepts(await s1.hears("assign"))
 
 
-async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept(world: World) -> None:
-    world.application()
-    first = world.commit("a")
+async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept(
+    world: World, first: Datamarker
+) -> None:
     kept = world.commit("b")
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher() as publisher:

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from publisher.publisher import Publisher
 from publisher.push.stages import PublisherFlowState
 from tests.support.eventually import eventually
-from tests.support.scripted_subscriber import scripted_subscriber
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.coordination.memory import MemoryCoordinator
@@ -20,9 +21,8 @@ from wormhole.wire.v1 import push_pb2
 # --- what goes wrong on one side only
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_handler_that_gave_up_stands_until_that_subscriber_restarts(world: World) -> None:
-    world.application()
-    world.commit("a")
     world.commit("x", table="other")
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
         await world.register(s1)
@@ -58,47 +58,43 @@ async def test_a_handler_that_gave_up_stands_until_that_subscriber_restarts(worl
             assert shards == {"log.t", "log.other"}
 
 
-async def test_who_left_and_is_still_listed_is_served_again_when_it_comes_back(world: World) -> None:
+@pytest.mark.usefixtures("first")
+async def test_who_left_and_is_still_listed_is_served_again_when_it_comes_back(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
     """The static form: the file lists the subscriber for ever, and nobody registers."""
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1, started=0.0)
-        await taken(s1)
-        await s1.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
-        flow = publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.state(frozenset()) is PublisherFlowState.UNASSIGNED, "let go")
-        await s1.hears_later("hello")
-        assert (await s1.hears("assign")).assign.epoch == 2
+    await world.register(s1, started=0.0)
+    await taken(s1)
+    await s1.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
+    flow = publisher.assigner.flows[KEY]
+    await eventually(lambda: flow.state(frozenset()) is PublisherFlowState.UNASSIGNED, "let go")
+    await s1.hears_later("hello")
+    assert (await s1.hears("assign")).assign.epoch == 2
 
 
-async def test_resend_begins_again_at_the_stored_marker(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher():
-        await world.register(s1)
-        assign = await taken(s1)
-        await s1.hears("batch")
-        failed = push_pb2.Failed(flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.RESEND)
-        await s1.says(failed=failed)
-        again = await s1.accepts(await s1.hears_later("assign"))
-        assert again.epoch == 2
-        assert keys(s1, await s1.hears("batch")) == [b"a"]
+@pytest.mark.usefixtures("first")
+async def test_resend_begins_again_at_the_stored_marker(
+    world: World, s1: ScriptedSubscriber, assign: push_pb2.Assign
+) -> None:
+    await s1.hears("batch")
+    failed = push_pb2.Failed(flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.RESEND)
+    await s1.says(failed=failed)
+    again = await s1.accepts(await s1.hears_later("assign"))
+    assert again.epoch == 2
+    assert keys(s1, await s1.hears("batch")) == [b"a"]
 
 
-async def test_a_breach_of_the_protocol_is_answered_and_the_stream_begins_anew(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher():
-        await world.register(s1)
-        assign = await taken(s1)
-        await s1.hears("batch")
-        await s1.says(progress=push_pb2.Progress(flow=assign.flow, epoch=assign.epoch, number=99))
-        goodbye = (await s1.hears_later("goodbye")).goodbye
-        assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
-        assert "batch 99 was never sent" in goodbye.message
-        await eventually(lambda: s1.connections == 2, "dialled again")
-        assert (await taken(s1)).epoch == 2
+@pytest.mark.usefixtures("first")
+async def test_a_breach_of_the_protocol_is_answered_and_the_stream_begins_anew(
+    world: World, s1: ScriptedSubscriber, assign: push_pb2.Assign
+) -> None:
+    await s1.hears("batch")
+    await s1.says(progress=push_pb2.Progress(flow=assign.flow, epoch=assign.epoch, number=99))
+    goodbye = (await s1.hears_later("goodbye")).goodbye
+    assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
+    assert "batch 99 was never sent" in goodbye.message
+    await eventually(lambda: s1.connections == 2, "dialled again")
+    assert (await taken(s1)).epoch == 2
 
 
 async def test_one_application_that_cannot_be_served_is_told_and_the_others_are(
@@ -184,17 +180,15 @@ async def test_messages_fit_what_the_subscriber_takes(world: World) -> None:
         assert s1.largest <= 4096
 
 
-async def test_what_is_sent_after_a_pause_of_the_log_is_not_late(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        await taken(s1)
-        flow = publisher.assigner.flows[KEY]
-        await s1.processed(await s1.hears("batch"))
-        await s1.acks(await s1.hears("datamarker"))
-        await eventually(lambda: flow.durable.order.offset > 0, "acknowledged")
-        flow.progressed(1.0)  # long ago
-        world.commit("b")
-        await s1.hears_later("batch")
-        assert flow.progressed_at > 1.0
+@pytest.mark.usefixtures("first", "assign")
+async def test_what_is_sent_after_a_pause_of_the_log_is_not_late(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
+    flow = publisher.assigner.flows[KEY]
+    await s1.processed(await s1.hears("batch"))
+    await s1.acks(await s1.hears("datamarker"))
+    await eventually(lambda: flow.durable.order.offset > 0, "acknowledged")
+    flow.progressed(1.0)  # long ago
+    world.commit("b")
+    await s1.hears_later("batch")
+    assert flow.progressed_at > 1.0

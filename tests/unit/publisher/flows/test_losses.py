@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from caravan.flow import CaravanFlowState
+from publisher.publisher import Publisher
 from publisher.push.stages import PublisherFlowState
 from tests.support.eventually import eventually
-from tests.support.scripted_subscriber import scripted_subscriber
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.model.errors import DecodeError, Diverged, PositionError, SourceUnavailable, UsageError, WormholeError
@@ -19,32 +20,29 @@ from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import push_pb2
 
 
+@pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("proceed", [True, False])
-async def test_what_was_written_past_the_log_is_told_and_decided(world: World, proceed: bool) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        assign = await taken(s1)
-        await s1.hears("batch")
-        world.source.skip(2)
-        world.commit("d")
-        loss = (await s1.hears_later("data_loss")).data_loss
-        assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.NOT_LOGGED, "2", "3")
-        flow = publisher.assigner.flows[KEY]
-        assert flow.caravan_flow is not None
-        assert flow.caravan_flow.state is CaravanFlowState.HELD
-        await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=proceed))
-        if proceed:
-            assert keys(s1, await s1.hears_later("batch")) == [b"d"]
-        else:
-            await eventually(lambda: "halts at a data loss" in flow.cause, "told")
-            assert flow.state(frozenset()) is PublisherFlowState.HELD
+async def test_what_was_written_past_the_log_is_told_and_decided(
+    world: World, proceed: bool, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
+) -> None:
+    await s1.hears("batch")
+    world.source.skip(2)
+    world.commit("d")
+    loss = (await s1.hears_later("data_loss")).data_loss
+    assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.NOT_LOGGED, "2", "3")
+    flow = publisher.assigner.flows[KEY]
+    assert flow.caravan_flow is not None
+    assert flow.caravan_flow.state is CaravanFlowState.HELD
+    await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=proceed))
+    if proceed:
+        assert keys(s1, await s1.hears_later("batch")) == [b"d"]
+    else:
+        await eventually(lambda: "halts at a data loss" in flow.cause, "told")
+        assert flow.state(frozenset()) is PublisherFlowState.HELD
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_purged_marker_is_told_with_its_range(world: World) -> None:
-    world.application()
-    world.commit("a")
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher():
             await eventually(lambda: KEY in world.markers.records, "registered")
@@ -60,12 +58,11 @@ async def test_a_purged_marker_is_told_with_its_range(world: World) -> None:
             assert keys(s1, await s1.hears("batch")) == [b"c"]
 
 
+@pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("trouble", [SourceUnavailable("away"), DecodeError("nonsense"), UsageError("denied")])
 async def test_a_loss_is_told_although_the_log_was_away_when_it_was_found(
     trouble: WormholeError, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.application()
-    world.commit("a")
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher() as publisher:
             await eventually(lambda: KEY in publisher.assigner.flows, "registered")
@@ -129,12 +126,11 @@ async def test_a_log_that_lost_its_tail_is_gone_back_in_only_by_a_rewind(world: 
             await eventually(lambda: world.markers.records[KEY].marker == resumed, "stored")
 
 
+@pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("there", [True, False])
 async def test_what_was_delivered_and_is_gone_is_passed_where_the_log_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch, there: bool
 ) -> None:
-    world.application()
-    world.commit("a")
     opened, locate, failing = world.source.open, world.source.locate, [True]
 
     def open_(marker: Datamarker) -> object:

@@ -196,16 +196,16 @@ async def test_log_after_a_start_is_kept_until_there_is_a_flow(world: World, mon
     assert released[-1] == start.order
 
 
-async def test_a_shard_that_one_application_finds_is_everyones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("first")
+async def test_a_shard_that_one_application_finds_is_everyones(
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+) -> None:
     """What the source shows while an application is configured is not new any more when the lead reads of it."""
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-        monkeypatch.setattr(world.source, "shards", lambda: frozenset({"log.t", "log.new"}))
-        world.application("other")
-        await eventually(lambda: NEW in publisher.assigner.flows, "registered for the one that was there")
-        assert ("other", "log.new") in publisher.assigner.flows
+    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+    monkeypatch.setattr(world.source, "shards", lambda: frozenset({"log.t", "log.new"}))
+    world.application("other")
+    await eventually(lambda: NEW in publisher.assigner.flows, "registered for the one that was there")
+    assert ("other", "log.new") in publisher.assigner.flows
 
 
 async def test_no_marker_is_stored_past_the_birth_of_an_unregistered_shard(

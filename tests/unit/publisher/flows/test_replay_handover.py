@@ -8,6 +8,7 @@ import pytest
 
 from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.operate.control import Control
+from publisher.publisher import Publisher
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.eventually import eventually
 from tests.support.replaying import ReplayClient
@@ -27,6 +28,7 @@ from tests.unit.publisher.flows.replay_steps import (
 from tests.unit.publisher.operate.changes import request
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.model.errors import MarkerStoreError
+from wormhole.model.position import Datamarker
 from wormhole.ports.marker_store import FlowControl
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -34,9 +36,9 @@ from wormhole.wire.v1 import admin_pb2, push_pb2
 # --- the end -----------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
-async def test_a_log_that_no_longer_reaches_back_is_told_with_the_range(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
+async def test_a_log_that_no_longer_reaches_back_is_told_with_the_range(
+    world: World, s1: ScriptedSubscriber, first: Datamarker
+) -> None:
     world.commit("b")
     world.commit("c")
     async with world.publisher() as publisher:
@@ -58,10 +60,8 @@ async def test_a_log_that_no_longer_reaches_back_is_told_with_the_range(world: W
 
 
 async def test_another_history_of_the_log_is_told_as_a_gap_without_a_range(
-    world: World, s1: ScriptedSubscriber
+    world: World, s1: ScriptedSubscriber, first: Datamarker
 ) -> None:
-    world.application()
-    first = world.commit("a")
     second = world.commit("b")
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1)
@@ -75,189 +75,175 @@ async def test_another_history_of_the_log_is_told_as_a_gap_without_a_range(
 # --- operators ---------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
-async def test_a_paused_flow_is_taken_and_opened_when_it_is_resumed(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        replay = await client(publisher)
-        control = Control(publisher)
-        assign = await taken(s1)
-        await control.change(request("pause"))
-        await lets_go(s1, assign)
-        await eventually(lambda: not flow_of(publisher).releasing, "the publisher heard that it was released")
-        await replay.begin()
-        assert "paused by maria@ops" in (await replay.tries_to_open()).cause
-        await control.change(request("resume"))
-        await replay.opens()
-        notes = (await control.change(request("pause"))).notes
-        assert any("replay r1 waits" in note for note in notes)
-        assert (await refused(replay.advances(first))).code is Status.ABORTED
-        assert "paused by maria@ops" in (await replay.tries_to_open()).cause
-        await control.change(request("resume"))
-        await replay.opens()
-        await control.change(request("skip", update_id="mem:1:0"))
-        assert (await refused(replay.advances(first))).code is Status.ABORTED
-        assert (await replay.opens()).skip == ["mem:1:0"]
-        await replay.advances(first)
-        await eventually(lambda: not world.markers.records[KEY].control.skip, "it is behind the datamarker")
-
-
-async def test_a_changed_filter_is_told_to_the_next_task(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await held(world, publisher, s1)
-        assert "upsert" not in (await replay.opens()).filter
-        before = flow_of(publisher).filter.hash
-        world.application(where="op == 'upsert'")
-        await eventually(lambda: flow_of(publisher).filter.hash != before, "configured")
-        assert (await refused(replay.advances(first))).code is Status.ABORTED
-        assert "upsert" in (await replay.opens()).filter
-        await replay.advances(first)
-        assert world.markers.records[KEY].filter_hash == flow_of(publisher).filter.hash
-
-
-async def test_operators_do_not_move_what_is_replayed(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
-        control = Control(publisher)
-        await replay.begin()
-        for asked in (request("set_marker", place="latest"), request("forget")):
-            error = await refused(control.change(asked))
-            assert error.code is Status.FAILED_PRECONDITION
-            assert "wormholectl replay --cancel r1" in str(error)
-        assert (await refused(control.change(request("accept_loss")))).code is Status.FAILED_PRECONDITION
-        assert (await refused(control.change(request("resume")))).code is Status.FAILED_PRECONDITION
-
-
-@pytest.mark.parametrize("asked", [request("set_marker", place="earliest"), request("forget")])
-async def test_a_flow_that_needs_a_replay_may_be_moved_instead(world: World, asked: admin_pb2.ChangeRequest) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
-        await replay.begin()
-        world.source.purge()
-        await replay.cancels()
-        await Control(publisher).change(asked)
-        assert stored(world) is None
-        assert state(publisher) == "unassigned"
-        assert world.markers.records[KEY].marker == world.source.earliest()
-
-
-async def test_who_accepts_the_loss_of_what_needs_a_replay_hears_what_is_missing(
-    world: World, s1: ScriptedSubscriber
+async def test_a_paused_flow_is_taken_and_opened_when_it_is_resumed(
+    world: World, s1: ScriptedSubscriber, first: Datamarker, publisher: Publisher
 ) -> None:
+    await world.register(s1)
+    replay = await client(publisher)
+    control = Control(publisher)
+    assign = await taken(s1)
+    await control.change(request("pause"))
+    await lets_go(s1, assign)
+    await eventually(lambda: not flow_of(publisher).releasing, "the publisher heard that it was released")
+    await replay.begin()
+    assert "paused by maria@ops" in (await replay.tries_to_open()).cause
+    await control.change(request("resume"))
+    await replay.opens()
+    notes = (await control.change(request("pause"))).notes
+    assert any("replay r1 waits" in note for note in notes)
+    assert (await refused(replay.advances(first))).code is Status.ABORTED
+    assert "paused by maria@ops" in (await replay.tries_to_open()).cause
+    await control.change(request("resume"))
+    await replay.opens()
+    await control.change(request("skip", update_id="mem:1:0"))
+    assert (await refused(replay.advances(first))).code is Status.ABORTED
+    assert (await replay.opens()).skip == ["mem:1:0"]
+    await replay.advances(first)
+    await eventually(lambda: not world.markers.records[KEY].control.skip, "it is behind the datamarker")
+
+
+async def test_a_changed_filter_is_told_to_the_next_task(
+    world: World, s1: ScriptedSubscriber, first: Datamarker, publisher: Publisher
+) -> None:
+    replay = await held(world, publisher, s1)
+    assert "upsert" not in (await replay.opens()).filter
+    before = flow_of(publisher).filter.hash
+    world.application(where="op == 'upsert'")
+    await eventually(lambda: flow_of(publisher).filter.hash != before, "configured")
+    assert (await refused(replay.advances(first))).code is Status.ABORTED
+    assert "upsert" in (await replay.opens()).filter
+    await replay.advances(first)
+    assert world.markers.records[KEY].filter_hash == flow_of(publisher).filter.hash
+
+
+@pytest.mark.usefixtures("first")
+async def test_operators_do_not_move_what_is_replayed(world: World, publisher: Publisher) -> None:
+    replay = await client(publisher)
+    control = Control(publisher)
+    await replay.begin()
+    for asked in (request("set_marker", place="latest"), request("forget")):
+        error = await refused(control.change(asked))
+        assert error.code is Status.FAILED_PRECONDITION
+        assert "wormholectl replay --cancel r1" in str(error)
+    assert (await refused(control.change(request("accept_loss")))).code is Status.FAILED_PRECONDITION
+    assert (await refused(control.change(request("resume")))).code is Status.FAILED_PRECONDITION
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize("asked", [request("set_marker", place="earliest"), request("forget")])
+async def test_a_flow_that_needs_a_replay_may_be_moved_instead(
+    world: World, asked: admin_pb2.ChangeRequest, publisher: Publisher
+) -> None:
+    replay = await client(publisher)
+    await replay.begin()
+    world.source.purge()
+    await replay.cancels()
+    await Control(publisher).change(asked)
+    assert stored(world) is None
+    assert state(publisher) == "unassigned"
+    assert world.markers.records[KEY].marker == world.source.earliest()
+
+
+@pytest.mark.usefixtures("first")
+async def test_who_accepts_the_loss_of_what_needs_a_replay_hears_what_is_missing(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
+    replay = await client(publisher)
+    await replay.begin()
+    world.source.purge()
+    await replay.cancels()
+    await world.register(s1)
+    reply = await Control(publisher).change(request("accept_loss"))
+    assert stored(world) is None
+    assert reply.before.state == "needs_replay"
+    await taken(s1)
+    assert (await s1.hears("data_loss")).data_loss.first_missing == "1"
+
+
+@pytest.mark.usefixtures("first")
+async def test_a_flow_at_which_a_handler_gave_up_is_tried_again(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
+) -> None:
+    await s1.hears("batch")
+    failed = push_pb2.Failed(
+        flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id="mem:1:0", message="no"
+    )
+    await s1.says(failed=failed)
+    replay = await client(publisher)
+    await eventually(lambda: flow_of(publisher).halted_at, "stands")
+    await replay.begin()
+    assert (await replay.opens()).subscriber == "s1"
+
+
+@pytest.mark.usefixtures("first")
+async def test_an_application_that_is_removed_and_comes_back_is_replayed_still(
+    world: World, publisher: Publisher
+) -> None:
+    replay = await client(publisher)
+    await replay.begin()
+    del world.coordination.applications["app"]
+    world.coordination.signal.notify()
+    await eventually(lambda: KEY not in publisher.assigner.flows, "forgotten")
+    assert (await refused(replay.renews())).code is Status.NOT_FOUND
+    publisher.replays.look(0.0)
     world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
-        await replay.begin()
-        world.source.purge()
-        await replay.cancels()
-        await world.register(s1)
-        reply = await Control(publisher).change(request("accept_loss"))
-        assert stored(world) is None
-        assert reply.before.state == "needs_replay"
-        await taken(s1)
-        assert (await s1.hears("data_loss")).data_loss.first_missing == "1"
+    await eventually(lambda: KEY in publisher.assigner.flows, "served again")
+    assert state(publisher) == "replaying"
+    assert (await replay.renews()).replay.replay == "r1"
 
 
-async def test_a_flow_at_which_a_handler_gave_up_is_tried_again(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        assign = await taken(s1)
-        await s1.hears("batch")
-        failed = push_pb2.Failed(
-            flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id="mem:1:0", message="no"
-        )
-        await s1.says(failed=failed)
-        replay = await client(publisher)
-        await eventually(lambda: flow_of(publisher).halted_at, "stands")
-        await replay.begin()
-        assert (await replay.opens()).subscriber == "s1"
-
-
-async def test_an_application_that_is_removed_and_comes_back_is_replayed_still(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
-        await replay.begin()
-        del world.coordination.applications["app"]
-        world.coordination.signal.notify()
-        await eventually(lambda: KEY not in publisher.assigner.flows, "forgotten")
-        assert (await refused(replay.renews())).code is Status.NOT_FOUND
-        publisher.replays.look(0.0)
-        world.application()
-        await eventually(lambda: KEY in publisher.assigner.flows, "served again")
-        assert state(publisher) == "replaying"
-        assert (await replay.renews()).replay.replay == "r1"
-
-
-async def test_what_another_publisher_gave_to_a_newer_task_is_left_alone(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await opened(world, publisher, s1, mode=admin_pb2.LATEST)
-        record = world.markers.records[KEY]
-        assert record.control.replay is not None
-        elsewhere = FlowControl(replay=replace(record.control.replay, attempts=7))
-        world.markers.records[KEY] = replace(record, control=elsewhere)
-        assert (await refused(replay.advances(progress=b"old"))).code is Status.ABORTED
-        assert world.markers.records[KEY].control == elsewhere
-        assert (await refused(replay.finishes(first))).code is Status.ABORTED
+async def test_what_another_publisher_gave_to_a_newer_task_is_left_alone(
+    world: World, s1: ScriptedSubscriber, first: Datamarker, publisher: Publisher
+) -> None:
+    replay = await opened(world, publisher, s1, mode=admin_pb2.LATEST)
+    record = world.markers.records[KEY]
+    assert record.control.replay is not None
+    elsewhere = FlowControl(replay=replace(record.control.replay, attempts=7))
+    world.markers.records[KEY] = replace(record, control=elsewhere)
+    assert (await refused(replay.advances(progress=b"old"))).code is Status.ABORTED
+    assert world.markers.records[KEY].control == elsewhere
+    assert (await refused(replay.finishes(first))).code is Status.ABORTED
 
 
 async def test_a_store_that_fails_leaves_everything_as_it_was(
-    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch, first: Datamarker, publisher: Publisher
 ) -> None:
-    world.application()
-    first = world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
+    replay = await client(publisher)
 
-        def fails(*_: object) -> None:
-            raise MarkerStoreError("the disk is full")
+    def fails(*_: object) -> None:
+        raise MarkerStoreError("the disk is full")
 
-        monkeypatch.setattr(MemoryMarkerStore, "set_control", fails)
-        with pytest.raises(MarkerStoreError):
-            await replay.begin()
-        assert stored(world) is None
-        await world.register(s1)
-        await lets_go_after_undo(monkeypatch, replay, s1)
-        await replay.opens()
-        monkeypatch.setattr(MemoryMarkerStore, "store", fails)
-        with pytest.raises(MarkerStoreError):
-            await replay.finishes(first)
-        assert state(publisher) == "replaying"
-        monkeypatch.undo()
-        assert (await replay.finishes(first)).reaches
+    monkeypatch.setattr(MemoryMarkerStore, "set_control", fails)
+    with pytest.raises(MarkerStoreError):
+        await replay.begin()
+    assert stored(world) is None
+    await world.register(s1)
+    await lets_go_after_undo(monkeypatch, replay, s1)
+    await replay.opens()
+    monkeypatch.setattr(MemoryMarkerStore, "store", fails)
+    with pytest.raises(MarkerStoreError):
+        await replay.finishes(first)
+    assert state(publisher) == "replaying"
+    monkeypatch.undo()
+    assert (await replay.finishes(first)).reaches
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_datamarker_that_is_missing_is_told_and_nothing_else_is_taken_for_that(
-    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
 ) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await held(world, publisher, s1)
+    replay = await held(world, publisher, s1)
 
-        def fails(*_: object) -> None:
-            raise KeyError(KEY)
+    def fails(*_: object) -> None:
+        raise KeyError(KEY)
 
-        for broken in ("raise_epoch", "set_control"):
-            with monkeypatch.context() as patched:
-                patched.setattr(MemoryMarkerStore, broken, fails)
-                assert "the datamarker of app/log.t is missing" in (await refused(replay.opens())).message
-        monkeypatch.setattr(DeliveryCounter, "open_replay", fails)
-        with pytest.raises(KeyError):
-            await replay.opens()
+    for broken in ("raise_epoch", "set_control"):
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryMarkerStore, broken, fails)
+            assert "the datamarker of app/log.t is missing" in (await refused(replay.opens())).message
+    monkeypatch.setattr(DeliveryCounter, "open_replay", fails)
+    with pytest.raises(KeyError):
+        await replay.opens()
 
 
 async def lets_go_after_undo(monkeypatch: pytest.MonkeyPatch, replay: ReplayClient, s1: ScriptedSubscriber) -> None:
@@ -267,9 +253,8 @@ async def lets_go_after_undo(monkeypatch: pytest.MonkeyPatch, replay: ReplayClie
     await lets_go(s1, assign)
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_flow_that_is_held_at_missing_log_is_replayed_over_it(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    world.commit("a")
     second = world.commit("b")
     async with world.publisher() as publisher:
         await eventually(lambda: KEY in publisher.assigner.flows, "registered")
@@ -288,9 +273,8 @@ async def test_a_flow_that_is_held_at_missing_log_is_replayed_over_it(world: Wor
         assert keys(s1, await s1.hears("batch")) == [b"c"]
 
 
+@pytest.mark.usefixtures("first")
 async def test_the_live_flow_goes_first_to_whom_a_task_may_still_push(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    world.commit("a")
     async with scripted_subscriber("app", "s2") as s2, world.publisher() as publisher:
         replay = await opened(world, publisher, s1)
         await world.register(s2)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from publisher.publisher import Publisher
 from tests.support.clocks import FAST
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -24,15 +25,16 @@ from tests.unit.publisher.flows.replay_steps import (
 )
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.model.errors import SourceUnavailable
+from wormhole.model.position import Datamarker
 from wormhole.ports.marker_store import ReplayState
 from wormhole.wire.markers import marker_from_message
 
 # --- when somebody is silent -------------------------------------------------------------------------------------------  # noqa: E501
 
 
-async def test_a_lease_that_runs_out_gives_the_flow_back(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
+async def test_a_lease_that_runs_out_gives_the_flow_back(
+    world: World, s1: ScriptedSubscriber, first: Datamarker
+) -> None:
     world.commit("b")
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1)
@@ -46,45 +48,43 @@ async def test_a_lease_that_runs_out_gives_the_flow_back(world: World, s1: Scrip
         assert (await refused(replay.renews())).code is Status.FAILED_PRECONDITION
 
 
-async def test_who_renews_keeps_the_flow(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
-        await replay.begin(lease_s=3000)
-        lease_runs_out(publisher)
-        assert 2000 < (await replay.renews()).replay.lease_left_s <= 3000
-        for _ in range(3):
-            publisher.replays.look(publisher.clock.monotonic())
-            await asyncio.sleep(0)
+@pytest.mark.usefixtures("first")
+async def test_who_renews_keeps_the_flow(world: World, publisher: Publisher) -> None:
+    replay = await client(publisher)
+    await replay.begin(lease_s=3000)
+    lease_runs_out(publisher)
+    assert 2000 < (await replay.renews()).replay.lease_left_s <= 3000
+    for _ in range(3):
+        publisher.replays.look(publisher.clock.monotonic())
+        await asyncio.sleep(0)
+    assert stored(world) is not None
+
+
+@pytest.mark.usefixtures("first")
+async def test_a_renewal_while_the_log_is_looked_at_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+) -> None:
+    replay = await client(publisher)
+    await replay.begin()
+    looked = asyncio.Event()
+    gap = publisher.replays._gap
+
+    async def slow(marker: Any) -> Any:
+        await replay.renews()
+        looked.set()
+        return await gap(marker)
+
+    monkeypatch.setattr(publisher.replays, "_gap", slow)
+    lease_runs_out(publisher)
+    await looked.wait()
+    await replay.renews()  # answered behind it
+    async with publisher.replays.lock(KEY):
         assert stored(world) is not None
 
 
-async def test_a_renewal_while_the_log_is_looked_at_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
-        await replay.begin()
-        looked = asyncio.Event()
-        gap = publisher.replays._gap
-
-        async def slow(marker: Any) -> Any:
-            await replay.renews()
-            looked.set()
-            return await gap(marker)
-
-        monkeypatch.setattr(publisher.replays, "_gap", slow)
-        lease_runs_out(publisher)
-        await looked.wait()
-        await replay.renews()  # answered behind it
-        async with publisher.replays.lock(KEY):
-            assert stored(world) is not None
-
-
-async def test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
+async def test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so(
+    world: World, s1: ScriptedSubscriber, first: Datamarker
+) -> None:
     world.commit("b")
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1)
@@ -108,41 +108,36 @@ async def test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so(world: World,
         assert marker_from_message((await replay.opens()).marker) == first  # it goes on where it was
 
 
-async def test_another_replay_may_take_over_what_needs_one(world: World) -> None:
-    world.application()
-    first = world.commit("a")
-    async with world.publisher() as publisher:
-        one, other = await client(publisher), await client(publisher, "r2")
-        await one.begin()
-        world.source.purge()
-        assert (await one.cancels()).replay.state == "needs_replay"
-        assert (await other.begin()).replay.replay == "r2"
-        assert (await refused(one.begin())).code is Status.FAILED_PRECONDITION
-        assert not (await other.begin(preview=True)).reaches
-        assert first.order == world.source.earliest().order
+async def test_another_replay_may_take_over_what_needs_one(
+    world: World, first: Datamarker, publisher: Publisher
+) -> None:
+    one, other = await client(publisher), await client(publisher, "r2")
+    await one.begin()
+    world.source.purge()
+    assert (await one.cancels()).replay.state == "needs_replay"
+    assert (await other.begin()).replay.replay == "r2"
+    assert (await refused(one.begin())).code is Status.FAILED_PRECONDITION
+    assert not (await other.begin(preview=True)).reaches
+    assert first.order == world.source.earliest().order
 
 
-async def test_a_log_that_cannot_be_reached_is_asked_again_and_seen(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
-        await replay.begin()
-        world.source.set_reachable(False)
-        with pytest.raises(SourceUnavailable):
-            await replay.cancels()
-        assert stored(world) is not None
-        lease_runs_out(publisher)
-        await eventually(lambda: "is not known" in str(publisher.replays.cause(flow_of(publisher))), "seen")
-        world.source.set_reachable(True)
-        await eventually(lambda: stored(world) is None, "given back")
+@pytest.mark.usefixtures("first")
+async def test_a_log_that_cannot_be_reached_is_asked_again_and_seen(world: World, publisher: Publisher) -> None:
+    replay = await client(publisher)
+    await replay.begin()
+    world.source.set_reachable(False)
+    with pytest.raises(SourceUnavailable):
+        await replay.cancels()
+    assert stored(world) is not None
+    lease_runs_out(publisher)
+    await eventually(lambda: "is not known" in str(publisher.replays.cause(flow_of(publisher))), "seen")
+    world.source.set_reachable(True)
+    await eventually(lambda: stored(world) is None, "given back")
 
 
 async def test_the_lease_begins_anew_with_another_publisher_and_the_ticket_stays_good(
-    world: World, s1: ScriptedSubscriber
+    world: World, s1: ScriptedSubscriber, first: Datamarker
 ) -> None:
-    world.application()
-    first = world.commit("a")
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1)
         await replay.advances(first)
@@ -160,11 +155,10 @@ async def test_the_lease_begins_anew_with_another_publisher_and_the_ticket_stays
         await s1.hears_later("assign")
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow(
     world: World, s1: ScriptedSubscriber
 ) -> None:
-    world.application()
-    world.commit("a")
     async with world.publisher() as publisher:
         await (await client(publisher)).begin()
     async with world.publisher() as publisher:
@@ -202,14 +196,9 @@ async def test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_sti
         assert (await replay.opens()).subscriber == "s2"
 
 
-async def test_without_a_subscriber_there_is_only_a_cause(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await client(publisher)
-        await replay.begin()
-        assert (await replay.tries_to_open()).cause == "no subscriber is there"
-        assert (
-            str(publisher.replays.cause(flow_of(publisher)))
-            == "held for replay r1 by maria@ops: no subscriber is there"
-        )
+@pytest.mark.usefixtures("first")
+async def test_without_a_subscriber_there_is_only_a_cause(world: World, publisher: Publisher) -> None:
+    replay = await client(publisher)
+    await replay.begin()
+    assert (await replay.tries_to_open()).cause == "no subscriber is there"
+    assert str(publisher.replays.cause(flow_of(publisher))) == "held for replay r1 by maria@ops: no subscriber is there"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from publisher.flows.refused_error import RefusedError
+from publisher.publisher import Publisher
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber
@@ -37,10 +38,8 @@ from wormhole.wire.v1 import admin_pb2, push_pb2
 
 
 async def test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended(
-    world: World, s1: ScriptedSubscriber
+    world: World, s1: ScriptedSubscriber, first: Datamarker
 ) -> None:
-    world.application()
-    first = world.commit("a")
     second = world.commit("b")
     async with world.publisher() as publisher:
         await world.register(s1)
@@ -180,11 +179,10 @@ async def test_a_replay_that_never_opened_leaves_the_flow_as_it_was(world: World
         assert (await replay.cancels(as_operator=True)).reaches  # as when the answer was lost
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_pass_over_the_last_changes_keeps_its_progress_beside_the_marker(
     world: World, s1: ScriptedSubscriber
 ) -> None:
-    world.application()
-    world.commit("a")
     last = world.commit("b")
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1, mode=admin_pb2.LATEST)
@@ -215,10 +213,8 @@ def page(world: World) -> tuple[int, int, int]:
 
 
 async def test_what_a_replay_delivered_is_counted_in_the_write_of_its_datamarker(
-    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch, first: Datamarker
 ) -> None:
-    world.application()
-    first = world.commit("a")
     second = world.commit("b")
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1)
@@ -248,9 +244,8 @@ async def test_what_a_replay_delivered_is_counted_in_the_write_of_its_datamarker
         assert (window.delivered, window.processed) == (2, 3), "nor as the live log goes on"
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_replay_of_the_last_changes_stores_its_range(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    world.commit("a")
     last = world.commit("b")
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1, mode=admin_pb2.LATEST)
@@ -267,62 +262,56 @@ async def test_a_replay_of_the_last_changes_stores_its_range(world: World, s1: S
 # --- two of them -------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
-async def test_of_two_that_begin_at_one_moment_one_is_refused(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        one, other = await client(publisher), await client(publisher, "r2")
-        answers = await asyncio.gather(one.begin(), other.begin(), return_exceptions=True)
-        assert isinstance(answers[0], admin_pb2.ReplayReply)
-        assert isinstance(answers[1], RefusedError)
-        assert answers[1].code is Status.FAILED_PRECONDITION
-        assert "replay r1 by maria@ops has the flow" in str(answers[1])
-        assert (await other.begin(preview=True)).replay.replay == "r1"
+@pytest.mark.usefixtures("first")
+async def test_of_two_that_begin_at_one_moment_one_is_refused(world: World, publisher: Publisher) -> None:
+    one, other = await client(publisher), await client(publisher, "r2")
+    answers = await asyncio.gather(one.begin(), other.begin(), return_exceptions=True)
+    assert isinstance(answers[0], admin_pb2.ReplayReply)
+    assert isinstance(answers[1], RefusedError)
+    assert answers[1].code is Status.FAILED_PRECONDITION
+    assert "replay r1 by maria@ops has the flow" in str(answers[1])
+    assert (await other.begin(preview=True)).replay.replay == "r1"
 
 
-async def test_who_takes_a_replay_up_puts_the_former_driver_out(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
-    async with world.publisher() as publisher:
-        one = await opened(world, publisher, s1, until=first)
-        other = await client(publisher)
-        reply = await other.begin(who="john@ops", mode=admin_pb2.LATEST)
-        assert (reply.replay.who, reply.replay.mode, reply.replay.state) == ("john@ops", admin_pb2.LOG, "replaying")
-        assert marker_from_message(reply.replay.until) == first
-        for asked in (one.advances(first), one.renews(), one.tries_to_open(), one.finishes(first), one.cancels()):
-            assert (await refused(asked)).code is Status.UNAUTHENTICATED
-        await other.opens()
-        await other.advances(first)
-        assert world.markers.records[KEY].marker == first
+async def test_who_takes_a_replay_up_puts_the_former_driver_out(
+    world: World, s1: ScriptedSubscriber, first: Datamarker, publisher: Publisher
+) -> None:
+    one = await opened(world, publisher, s1, until=first)
+    other = await client(publisher)
+    reply = await other.begin(who="john@ops", mode=admin_pb2.LATEST)
+    assert (reply.replay.who, reply.replay.mode, reply.replay.state) == ("john@ops", admin_pb2.LOG, "replaying")
+    assert marker_from_message(reply.replay.until) == first
+    for asked in (one.advances(first), one.renews(), one.tries_to_open(), one.finishes(first), one.cancels()):
+        assert (await refused(asked)).code is Status.UNAUTHENTICATED
+    await other.opens()
+    await other.advances(first)
+    assert world.markers.records[KEY].marker == first
 
 
-async def test_what_a_former_task_says_is_refused(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await held(world, publisher, s1)
-        assert (await refused(replay.advances(first))).code is Status.INVALID_ARGUMENT  # it names no epoch
-        replay.epoch = 1
-        assert (await refused(replay.finishes(first))).code is Status.FAILED_PRECONDITION  # nothing was opened
-        former = (await replay.opens()).epoch
-        newest = (await replay.opens()).epoch
-        assert newest > former
-        replay.epoch = former
-        assert (await refused(replay.advances(first))).code is Status.ABORTED
-        assert (await refused(replay.finishes(first))).code is Status.ABORTED
-        assert world.markers.records[KEY].marker.order.offset == 0
-        world.markers.records[KEY] = _raised(world)  # another publisher
-        replay.epoch = newest
-        assert (await refused(replay.advances(first))).code is Status.ABORTED
+async def test_what_a_former_task_says_is_refused(
+    world: World, s1: ScriptedSubscriber, first: Datamarker, publisher: Publisher
+) -> None:
+    replay = await held(world, publisher, s1)
+    assert (await refused(replay.advances(first))).code is Status.INVALID_ARGUMENT  # it names no epoch
+    replay.epoch = 1
+    assert (await refused(replay.finishes(first))).code is Status.FAILED_PRECONDITION  # nothing was opened
+    former = (await replay.opens()).epoch
+    newest = (await replay.opens()).epoch
+    assert newest > former
+    replay.epoch = former
+    assert (await refused(replay.advances(first))).code is Status.ABORTED
+    assert (await refused(replay.finishes(first))).code is Status.ABORTED
+    assert world.markers.records[KEY].marker.order.offset == 0
+    world.markers.records[KEY] = _raised(world)  # another publisher
+    replay.epoch = newest
+    assert (await refused(replay.advances(first))).code is Status.ABORTED
 
 
 def _raised(world: World) -> Any:
     return replace(world.markers.records[KEY], epoch=world.markers.records[KEY].epoch + 1)
 
 
-async def test_an_earlier_datamarker_is_not_stored(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
+async def test_an_earlier_datamarker_is_not_stored(world: World, s1: ScriptedSubscriber, first: Datamarker) -> None:
     second = world.commit("b")
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1)

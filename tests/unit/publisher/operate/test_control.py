@@ -21,6 +21,7 @@ from tests.unit.publisher.operate.changes import FLOW, finished, history, refuse
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.coordination.port import HistoryEntry
 from wormhole.model.errors import CoordinationLost, MarkerStoreError, PositionError, PositionPurged, UsageError
+from wormhole.model.position import Datamarker
 from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, StoredFlow, start_key
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -63,41 +64,37 @@ async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world:
     assert history(world) == [("maria@ops", "pause", FLOW), ("maria@ops", "resume", FLOW)]
 
 
+@pytest.mark.usefixtures("first", "assign")
 @pytest.mark.parametrize("what", ["pause", "skip", "retry_dead_letters"])
 async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
-    world: World, s1: ScriptedSubscriber, what: str, monkeypatch: pytest.MonkeyPatch
+    world: World, s1: ScriptedSubscriber, what: str, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
 ) -> None:
     """Between the look and the answer its configuration was removed and brought back, and the flow was given to s1
     again."""
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        await taken(s1)
-        control = await served(publisher)
-        former = publisher.assigner.flows[KEY]
-        look = control._look
+    control = await served(publisher)
+    former = publisher.assigner.flows[KEY]
+    look = control._look
 
-        async def looked(asked: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> Any:
-            found = await look(asked, flow, who)
-            present = publisher.assigner.flows[KEY] = copy(flow)
-            stream = publisher.assigner.stream_of(flow)
-            assert stream is not None
-            stream._outgoing.flows = {n: (push, present) for n, (push, _) in stream._outgoing.flows.items()}
-            return found
+    async def looked(asked: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> Any:
+        found = await look(asked, flow, who)
+        present = publisher.assigner.flows[KEY] = copy(flow)
+        stream = publisher.assigner.stream_of(flow)
+        assert stream is not None
+        stream._outgoing.flows = {n: (push, present) for n, (push, _) in stream._outgoing.flows.items()}
+        return found
 
-        async def retry(flow: PublisherFlow, key: str, preview: bool = False) -> str:
-            if not preview:
-                publisher._again(flow, "1 parked update is delivered again")
-            return "1 parked update"
+    async def retry(flow: PublisherFlow, key: str, preview: bool = False) -> str:
+        if not preview:
+            publisher._again(flow, "1 parked update is delivered again")
+        return "1 parked update"
 
-        monkeypatch.setattr(control, "_look", looked)
-        monkeypatch.setattr(publisher.dead_letters, "retry", retry)
-        await control.change(request(what, update_id="0-1:99:0") if what == "skip" else request(what))
-        await s1.hears_later("revoke")
-        present = publisher.assigner.flows[KEY]
-        assert present is not former
-        assert present.control == former.control
+    monkeypatch.setattr(control, "_look", looked)
+    monkeypatch.setattr(publisher.dead_letters, "retry", retry)
+    await control.change(request(what, update_id="0-1:99:0") if what == "skip" else request(what))
+    await s1.hears_later("revoke")
+    present = publisher.assigner.flows[KEY]
+    assert present is not former
+    assert present.control == former.control
 
 
 async def _next_batch(subscriber: ScriptedSubscriber) -> push_pb2.PublisherFrame:
@@ -105,45 +102,41 @@ async def _next_batch(subscriber: ScriptedSubscriber) -> push_pb2.PublisherFrame
     return await subscriber.hears_later("batch")
 
 
-async def test_the_log_behind_a_paused_flow_is_kept(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        await control.change(request("pause"))
-        await publisher.housekeeping.release()
-        assert world.source.earliest().order.offset == 0
+@pytest.mark.usefixtures("first")
+async def test_the_log_behind_a_paused_flow_is_kept(world: World, publisher: Publisher) -> None:
+    control = await served(publisher)
+    await control.change(request("pause"))
+    await publisher.housekeeping.release()
+    assert world.source.earliest().order.offset == 0
 
 
-async def test_a_flow_whose_handler_gave_up_goes_on_without_a_restart(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        assign = await taken(s1)
-        update_id = s1.updates(await s1.hears("batch"))[0].id
-        control = await served(publisher)
-        failed = push_pb2.Failed(
-            flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
-        )
-        await s1.says(failed=failed)
-        flow = publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.halted_at == update_id, "stands")
-        preview = await control.change(request("resume", preview=True))
-        assert preview.before.halted_at == update_id
-        assert update_id in preview.notes[0]
-        await control.change(request("resume"))
-        again = await s1.hears_later("assign")
-        assert again.assign.epoch > assign.epoch
-        assert flow.halted_at == ""
+@pytest.mark.usefixtures("first")
+async def test_a_flow_whose_handler_gave_up_goes_on_without_a_restart(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
+) -> None:
+    update_id = s1.updates(await s1.hears("batch"))[0].id
+    control = await served(publisher)
+    failed = push_pb2.Failed(
+        flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
+    )
+    await s1.says(failed=failed)
+    flow = publisher.assigner.flows[KEY]
+    await eventually(lambda: flow.halted_at == update_id, "stands")
+    preview = await control.change(request("resume", preview=True))
+    assert preview.before.halted_at == update_id
+    assert update_id in preview.notes[0]
+    await control.change(request("resume"))
+    again = await s1.hears_later("assign")
+    assert again.assign.epoch > assign.epoch
+    assert flow.halted_at == ""
 
 
 # --- markers
 
 
-async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    first = world.commit("a")
+async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(
+    world: World, s1: ScriptedSubscriber, first: Datamarker
+) -> None:
     world.commit("b")
     async with world.publisher() as publisher:
         await world.register(s1)
@@ -176,27 +169,24 @@ async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(world: World
     assert (entry.what, entry.before, entry.after) == ("set-marker", str(last), str(first))
 
 
-async def test_an_ack_of_before_the_rewind_does_not_undo_it(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        await taken(s1)
-        await s1.processed(await s1.hears("batch"))
-        offered = await s1.hears("datamarker")
-        control = await served(publisher)
-        start = world.markers.records[KEY].marker
-        await control.change(request("set_marker", place="earliest"))
-        await s1.acks(offered)
-        await s1.hears_later("revoke")
-        await publisher.markers.flush()
-        assert world.markers.records[KEY].marker == start
-        assert publisher.assigner.flows[KEY].marker == start
+@pytest.mark.usefixtures("first", "assign")
+async def test_an_ack_of_before_the_rewind_does_not_undo_it(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
+    await s1.processed(await s1.hears("batch"))
+    offered = await s1.hears("datamarker")
+    control = await served(publisher)
+    start = world.markers.records[KEY].marker
+    await control.change(request("set_marker", place="earliest"))
+    await s1.acks(offered)
+    await s1.hears_later("revoke")
+    await publisher.markers.flush()
+    assert world.markers.records[KEY].marker == start
+    assert publisher.assigner.flows[KEY].marker == start
 
 
+@pytest.mark.usefixtures("first")
 async def test_forwards_says_what_is_jumped_over_and_works_with_nobody_there(world: World) -> None:
-    world.application()
-    world.commit("a")
     last = world.commit("b")
     async with world.publisher() as publisher:
         control = await served(publisher)
@@ -251,147 +241,129 @@ async def served_later(world: World, publisher: Publisher) -> Control:
     return await served(publisher)
 
 
-async def test_what_is_no_place_is_refused(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        with pytest.raises(PositionError):
-            await control.change(request("set_marker", place="yesterday"))
-        assert (await refused(control, request("set_marker"))).code is grpc.StatusCode.INVALID_ARGUMENT
+@pytest.mark.usefixtures("first")
+async def test_what_is_no_place_is_refused(world: World, publisher: Publisher) -> None:
+    control = await served(publisher)
+    with pytest.raises(PositionError):
+        await control.change(request("set_marker", place="yesterday"))
+    assert (await refused(control, request("set_marker"))).code is grpc.StatusCode.INVALID_ARGUMENT
 
 
+@pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("what", ["pause", "set_marker", "forget"])
-async def test_a_flow_that_is_not_there_is_named_with_its_neighbours(world: World, what: str) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        error = await refused(control, request(what, "app/log.x"))
-        assert error.code is grpc.StatusCode.NOT_FOUND
-        assert FLOW in str(error.hint)
-        error = await refused(control, request(what, start_key("app", "log")[0] + "/log.%start"))
-        assert error.code is grpc.StatusCode.NOT_FOUND
-        assert (await refused(control, request(what, "app"))).code is grpc.StatusCode.INVALID_ARGUMENT
+async def test_a_flow_that_is_not_there_is_named_with_its_neighbours(
+    world: World, what: str, publisher: Publisher
+) -> None:
+    control = await served(publisher)
+    error = await refused(control, request(what, "app/log.x"))
+    assert error.code is grpc.StatusCode.NOT_FOUND
+    assert FLOW in str(error.hint)
+    error = await refused(control, request(what, start_key("app", "log")[0] + "/log.%start"))
+    assert error.code is grpc.StatusCode.NOT_FOUND
+    assert (await refused(control, request(what, "app"))).code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_record_that_somebody_deleted_is_not_found(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        del world.markers.records[KEY]
-        for asked in (request("pause"), request("set_marker", place="latest")):
-            assert (await refused(control, asked)).code is grpc.StatusCode.NOT_FOUND
-        assert not publisher.assigner.flows[KEY].control.paused
-        assert not publisher.assigner.flows[KEY].moving
+@pytest.mark.usefixtures("first")
+async def test_a_record_that_somebody_deleted_is_not_found(world: World, publisher: Publisher) -> None:
+    control = await served(publisher)
+    del world.markers.records[KEY]
+    for asked in (request("pause"), request("set_marker", place="latest")):
+        assert (await refused(control, asked)).code is grpc.StatusCode.NOT_FOUND
+    assert not publisher.assigner.flows[KEY].control.paused
+    assert not publisher.assigner.flows[KEY].moving
 
 
 # --- skipping
 
 
-async def test_an_update_is_skipped_until_the_marker_has_passed_it(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        assign = await taken(s1)
-        batch = await s1.hears("batch")
-        update_id = s1.updates(batch)[0].id
-        control = await served(publisher)
-        failed = push_pb2.Failed(
-            flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
-        )
-        await s1.says(failed=failed)
-        flow = publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.halted_at == update_id, "stands")
-        reply = await control.change(request("skip", update_id=update_id))
-        assert list(reply.after.skip) == [update_id]
-        assert "goes on behind it" in reply.notes[1]
-        assert world.markers.records[KEY].control == FlowControl("", (update_id,))
-        assert (
-            await refused(control, request("skip", update_id=update_id))
-        ).code is grpc.StatusCode.FAILED_PRECONDITION
-        await s1.accepts(await s1.hears_later("assign"))
-        await s1.processed(await s1.hears_later("batch"))
-        await s1.acks(await s1.hears_later("datamarker"))
-        await eventually(lambda: world.markers.records[KEY].control == FlowControl(), "it has passed it")
-        await eventually(lambda: flow.control == FlowControl(), "and the publisher knows")
-        assert (
-            await refused(control, request("skip", update_id=update_id))
-        ).code is grpc.StatusCode.FAILED_PRECONDITION
+@pytest.mark.usefixtures("first")
+async def test_an_update_is_skipped_until_the_marker_has_passed_it(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
+) -> None:
+    batch = await s1.hears("batch")
+    update_id = s1.updates(batch)[0].id
+    control = await served(publisher)
+    failed = push_pb2.Failed(
+        flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
+    )
+    await s1.says(failed=failed)
+    flow = publisher.assigner.flows[KEY]
+    await eventually(lambda: flow.halted_at == update_id, "stands")
+    reply = await control.change(request("skip", update_id=update_id))
+    assert list(reply.after.skip) == [update_id]
+    assert "goes on behind it" in reply.notes[1]
+    assert world.markers.records[KEY].control == FlowControl("", (update_id,))
+    assert (await refused(control, request("skip", update_id=update_id))).code is grpc.StatusCode.FAILED_PRECONDITION
+    await s1.accepts(await s1.hears_later("assign"))
+    await s1.processed(await s1.hears_later("batch"))
+    await s1.acks(await s1.hears_later("datamarker"))
+    await eventually(lambda: world.markers.records[KEY].control == FlowControl(), "it has passed it")
+    await eventually(lambda: flow.control == FlowControl(), "and the publisher knows")
+    assert (await refused(control, request("skip", update_id=update_id))).code is grpc.StatusCode.FAILED_PRECONDITION
 
 
-async def test_ids_are_checked_and_their_number_is_bounded(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        with pytest.raises(UsageError, match="no id of an update"):
-            await control.change(request("skip", update_id="the one before last"))
-        for number in range(MOST_SKIPPED):
-            await control.change(request("skip", update_id=f"mem:{number + 5}:0"))
-        error = await refused(control, request("skip", update_id="mem:4000:0"))
-        assert "the most" in error.message
+@pytest.mark.usefixtures("first")
+async def test_ids_are_checked_and_their_number_is_bounded(world: World, publisher: Publisher) -> None:
+    control = await served(publisher)
+    with pytest.raises(UsageError, match="no id of an update"):
+        await control.change(request("skip", update_id="the one before last"))
+    for number in range(MOST_SKIPPED):
+        await control.change(request("skip", update_id=f"mem:{number + 5}:0"))
+    error = await refused(control, request("skip", update_id="mem:4000:0"))
+    assert "the most" in error.message
 
 
 # --- losses
 
 
-async def test_a_loss_that_the_application_halts_at_can_be_accepted(world: World, s1: ScriptedSubscriber) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        await taken(s1)
-        await s1.hears("batch")
-        control = await served(publisher)
-        assert "no loss" in (await refused(control, request("accept_loss"))).message
-        world.source.skip()
-        world.commit("b")
-        loss = (await s1.hears_later("data_loss")).data_loss
-        assert "being asked" in (await refused(control, request("accept_loss"))).message
-        await s1.says(loss_decision=push_pb2.LossDecision(flow=loss.flow, epoch=loss.epoch, proceed=False))
-        flow = publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.stage is Stage.DECLINED, "halted")
-        flow.stage = Stage.RELEASING
-        assert "gives it back just now" in (await refused(control, request("accept_loss"))).message
-        flow.stage = Stage.DECLINED
-        preview = await control.change(request("accept_loss", preview=True))
-        assert preview.before.loss_pending
-        assert not preview.after.loss_pending
-        await control.change(request("accept_loss"))
-        assert keys(s1, await s1.hears_later("batch")) == [b"b"]
-        assert (await refused(control, request("accept_loss"))).code is grpc.StatusCode.FAILED_PRECONDITION
+@pytest.mark.usefixtures("first", "assign")
+async def test_a_loss_that_the_application_halts_at_can_be_accepted(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
+    await s1.hears("batch")
+    control = await served(publisher)
+    assert "no loss" in (await refused(control, request("accept_loss"))).message
+    world.source.skip()
+    world.commit("b")
+    loss = (await s1.hears_later("data_loss")).data_loss
+    assert "being asked" in (await refused(control, request("accept_loss"))).message
+    await s1.says(loss_decision=push_pb2.LossDecision(flow=loss.flow, epoch=loss.epoch, proceed=False))
+    flow = publisher.assigner.flows[KEY]
+    await eventually(lambda: flow.stage is Stage.DECLINED, "halted")
+    flow.stage = Stage.RELEASING
+    assert "gives it back just now" in (await refused(control, request("accept_loss"))).message
+    flow.stage = Stage.DECLINED
+    preview = await control.change(request("accept_loss", preview=True))
+    assert preview.before.loss_pending
+    assert not preview.after.loss_pending
+    await control.change(request("accept_loss"))
+    assert keys(s1, await s1.hears_later("batch")) == [b"b"]
+    assert (await refused(control, request("accept_loss"))).code is grpc.StatusCode.FAILED_PRECONDITION
 
 
 # --- forgetting
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_flow_begins_anew_where_the_start_says_once_nobody_subscribes(
-    world: World, s1: ScriptedSubscriber
+    world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
 ) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        assign = await taken(s1)
-        await s1.processed(await s1.hears("batch"))
-        await s1.acks(await s1.hears("datamarker"))
-        control = await served(publisher)
-        error = await refused(control, request("forget"))
-        assert (error.code, "s1" in error.message) == (grpc.StatusCode.FAILED_PRECONDITION, True)
-        await control.change(request("pause"))
-        await finished(s1, assign)
-        await s1.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
-        await world.leaves(s1)
-        await eventually(lambda: not publisher.assigner.live_subscribers("app"), "gone")
-        epoch = world.markers.records[KEY].epoch
-        await control.change(request("forget"))
-        record = world.markers.records[KEY]
-        assert (record.marker.order.offset, record.epoch, record.control) == (0, epoch + 1, FlowControl())
-        await world.register(s1)
-        assert keys(s1, await _next_batch(s1)) == [b"a"]
+    await s1.processed(await s1.hears("batch"))
+    await s1.acks(await s1.hears("datamarker"))
+    control = await served(publisher)
+    error = await refused(control, request("forget"))
+    assert (error.code, "s1" in error.message) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+    await control.change(request("pause"))
+    await finished(s1, assign)
+    await s1.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
+    await world.leaves(s1)
+    await eventually(lambda: not publisher.assigner.live_subscribers("app"), "gone")
+    epoch = world.markers.records[KEY].epoch
+    await control.change(request("forget"))
+    record = world.markers.records[KEY]
+    assert (record.marker.order.offset, record.epoch, record.control) == (0, epoch + 1, FlowControl())
+    await world.register(s1)
+    assert keys(s1, await _next_batch(s1)) == [b"a"]
 
 
 async def test_a_flow_without_application_can_only_be_forgotten(world: World, s1: ScriptedSubscriber) -> None:
@@ -419,84 +391,77 @@ async def test_a_flow_without_application_can_only_be_forgotten(world: World, s1
 # --- around it
 
 
-async def test_a_store_that_fails_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
+@pytest.mark.usefixtures("first")
+async def test_a_store_that_fails_changes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+) -> None:
+    control = await served(publisher)
 
-        def full(*arguments: object) -> None:
-            raise MarkerStoreError("the disk is full", hint="make space")
+    def full(*arguments: object) -> None:
+        raise MarkerStoreError("the disk is full", hint="make space")
 
-        monkeypatch.setattr(publisher.store, "set_control", full)
-        with pytest.raises(MarkerStoreError):
-            await control.change(request("pause"))
-        assert publisher.assigner.flows[KEY].control == FlowControl()
-        assert not world.coordination.history
-
-
-async def test_a_history_that_cannot_be_written_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-
-        async def away(entry: HistoryEntry) -> None:
-            raise CoordinationLost("no contact")
-
-        monkeypatch.setattr(publisher.coordinator, "record", away)
-        reply = await control.change(request("pause"))
-        assert "the history misses it: no contact" in reply.notes[-1]
-        assert world.markers.records[KEY].control.paused
+    monkeypatch.setattr(publisher.store, "set_control", full)
+    with pytest.raises(MarkerStoreError):
+        await control.change(request("pause"))
+    assert publisher.assigner.flows[KEY].control == FlowControl()
+    assert not world.coordination.history
 
 
-async def test_names_are_kept_printable_and_short(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        asked = request("pause")
-        asked.who = "ma\x1b[31mria\n" + "x" * 1000
-        await control.change(asked, certificate="ops")
-        [entry] = world.coordination.history
-        assert entry.who.startswith("ma[31mriax")
-        assert entry.who.endswith("x (certificate ops)")
-        assert len(entry.who) < 130
-        await control.change(request("resume"))
+@pytest.mark.usefixtures("first")
+async def test_a_history_that_cannot_be_written_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+) -> None:
+    control = await served(publisher)
+
+    async def away(entry: HistoryEntry) -> None:
+        raise CoordinationLost("no contact")
+
+    monkeypatch.setattr(publisher.coordinator, "record", away)
+    reply = await control.change(request("pause"))
+    assert "the history misses it: no contact" in reply.notes[-1]
+    assert world.markers.records[KEY].control.paused
 
 
-async def test_before_the_applications_are_known_it_says_so(world: World) -> None:
-    async with world.publisher() as publisher:
-        publisher.applications.known.clear()
-        assert (await refused(Control(publisher), request("pause"))).code is grpc.StatusCode.UNAVAILABLE
+@pytest.mark.usefixtures("first")
+async def test_names_are_kept_printable_and_short(world: World, publisher: Publisher) -> None:
+    control = await served(publisher)
+    asked = request("pause")
+    asked.who = "ma\x1b[31mria\n" + "x" * 1000
+    await control.change(asked, certificate="ops")
+    [entry] = world.coordination.history
+    assert entry.who.startswith("ma[31mriax")
+    assert entry.who.endswith("x (certificate ops)")
+    assert len(entry.who) < 130
+    await control.change(request("resume"))
 
 
-async def test_an_unknown_change_is_refused(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        error = await refused(control, admin_pb2.ChangeRequest(flow=FLOW))
-        assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+async def test_before_the_applications_are_known_it_says_so(world: World, publisher: Publisher) -> None:
+    publisher.applications.known.clear()
+    assert (await refused(Control(publisher), request("pause"))).code is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_changes_wait_for_each_other(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        ids = [f"mem:{number}:0" for number in range(10, 20)]
-        await asyncio.gather(*(control.change(request("skip", update_id=one)) for one in ids))
-        assert world.markers.records[KEY].control.skip == tuple(ids)
+@pytest.mark.usefixtures("first")
+async def test_an_unknown_change_is_refused(world: World, publisher: Publisher) -> None:
+    control = await served(publisher)
+    error = await refused(control, admin_pb2.ChangeRequest(flow=FLOW))
+    assert error.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_publisher_that_lost_its_log_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("first")
+async def test_changes_wait_for_each_other(world: World, publisher: Publisher) -> None:
+    control = await served(publisher)
+    ids = [f"mem:{number}:0" for number in range(10, 20)]
+    await asyncio.gather(*(control.change(request("skip", update_id=one)) for one in ids))
+    assert world.markers.records[KEY].control.skip == tuple(ids)
+
+
+@pytest.mark.usefixtures("first")
+async def test_a_publisher_that_lost_its_log_changes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+) -> None:
     """What it wrote would stand in the store, and the one that has the log would not know."""
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
-        error = await refused(control, request("pause"))
-        assert "taken this log over" in error.message
-        assert not world.markers.records[KEY].control.paused
+    control = await served(publisher)
+    monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
+    error = await refused(control, request("pause"))
+    assert "taken this log over" in error.message
+    assert not world.markers.records[KEY].control.paused

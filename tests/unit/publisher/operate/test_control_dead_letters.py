@@ -9,6 +9,7 @@ import pytest
 
 from publisher.flows.refused_error import RefusedError
 from publisher.operate.status import flow_status
+from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber
@@ -21,11 +22,10 @@ from wormhole.ports.marker_store import FlowControl
 from wormhole.wire.v1 import admin_pb2
 
 
+@pytest.mark.usefixtures("first")
 async def test_parked_updates_are_the_offices_business_and_shown_before(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.application()
-    world.commit("a")
     async with world.publisher() as publisher:
         control = await served(publisher)
         asked: list[tuple[str, str, bool]] = []
@@ -49,53 +49,49 @@ async def test_parked_updates_are_the_offices_business_and_shown_before(
     assert (entry.what, entry.after) == ("discard-dead-letters", "all")
 
 
-async def test_where_nothing_is_parked_it_says_so(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        control = await served(publisher)
-        for what in ("retry_dead_letters", "discard_dead_letters"):
-            with pytest.raises(UsageError):
-                await control.change(request(what))
-        reply = await control.dead_letters(admin_pb2.DeadLettersRequest(flow=FLOW))
-        assert (len(reply.letters), reply.total) == (0, 0)
-        with pytest.raises(RefusedError, match="there is no flow"):
-            await control.dead_letters(admin_pb2.DeadLettersRequest(flow="app/log.x"))
+@pytest.mark.usefixtures("first")
+async def test_where_nothing_is_parked_it_says_so(world: World, publisher: Publisher) -> None:
+    control = await served(publisher)
+    for what in ("retry_dead_letters", "discard_dead_letters"):
+        with pytest.raises(UsageError):
+            await control.change(request(what))
+    reply = await control.dead_letters(admin_pb2.DeadLettersRequest(flow=FLOW))
+    assert (len(reply.letters), reply.total) == (0, 0)
+    with pytest.raises(RefusedError, match="there is no flow"):
+        await control.dead_letters(admin_pb2.DeadLettersRequest(flow="app/log.x"))
 
 
+@pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("damage", ["registered as missing", "deleted while it is served"])
 async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
-    world: World, s1: ScriptedSubscriber, damage: str
+    world: World, s1: ScriptedSubscriber, damage: str, publisher: Publisher
 ) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await world.register(s1)
-        assigned = await taken(s1)
-        control = await served(publisher)
-        flow = publisher.assigner.flows[KEY]
-        begin = flow.marker
-        await s1.processed(await s1.hears("batch"))
-        await s1.acks(await s1.hears_later("datamarker"))
-        await eventually(lambda: flow.durable != begin, "stored")
-        marker, epoch = flow.marker, flow.epoch
-        if damage == "registered as missing":
-            missing = Problem("its datamarker is missing", "say `flows accept-loss`")
-            await publisher.control(flow, lambda control: replace(control, missing=missing))
-        else:
-            await asyncio.to_thread(publisher.store.forget, KEY)
-        publisher._again(flow, "given anew")
-        await finished(s1, assigned)
-        await eventually(lambda: "its datamarker is missing" in flow.cause, "held")
-        listed = flow_status(publisher, flow, frozenset())
-        assert (listed.state, listed.loss_pending) == ("held", True)
-        assert listed.problem.text.startswith("its datamarker is missing")
-        assert "flows accept-loss" in listed.problem.hint
-        assert listed.cause == f"{listed.problem.text}. Next: {listed.problem.hint}"
-        assert "`accept-loss`" in str((await refused(control, request("resume"))).hint)
-        preview = await control.change(request("accept_loss", preview=True))
-        assert str(marker) in preview.notes[0]
-        await control.change(request("accept_loss"))
-        assert (await s1.hears_later("assign")).assign.epoch > epoch
-        assert flow.marker == marker
-        assert world.markers.records[KEY].control == FlowControl()
+    await world.register(s1)
+    assigned = await taken(s1)
+    control = await served(publisher)
+    flow = publisher.assigner.flows[KEY]
+    begin = flow.marker
+    await s1.processed(await s1.hears("batch"))
+    await s1.acks(await s1.hears_later("datamarker"))
+    await eventually(lambda: flow.durable != begin, "stored")
+    marker, epoch = flow.marker, flow.epoch
+    if damage == "registered as missing":
+        missing = Problem("its datamarker is missing", "say `flows accept-loss`")
+        await publisher.control(flow, lambda control: replace(control, missing=missing))
+    else:
+        await asyncio.to_thread(publisher.store.forget, KEY)
+    publisher._again(flow, "given anew")
+    await finished(s1, assigned)
+    await eventually(lambda: "its datamarker is missing" in flow.cause, "held")
+    listed = flow_status(publisher, flow, frozenset())
+    assert (listed.state, listed.loss_pending) == ("held", True)
+    assert listed.problem.text.startswith("its datamarker is missing")
+    assert "flows accept-loss" in listed.problem.hint
+    assert listed.cause == f"{listed.problem.text}. Next: {listed.problem.hint}"
+    assert "`accept-loss`" in str((await refused(control, request("resume"))).hint)
+    preview = await control.change(request("accept_loss", preview=True))
+    assert str(marker) in preview.notes[0]
+    await control.change(request("accept_loss"))
+    assert (await s1.hears_later("assign")).assign.epoch > epoch
+    assert flow.marker == marker
+    assert world.markers.records[KEY].control == FlowControl()

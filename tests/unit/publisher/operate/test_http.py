@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from publisher.flows.marker_writer import MarkerWriter
 from publisher.operate import readiness
 from publisher.operate.http import serve_http
+from publisher.publisher import Publisher
 from tests.support.eventually import eventually, patience
 from tests.unit.publisher.conftest import World
 from wormhole.host.compiled import compiled_modules
@@ -62,14 +63,13 @@ async def test_metrics_health_and_readiness_with_its_reasons(world: World, monke
             await server.close()
 
 
-async def test_a_taken_port_names_the_setting(world: World) -> None:
-    async with world.publisher() as publisher:
-        server = await serve_http(publisher, "127.0.0.1:0", None, False)
-        try:
-            with pytest.raises(ConfigError, match=r"publisher\.http_listen"):
-                await serve_http(publisher, server.address, None, False)
-        finally:
-            await server.close()
+async def test_a_taken_port_names_the_setting(world: World, publisher: Publisher) -> None:
+    server = await serve_http(publisher, "127.0.0.1:0", None, False)
+    try:
+        with pytest.raises(ConfigError, match=r"publisher\.http_listen"):
+            await serve_http(publisher, server.address, None, False)
+    finally:
+        await server.close()
 
 
 class _Stalling:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from publisher.flows.log_watch import Lag
 from publisher.operate.metrics import collect
 from publisher.publisher import Publisher
 from tests.support.eventually import eventually
-from tests.support.scripted_subscriber import scripted_subscriber
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, taken
 from wormhole.metrics import METRICS, Exporter, HistogramSample
@@ -64,44 +66,40 @@ async def test_a_flow_from_its_commit_to_its_stored_marker(world: World) -> None
         assert (await values(publisher))["wormhole_flow_updates_total", *FLOW] == 3
 
 
-async def test_a_lag_that_nobody_knows_is_left_out(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.flows and publisher.log_watch.status is not None, "a flow")
-        publisher.log_watch.lag = lambda shard, marker, now: Lag(0.0, 100, None)  # type: ignore[method-assign]
-        found = await values(publisher)
-        assert ("wormhole_flow_lag_seconds", *FLOW) not in found
-        assert found["wormhole_flow_lag_bytes", *FLOW] == 100
+@pytest.mark.usefixtures("first")
+async def test_a_lag_that_nobody_knows_is_left_out(world: World, publisher: Publisher) -> None:
+    await eventually(lambda: KEY in publisher.assigner.flows and publisher.log_watch.status is not None, "a flow")
+    publisher.log_watch.lag = lambda shard, marker, now: Lag(0.0, 100, None)  # type: ignore[method-assign]
+    found = await values(publisher)
+    assert ("wormhole_flow_lag_seconds", *FLOW) not in found
+    assert found["wormhole_flow_lag_bytes", *FLOW] == 100
 
 
-async def test_every_metric_of_a_publisher_is_told_with_its_labels(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        await taken(s1)
-        await s1.processed(await s1.hears("batch"))
-        await s1.acks(await s1.hears("datamarker"))
-        flow = publisher.assigner.flows[KEY]
-        flow.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
-        await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
-        found = {sample.metric: sample for sample in await collect(publisher)}
-        # These need what this small world has not: a growing log with a budget, contact that expires, and TLS.
-        absent = {
-            "wormhole_flow_headroom_seconds",
-            "wormhole_log_growth_bytes_per_second",
-            "wormhole_log_budget_bytes",
-            "wormhole_publisher_coordination_silence_seconds",
-            "wormhole_publisher_certificate_end_time_seconds",
-            "wormhole_publisher_certificate_reloads_total",
-        }
-        missing = {metric.name for metric in METRICS if metric.exporter is Exporter.PUBLISHER} - {
-            metric.name for metric in found
-        }
-        assert missing <= absent
-        for metric, sample in found.items():
-            assert len(sample.labels) == len(metric.labels)
+@pytest.mark.usefixtures("first", "assign")
+async def test_every_metric_of_a_publisher_is_told_with_its_labels(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
+    await s1.processed(await s1.hears("batch"))
+    await s1.acks(await s1.hears("datamarker"))
+    flow = publisher.assigner.flows[KEY]
+    flow.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
+    await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
+    found = {sample.metric: sample for sample in await collect(publisher)}
+    # These need what this small world has not: a growing log with a budget, contact that expires, and TLS.
+    absent = {
+        "wormhole_flow_headroom_seconds",
+        "wormhole_log_growth_bytes_per_second",
+        "wormhole_log_budget_bytes",
+        "wormhole_publisher_coordination_silence_seconds",
+        "wormhole_publisher_certificate_end_time_seconds",
+        "wormhole_publisher_certificate_reloads_total",
+    }
+    missing = {metric.name for metric in METRICS if metric.exporter is Exporter.PUBLISHER} - {
+        metric.name for metric in found
+    }
+    assert missing <= absent
+    for metric, sample in found.items():
+        assert len(sample.labels) == len(metric.labels)
 
 
 async def test_many_flows_leave_the_loop_its_turns(world: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from publisher.flows.refused_error import RefusedError
 from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
+from publisher.publisher import Publisher
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY
@@ -27,26 +28,24 @@ def test_who_it_was_is_kept_short_and_with_the_certificate() -> None:
     assert len(person("x" * 1000, "")) == 100
 
 
-async def test_what_is_done_is_kept_or_the_operator_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+@pytest.mark.usefixtures("first")
+async def test_what_is_done_is_kept_or_the_operator_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+) -> None:
+    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+    check_serving(publisher)
+    assert "did you mean app/log.t?" in str(no_flow(publisher, ("app", "log.u")))
+    flow = publisher.assigner.flows[KEY]
+    assert not_now(flow, "it is not").code is grpc.StatusCode.FAILED_PRECONDITION
+    assert await record(publisher, "maria", "pause", "app/log.t", "live", "paused") == []
+    assert [(one.who, one.what, one.target) for one in world.coordination.history] == [("maria", "pause", "app/log.t")]
+
+    async def lost(entry: object) -> None:
+        raise CoordinationLost("no contact")
+
+    monkeypatch.setattr(publisher.coordinator, "record", lost)
+    assert "the history misses it" in (await record(publisher, "maria", "pause", "app/log.t", "", ""))[0]
+    publisher.applications.known.clear()
+    with pytest.raises(RefusedError) as caught:
         check_serving(publisher)
-        assert "did you mean app/log.t?" in str(no_flow(publisher, ("app", "log.u")))
-        flow = publisher.assigner.flows[KEY]
-        assert not_now(flow, "it is not").code is grpc.StatusCode.FAILED_PRECONDITION
-        assert await record(publisher, "maria", "pause", "app/log.t", "live", "paused") == []
-        assert [(one.who, one.what, one.target) for one in world.coordination.history] == [
-            ("maria", "pause", "app/log.t")
-        ]
-
-        async def lost(entry: object) -> None:
-            raise CoordinationLost("no contact")
-
-        monkeypatch.setattr(publisher.coordinator, "record", lost)
-        assert "the history misses it" in (await record(publisher, "maria", "pause", "app/log.t", "", ""))[0]
-        publisher.applications.known.clear()
-        with pytest.raises(RefusedError) as caught:
-            check_serving(publisher)
-        assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+    assert caught.value.code is grpc.StatusCode.UNAVAILABLE

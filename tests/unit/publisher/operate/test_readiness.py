@@ -20,28 +20,25 @@ async def _ready(publisher: Publisher) -> None:
     )
 
 
-async def test_it_is_ready_once_the_configuration_is_known_although_nobody_subscribes(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        assert readiness(publisher, publisher.clock.monotonic()).reasons == (
-            "it is starting: what is configured was not read yet",
-        )
-        await _ready(publisher)
+@pytest.mark.usefixtures("first")
+async def test_it_is_ready_once_the_configuration_is_known_although_nobody_subscribes(
+    world: World, publisher: Publisher
+) -> None:
+    assert readiness(publisher, publisher.clock.monotonic()).reasons == (
+        "it is starting: what is configured was not read yet",
+    )
+    await _ready(publisher)
 
 
-async def test_a_log_that_grows_unread_is_told_with_the_place(world: World) -> None:
-    async with world.publisher() as publisher:
-        await _ready(publisher)
-        publisher.progress = Progress()
-        for second, behind in enumerate((0, 10, 20)):
-            publisher.progress.measured(LogPosition(1, 1, 0), behind, float(second))
-        assert readiness(publisher, 0.9 + STUCK_S).ready
-        (reason,) = readiness(publisher, 1.0 + STUCK_S).reasons
-        assert reason.startswith(
-            "the log shop/main/log grows and nothing of it was read for 15 s: the reader stands at "
-        )
-        assert "wormholectl doctor" in reason
+async def test_a_log_that_grows_unread_is_told_with_the_place(world: World, publisher: Publisher) -> None:
+    await _ready(publisher)
+    publisher.progress = Progress()
+    for second, behind in enumerate((0, 10, 20)):
+        publisher.progress.measured(LogPosition(1, 1, 0), behind, float(second))
+    assert readiness(publisher, 0.9 + STUCK_S).ready
+    (reason,) = readiness(publisher, 1.0 + STUCK_S).reasons
+    assert reason.startswith("the log shop/main/log grows and nothing of it was read for 15 s: the reader stands at ")
+    assert "wormholectl doctor" in reason
 
 
 async def test_a_log_that_cannot_be_reached_is_told_with_the_cause(world: World) -> None:
@@ -72,12 +69,11 @@ async def test_a_log_without_an_end_is_told_by_a_publisher_that_runs(
 
 
 async def test_what_cannot_be_stored_and_what_must_not_be_sent_are_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
 ) -> None:
-    async with world.publisher() as publisher:
-        await _ready(publisher)
-        publisher.markers.problem = "the disk is full. Next: make room"
-        monkeypatch.setattr(publisher.ownership, "may_send", lambda: False)
-        lease, markers = readiness(publisher, publisher.clock.monotonic()).reasons
-        assert "beyond the lease" in lease
-        assert markers == "datamarkers cannot be stored: the disk is full. Next: make room"
+    await _ready(publisher)
+    publisher.markers.problem = "the disk is full. Next: make room"
+    monkeypatch.setattr(publisher.ownership, "may_send", lambda: False)
+    lease, markers = readiness(publisher, publisher.clock.monotonic()).reasons
+    assert "beyond the lease" in lease
+    assert markers == "datamarkers cannot be stored: the disk is full. Next: make room"

@@ -9,6 +9,7 @@ import pytest
 
 from publisher.flows.refused_error import RefusedError
 from publisher.operate.replay_requests import ReplayRequests
+from publisher.publisher import Publisher
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.changes import FLOW
@@ -33,42 +34,38 @@ def nobody() -> str:
     raise RefusedError(Status.UNAUTHENTICATED, "a change needs the host's token")
 
 
-async def test_the_credential_is_asked_for_where_the_ticket_does_not_speak(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-        requests = ReplayRequests(publisher)
-        begin = asked("begin", mode=admin_pb2.LOG, who="maria@ops")
-        for request in (begin, asked("cancel")):
-            with pytest.raises(RefusedError) as caught:
-                await requests.replay(request, nobody)
-            assert caught.value.code is Status.UNAUTHENTICATED
-        assert world.markers.records[KEY].control.replay is None
-        reply = await requests.replay(begin, lambda: "ops.example")
-        assert reply.replay.who == "maria@ops (certificate ops.example)"
-        assert (await requests.replay(asked("renew", ticket=reply.ticket), nobody)).replay.replay == "r1"
-        for what in ("open", "renew", "advance", "park", "cancel"):
-            with pytest.raises(RefusedError) as caught:
-                await requests.replay(asked(what, ticket="wrong"), nobody)
-            assert caught.value.code is Status.UNAUTHENTICATED
-        stored = str(world.markers.records[KEY].control)
-        assert reply.ticket not in stored
-        assert (await requests.replay(asked("cancel", ticket=reply.ticket), nobody)).reaches
+@pytest.mark.usefixtures("first")
+async def test_the_credential_is_asked_for_where_the_ticket_does_not_speak(world: World, publisher: Publisher) -> None:
+    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+    requests = ReplayRequests(publisher)
+    begin = asked("begin", mode=admin_pb2.LOG, who="maria@ops")
+    for request in (begin, asked("cancel")):
+        with pytest.raises(RefusedError) as caught:
+            await requests.replay(request, nobody)
+        assert caught.value.code is Status.UNAUTHENTICATED
+    assert world.markers.records[KEY].control.replay is None
+    reply = await requests.replay(begin, lambda: "ops.example")
+    assert reply.replay.who == "maria@ops (certificate ops.example)"
+    assert (await requests.replay(asked("renew", ticket=reply.ticket), nobody)).replay.replay == "r1"
+    for what in ("open", "renew", "advance", "park", "cancel"):
+        with pytest.raises(RefusedError) as caught:
+            await requests.replay(asked(what, ticket="wrong"), nobody)
+        assert caught.value.code is Status.UNAUTHENTICATED
+    stored = str(world.markers.records[KEY].control)
+    assert reply.ticket not in stored
+    assert (await requests.replay(asked("cancel", ticket=reply.ticket), nobody)).reaches
 
 
-async def test_a_preview_changes_nothing(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-        reply = await ReplayRequests(publisher).replay(asked("begin", preview=True), lambda: "")
-        assert (reply.ticket, reply.reaches, reply.HasField("replay")) == ("", True, False)
-        assert reply.flow.flow == FLOW
-        assert world.markers.records[KEY].control.replay is None
-        world.source.set_reachable(False)
-        assert not (await ReplayRequests(publisher).replay(asked("begin", preview=True), lambda: "")).reaches
-        assert not world.coordination.history
+@pytest.mark.usefixtures("first")
+async def test_a_preview_changes_nothing(world: World, publisher: Publisher) -> None:
+    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+    reply = await ReplayRequests(publisher).replay(asked("begin", preview=True), lambda: "")
+    assert (reply.ticket, reply.reaches, reply.HasField("replay")) == ("", True, False)
+    assert reply.flow.flow == FLOW
+    assert world.markers.records[KEY].control.replay is None
+    world.source.set_reachable(False)
+    assert not (await ReplayRequests(publisher).replay(asked("begin", preview=True), lambda: "")).reaches
+    assert not world.coordination.history
 
 
 async def test_what_is_no_request_is_refused(world: World) -> None:
@@ -103,29 +100,27 @@ async def test_what_is_no_request_is_refused(world: World) -> None:
         assert world.markers.records[KEY].control.replay is None
 
 
-async def test_a_flow_that_is_not_served_yet_is_no_wrong_request(world: World) -> None:
+@pytest.mark.usefixtures("first")
+async def test_a_flow_that_is_not_served_yet_is_no_wrong_request(world: World, publisher: Publisher) -> None:
     """After a restart the log may not be back yet: who has the flow asks again."""
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-        world.source.set_reachable(False)
-        world.application("other")
-        await eventually(lambda: "other" in publisher.applications.unserved, "seen")
-        requests, codes = ReplayRequests(publisher), []
-        for name in ("other", "nobody"):
-            with pytest.raises(RefusedError) as caught:
-                await requests.replay(asked("renew", flow=FLOW.replace("app", name)), nobody)
-            codes.append(caught.value.code)
-        assert codes == [Status.UNAVAILABLE, Status.NOT_FOUND]
+    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+    world.source.set_reachable(False)
+    world.application("other")
+    await eventually(lambda: "other" in publisher.applications.unserved, "seen")
+    requests, codes = ReplayRequests(publisher), []
+    for name in ("other", "nobody"):
+        with pytest.raises(RefusedError) as caught:
+            await requests.replay(asked("renew", flow=FLOW.replace("app", name)), nobody)
+        codes.append(caught.value.code)
+    assert codes == [Status.UNAVAILABLE, Status.NOT_FOUND]
 
 
-async def test_a_former_owner_of_the_log_replays_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-        monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
-        with pytest.raises(RefusedError, match="another publisher") as caught:
-            await ReplayRequests(publisher).replay(asked("begin", mode=admin_pb2.LOG), lambda: "")
-        assert caught.value.code is Status.FAILED_PRECONDITION
+@pytest.mark.usefixtures("first")
+async def test_a_former_owner_of_the_log_replays_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+) -> None:
+    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+    monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
+    with pytest.raises(RefusedError, match="another publisher") as caught:
+        await ReplayRequests(publisher).replay(asked("begin", mode=admin_pb2.LOG), lambda: "")
+    assert caught.value.code is Status.FAILED_PRECONDITION

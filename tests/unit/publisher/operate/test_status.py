@@ -6,10 +6,13 @@ import asyncio
 import os
 import socket
 
+import pytest
+
 from publisher.flows.progress import Progress
 from publisher.operate.status import flow_status, status
+from publisher.publisher import Publisher
 from tests.support.eventually import eventually
-from tests.support.scripted_subscriber import scripted_subscriber
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from wormhole.host.compiled import compiled_modules
 from wormhole.model.loss import LogGap, LossKind
@@ -57,12 +60,13 @@ async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
         assert "closed the stream" in status(publisher).subscribers[0].cause
 
 
-async def test_problems_of_the_log_come_with_their_next_step_apart_and_as_text(world: World) -> None:
-    async with world.publisher() as publisher:
-        publisher.log_watch.failed(Problem("it cannot be read", "look at its disk"))
-        told = status(publisher)
-        assert [(one.text, one.hint) for one in told.warnings] == [("it cannot be read", "look at its disk")]
-        assert list(told.problems) == ["it cannot be read. Next: look at its disk"]
+async def test_problems_of_the_log_come_with_their_next_step_apart_and_as_text(
+    world: World, publisher: Publisher
+) -> None:
+    publisher.log_watch.failed(Problem("it cannot be read", "look at its disk"))
+    told = status(publisher)
+    assert [(one.text, one.hint) for one in told.warnings] == [("it cannot be read", "look at its disk")]
+    assert list(told.problems) == ["it cannot be read. Next: look at its disk"]
 
 
 async def test_who_it_is_and_where_its_token_and_pages_are(world: World) -> None:
@@ -73,37 +77,36 @@ async def test_who_it_is_and_where_its_token_and_pages_are(world: World) -> None
     assert told.token_file == str(publisher.served.settings.state_dir.absolute() / "admin.token")
 
 
-async def test_what_operators_asked_and_why_it_waits_is_told(world: World) -> None:
-    world.application()
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        await s1.hears("hello")
-        await s1.accepts(await s1.hears("assign"))
-        await s1.hears("batch")
-        [flow] = publisher.assigner.flows.values()
-        clock = publisher.clock.monotonic()
-        flow.controlled(FlowControl("maria", ("mem:1:0",)))
-        flow.halted_at = "mem:0:0"
-        flow.lacks_credit(clock - 100)
-        flow.progressed(clock - 50)
-        told = flow_status(publisher, flow, frozenset())
-        assert (told.paused, list(told.skip), told.halted_at, told.dead_letters) == ("maria", ["mem:1:0"], "mem:0:0", 0)
-        assert told.credit_waited_s >= 100
-        assert 50 <= told.progress_s < told.credit_waited_s
-        assert not told.loss_pending
-        flow.ask(LogGap(LossKind.PURGED, "", "", "gone"), flow.marker)
-        flow.has_credit()
-        told = flow_status(publisher, flow, frozenset())
-        assert told.loss_pending
-        assert told.credit_waited_s == 0
+@pytest.mark.usefixtures("first")
+async def test_what_operators_asked_and_why_it_waits_is_told(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
+) -> None:
+    await world.register(s1)
+    await s1.hears("hello")
+    await s1.accepts(await s1.hears("assign"))
+    await s1.hears("batch")
+    [flow] = publisher.assigner.flows.values()
+    clock = publisher.clock.monotonic()
+    flow.controlled(FlowControl("maria", ("mem:1:0",)))
+    flow.halted_at = "mem:0:0"
+    flow.lacks_credit(clock - 100)
+    flow.progressed(clock - 50)
+    told = flow_status(publisher, flow, frozenset())
+    assert (told.paused, list(told.skip), told.halted_at, told.dead_letters) == ("maria", ["mem:1:0"], "mem:0:0", 0)
+    assert told.credit_waited_s >= 100
+    assert 50 <= told.progress_s < told.credit_waited_s
+    assert not told.loss_pending
+    flow.ask(LogGap(LossKind.PURGED, "", "", "gone"), flow.marker)
+    flow.has_credit()
+    told = flow_status(publisher, flow, frozenset())
+    assert told.loss_pending
+    assert told.credit_waited_s == 0
 
 
-async def test_a_log_that_is_not_read_is_told_with_its_time(world: World) -> None:
-    async with world.publisher() as publisher:
-        publisher.progress = Progress()
-        assert not status(publisher).HasField("stuck_s")
-        place, since = world.source.latest().order, publisher.clock.monotonic() - 60
-        for behind in (1, 2, 3):
-            publisher.progress.measured(place, behind, since)
-        assert status(publisher).stuck_s >= 60
+async def test_a_log_that_is_not_read_is_told_with_its_time(world: World, publisher: Publisher) -> None:
+    publisher.progress = Progress()
+    assert not status(publisher).HasField("stuck_s")
+    place, since = world.source.latest().order, publisher.clock.monotonic() - 60
+    for behind in (1, 2, 3):
+        publisher.progress.measured(place, behind, since)
+    assert status(publisher).stuck_s >= 60
