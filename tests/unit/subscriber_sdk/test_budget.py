@@ -17,8 +17,12 @@ class Streams:
         return self.budget.open(owner or name, lambda error: self.ended.append(f"{name}: {error.message}"))
 
 
-def test_what_fits_costs_nobody_anything() -> None:
-    streams = Streams(100)
+@pytest.fixture
+def streams() -> Streams:
+    return Streams(100)
+
+
+def test_what_fits_costs_nobody_anything(streams: Streams) -> None:
     one, two = streams.open("one"), streams.open("two")
     one.charge(60, "a flow")
     two.charge(40, "a flow")
@@ -32,8 +36,7 @@ def test_what_fits_costs_nobody_anything() -> None:
     assert "0 of 100 bytes in 1 accounts" in repr(streams.budget)
 
 
-def test_who_exceeds_it_is_told_and_holds_nothing_then() -> None:
-    streams = Streams(100)
+def test_who_exceeds_it_is_told_and_holds_nothing_then(streams: Streams) -> None:
     small, large = streams.open("small"), streams.open("large")
     small.charge(30, "a flow")
     large.charge(70, "a flow")
@@ -46,8 +49,7 @@ def test_who_exceeds_it_is_told_and_holds_nothing_then() -> None:
     assert streams.budget.used == 30
 
 
-def test_room_for_a_small_one_comes_from_the_largest() -> None:
-    streams = Streams(100)
+def test_room_for_a_small_one_comes_from_the_largest(streams: Streams) -> None:
     small, large = streams.open("small"), streams.open("large")
     large.charge(90, "a flow")
     small.charge(20, "shard s")
@@ -55,8 +57,7 @@ def test_room_for_a_small_one_comes_from_the_largest() -> None:
     assert [ended.partition(" does not fit")[0] for ended in streams.ended] == ["large: shard s"]
 
 
-def test_many_streams_of_one_publisher_count_together() -> None:
-    streams = Streams(100)
+def test_many_streams_of_one_publisher_count_together(streams: Streams) -> None:
     honest = streams.open("honest")
     honest.charge(40, "a flow")
     for i in range(5):

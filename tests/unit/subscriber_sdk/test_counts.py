@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from subscriber_sdk.counts import MOST_WINDOWS, Counts, windows_in
 from tests.unit.wormhole.wire.test_tally import ROW, SCHEMA, US
 from wormhole.audit.delivery_counts import KEPT_LIVES
@@ -32,8 +34,12 @@ def test_updates_are_counted_by_window() -> None:
     assert [windows_in(several, n) for n in range(5)] == [{}, {1: 1}, {1: 2}, {1: 2, 0: 1}, {1: 3, 0: 1}]
 
 
-def test_counts_go_up_and_only_what_changed_is_told() -> None:
-    counts = Counts()
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+def test_counts_go_up_and_only_what_changed_is_told(counts: Counts) -> None:
     counts.processed({3: 5, 4: 1})
     first = counts.report()
     assert (first.life, first.windows) == (counts.life, {3: ProcessedCount(5), 4: ProcessedCount(1)})
@@ -45,8 +51,7 @@ def test_counts_go_up_and_only_what_changed_is_told() -> None:
     assert counts.report().windows == {3: ProcessedCount(5), 4: ProcessedCount(1, 2, 2)}
 
 
-def test_what_is_rolled_back_is_in_vain_and_what_is_acknowledged_is_not() -> None:
-    counts = Counts()
+def test_what_is_rolled_back_is_in_vain_and_what_is_acknowledged_is_not(counts: Counts) -> None:
     counts.begin(1)
     counts.processed({3: 5})
     counts.acknowledged()
@@ -61,8 +66,7 @@ def test_what_is_rolled_back_is_in_vain_and_what_is_acknowledged_is_not() -> Non
     assert counts.report().windows[3] == ProcessedCount(9, 0, 0, 2)
 
 
-def test_another_epoch_goes_on_in_the_same_life_and_what_the_one_before_left_is_in_vain() -> None:
-    counts = Counts()
+def test_another_epoch_goes_on_in_the_same_life_and_what_the_one_before_left_is_in_vain(counts: Counts) -> None:
     life = counts.life
     for epoch in (1, 3):
         counts.assigned(epoch)
@@ -73,8 +77,7 @@ def test_another_epoch_goes_on_in_the_same_life_and_what_the_one_before_left_is_
     assert (counts.life, counts.epochs, counts.report().windows) == (life, (1, 3, 4), {3: ProcessedCount(10, 0, 0, 10)})
 
 
-def test_after_more_epochs_than_publishers_remember_another_life_begins() -> None:
-    counts = Counts()
+def test_after_more_epochs_than_publishers_remember_another_life_begins(counts: Counts) -> None:
     counts.begin(1)
     counts.processed({3: 5})
     life = counts.life
@@ -85,15 +88,13 @@ def test_after_more_epochs_than_publishers_remember_another_life_begins() -> Non
     assert (counts.epochs, counts.report().windows) == ((2 + 2 * KEPT_LIVES,), {})
 
 
-def test_windows_are_bounded_and_the_earliest_go_but_for_what_has_no_time() -> None:
-    counts = Counts()
+def test_windows_are_bounded_and_the_earliest_go_but_for_what_has_no_time(counts: Counts) -> None:
     counts.processed(dict.fromkeys(range(MOST_WINDOWS + 5), 1))
     assert len(counts.report().windows) == MOST_WINDOWS + 5  # told once before they are forgotten
     assert sorted(counts.report().windows) == [0, *range(6, MOST_WINDOWS + 5)]
 
 
-def test_with_a_new_epoch_no_more_is_told_than_is_remembered() -> None:
-    counts = Counts()
+def test_with_a_new_epoch_no_more_is_told_than_is_remembered(counts: Counts) -> None:
     counts.processed(dict.fromkeys(range(MOST_WINDOWS + 5), 1))
     counts.forget()
     assert len(counts.report().windows) == MOST_WINDOWS

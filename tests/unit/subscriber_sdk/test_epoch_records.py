@@ -56,8 +56,12 @@ def assigned(flow: int, epoch: int = 5) -> Assigned:
     return Assigned(flow, epoch, f"s{flow}", marker_at(0), False)
 
 
-async def test_what_is_recorded_is_taken_and_the_rest_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+async def test_what_is_recorded_is_taken_and_the_rest_waits_for_it(world: World) -> None:
     world.epochs = {"s1": 5, "s2": 4}
     world.recorded.add(assigned(1))
     world.recorded.add(assigned(2))
@@ -96,9 +100,8 @@ async def test_without_contact_it_waits_and_says_so_once(
     assert await world.next() == ("s1", None)
 
 
-async def test_many_are_looked_up_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_are_looked_up_in_portions(world: World) -> None:
     """So that a stream that asks for thousands leaves room between them for the others."""
-    world = World(monkeypatch)
     world.epochs = {f"s{flow}": 5 for flow in range(200)}
     for flow in range(200):
         world.recorded.add(assigned(flow))
@@ -106,8 +109,7 @@ async def test_many_are_looked_up_in_portions(monkeypatch: pytest.MonkeyPatch) -
     assert world.asked == [64, 64, 64, 8]
 
 
-async def test_what_is_wanted_back_or_assigned_anew_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
+async def test_what_is_wanted_back_or_assigned_anew_is_not_taken(world: World) -> None:
     for flow in (1, 2):
         world.recorded.add(assigned(flow))
     await world.asked_again()

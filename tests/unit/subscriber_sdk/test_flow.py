@@ -26,8 +26,12 @@ def parts(number: int, body: bytes, size: int) -> list[push_pb2.Part]:
     return [frame.part for frame in frames.parts(1, 1, number, body, size)]
 
 
-def test_batches_are_numbered_from_one_without_a_hole() -> None:
-    flow = opened()
+@pytest.fixture
+def flow() -> SubscriberFlow:
+    return opened()
+
+
+def test_batches_are_numbered_from_one_without_a_hole(flow: SubscriberFlow) -> None:
     assert flow.batch(batch(1)) == bytes(10)
     flow.batch(batch(2))
     with pytest.raises(ProtocolError, match=r"batch.number of flow 1 epoch 1: 4 came where 3 was due"):
@@ -39,8 +43,7 @@ def test_the_first_number_is_one() -> None:
         opened().batch(batch(0))
 
 
-def test_a_repeated_number_is_refused() -> None:
-    flow = opened()
+def test_a_repeated_number_is_refused(flow: SubscriberFlow) -> None:
     flow.batch(batch(1))
     with pytest.raises(ProtocolError, match=r"batch\.number"):
         flow.batch(batch(1))
@@ -97,8 +100,7 @@ def test_parts_joined_are_the_body(body: bytes, size: int) -> None:
         ({"last": True}, "part.data"),
     ],
 )
-def test_a_part_that_does_not_fit_is_named(change: dict[str, object], named: str) -> None:
-    flow = opened()
+def test_a_part_that_does_not_fit_is_named(flow: SubscriberFlow, change: dict[str, object], named: str) -> None:
     first, second, _ = parts(1, bytes(30), 10)
     flow.part(first)
     for field, value in change.items():
@@ -120,8 +122,7 @@ def test_parts_are_refused_by_their_announced_size_before_they_fill_memory() -> 
 
 
 @pytest.mark.parametrize("kind", ["datamarker", "notice", "data_loss"])
-def test_nothing_stands_between_the_parts_of_a_batch(kind: str) -> None:
-    flow = opened()
+def test_nothing_stands_between_the_parts_of_a_batch(flow: SubscriberFlow, kind: str) -> None:
     flow.part(parts(1, bytes(30), 10)[0])
     with pytest.raises(ProtocolError, match=rf"{kind}.flow .*amid the parts"):
         flow.between(kind)
@@ -129,8 +130,7 @@ def test_nothing_stands_between_the_parts_of_a_batch(kind: str) -> None:
         flow.batch(batch(2))
 
 
-def test_closing_forgets_a_half_received_batch() -> None:
-    flow = opened()
+def test_closing_forgets_a_half_received_batch(flow: SubscriberFlow) -> None:
     flow.part(parts(1, bytes(30), 10)[0])
     flow.close(FlowPhase.FAILED)
     assert flow.phase is FlowPhase.FAILED

@@ -16,8 +16,12 @@ def users(number: int, key: int = 1) -> Update:
     return open_parcel(letter(number, key)[1])
 
 
-def test_an_idle_gate_lets_everything_through() -> None:
-    gate = Gate()
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def test_an_idle_gate_lets_everything_through(gate: Gate) -> None:
     assert gate.idle
     assert gate.verdict(users(1)) is Verdict.CALL
 
@@ -36,8 +40,7 @@ def test_what_was_before_the_first_parked_update_is_not_held() -> None:
     assert gate.verdict(users(6, key=2)) is Verdict.CALL
 
 
-def test_parking_closes_the_row_and_is_remembered() -> None:
-    gate = Gate()
+def test_parking_closes_the_row_and_is_remembered(gate: Gate) -> None:
     gate.parked(users(5))
     assert not gate.idle
     assert gate.stored(users(5))
@@ -45,8 +48,7 @@ def test_parking_closes_the_row_and_is_remembered() -> None:
     assert gate.verdict(users(6)) is Verdict.PARK
 
 
-def test_a_row_that_cannot_be_read_is_told() -> None:
-    gate = Gate()
+def test_a_row_that_cannot_be_read_is_told(gate: Gate) -> None:
     gate.parked(users(5))
     broken = open_parcel(parcel_of(Change(update("users", key=1, after={"name": "ada"}).schema, b"\xff"), 6))
     with pytest.raises(DecodeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from subscriber_sdk.keyorder import KeyOrder
@@ -54,15 +55,18 @@ def test_every_schedule_keeps_the_order_of_each_key(
     assert len(order) == 0
 
 
-def test_different_keys_are_ready_together() -> None:
-    order = KeyOrder()
+@pytest.fixture
+def order() -> KeyOrder:
+    return KeyOrder()
+
+
+def test_different_keys_are_ready_together(order: KeyOrder) -> None:
     for item in range(5):
         order.add(item, (("t", item),))
     assert list(order.ready) == [0, 1, 2, 3, 4]
 
 
-def test_one_key_runs_one_after_another() -> None:
-    order = KeyOrder()
+def test_one_key_runs_one_after_another(order: KeyOrder) -> None:
     order.add(0, (("t", "k"),))
     order.add(1, (("t", "k"),))
     assert list(order.ready) == [0]
@@ -70,14 +74,12 @@ def test_one_key_runs_one_after_another() -> None:
     assert list(order.ready) == [1]
 
 
-def test_a_key_change_to_itself_does_not_wait_for_itself() -> None:
-    order = KeyOrder()
+def test_a_key_change_to_itself_does_not_wait_for_itself(order: KeyOrder) -> None:
     order.add(0, (("t", "k"), ("t", "k")))
     assert list(order.ready) == [0]
 
 
-def test_a_barrier_waits_for_all_and_all_wait_for_it() -> None:
-    order = KeyOrder()
+def test_a_barrier_waits_for_all_and_all_wait_for_it(order: KeyOrder) -> None:
     order.add(0, (("t", "a"),))
     order.add(1, None)
     order.add(2, (("t", "b"),))
@@ -88,8 +90,7 @@ def test_a_barrier_waits_for_all_and_all_wait_for_it() -> None:
     assert list(order.ready) == [2]
 
 
-def test_an_update_without_a_key_waits_for_its_table_and_its_table_for_it() -> None:
-    order = KeyOrder()
+def test_an_update_without_a_key_waits_for_its_table_and_its_table_for_it(order: KeyOrder) -> None:
     order.add(0, (("t", 1),))
     order.add(1, (("t",),))
     order.add(2, (("t", 2),))

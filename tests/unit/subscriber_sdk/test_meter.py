@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from subscriber_sdk.meter import Meter
 from subscriber_sdk.testing import update
 from tests.support.letters import parcel_of
@@ -16,8 +18,12 @@ def of(table: str) -> Update:
 SLOW, FAST = of("slow"), of("fast")
 
 
-def test_the_slowest_of_those_that_are_timed_is_known() -> None:
-    meter = Meter()
+@pytest.fixture
+def meter() -> Meter:
+    return Meter()
+
+
+def test_the_slowest_of_those_that_are_timed_is_known(meter: Meter) -> None:
     meter.begin(10.0)
     for one, at in ((FAST, 10.0), (SLOW, 10.1), (FAST, 12.1)):
         meter.lap(one, at)
@@ -28,8 +34,7 @@ def test_the_slowest_of_those_that_are_timed_is_known() -> None:
     assert meter.timing
 
 
-def test_fast_callbacks_are_not_timed_and_slow_ones_again() -> None:
-    meter = Meter()
+def test_fast_callbacks_are_not_timed_and_slow_ones_again(meter: Meter) -> None:
     many = [FAST] * 64
     timing = []
     for began, took in ((0.0, 64 * 10e-6), (1.0, 0.5)):
@@ -40,15 +45,13 @@ def test_fast_callbacks_are_not_timed_and_slow_ones_again() -> None:
     assert meter.slowest() == ("fast", 0.5)
 
 
-def test_a_slow_piece_of_several_tables_names_none() -> None:
-    meter = Meter()
+def test_a_slow_piece_of_several_tables_names_none(meter: Meter) -> None:
     meter.begin(0.0)
     meter.end([FAST, SLOW], 3.0)
     assert meter.slowest() == ("", 3.0)
 
 
-def test_what_runs_now_and_since_when() -> None:
-    meter = Meter()
+def test_what_runs_now_and_since_when(meter: Meter) -> None:
     assert meter.running(FAST, 5.0) == (None, 0.0)
     meter.begin(5.0)
     assert meter.running(None, 6.0) == (None, 0.0)
@@ -61,8 +64,7 @@ def test_what_runs_now_and_since_when() -> None:
     assert (meter.spent(10.0), meter.running(None, 10.0)) == (3.0, (None, 0.0))
 
 
-def test_callbacks_side_by_side() -> None:
-    meter = Meter()
+def test_callbacks_side_by_side(meter: Meter) -> None:
     meter.enter(SLOW, 1.0)
     meter.enter(FAST, 2.0)
     assert meter.running(None, 3.0) == (SLOW, 2.0)

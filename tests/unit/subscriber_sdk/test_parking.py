@@ -62,8 +62,12 @@ class World:
         return task
 
 
-async def test_nothing_counts_as_parked_before_the_publisher_says_so() -> None:
-    world = World()
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_nothing_counts_as_parked_before_the_publisher_says_so(world: World) -> None:
     task = await world.begin(world.parking.park(users(5), ValueError("no")))
     assert (world.epoch.resting, world.rests, world.parking.parked) == (True, 1, 0)
     assert not world.parking.gate.stored(users(5))
@@ -76,8 +80,7 @@ async def test_nothing_counts_as_parked_before_the_publisher_says_so() -> None:
     assert (world.parking.parked, world.asked.parks) == (1, [(users(5).id, "ValueError('no')")])
 
 
-async def test_what_was_stored_in_this_epoch_is_not_asked_for_again() -> None:
-    world = World()
+async def test_what_was_stored_in_this_epoch_is_not_asked_for_again(world: World) -> None:
     task = await world.begin(world.parking.park(users(5), None))
     world.parking.answered(users(5).id, "")
     await task
@@ -85,8 +88,7 @@ async def test_what_was_stored_in_this_epoch_is_not_asked_for_again() -> None:
     assert len(world.asked.parks) == 1
 
 
-async def test_a_refusal_says_why() -> None:
-    world = World()
+async def test_a_refusal_says_why(world: World) -> None:
     task = await world.begin(world.parking.park(users(5), None))
     world.parking.answered(users(5).id, "1000 are parked")
     with pytest.raises(ParkRefused, match="1000 are parked"):
@@ -95,8 +97,7 @@ async def test_a_refusal_says_why() -> None:
     assert not world.epoch.resting
 
 
-async def test_no_answer_is_awaited_when_the_epoch_ends() -> None:
-    world = World()
+async def test_no_answer_is_awaited_when_the_epoch_ends(world: World) -> None:
     task = await world.begin(world.parking.park(users(5), None))
     world.epoch.end(Ending.LOST)
     world.parking.end()
@@ -106,8 +107,7 @@ async def test_no_answer_is_awaited_when_the_epoch_ends() -> None:
     assert world.parking.parked == 0
 
 
-async def test_what_a_handler_raises_is_told_in_one_bounded_line() -> None:
-    world = World()
+async def test_what_a_handler_raises_is_told_in_one_bounded_line(world: World) -> None:
     task = await world.begin(world.parking.park(users(5), ValueError("a\n  b" + "c" * 5000)))
     ((_, error),) = world.asked.parks
     assert "\n" not in error

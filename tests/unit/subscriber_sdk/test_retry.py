@@ -28,8 +28,12 @@ def test_a_million_failures_do_not_overflow() -> None:
     assert RetryPolicy(longest_wait=60.0).wait(1_000_000, 0.0) == 60.0
 
 
-def test_attempts_count_the_first_try() -> None:
-    retry = Retry(RetryPolicy(attempts=3), lambda: 0.0)
+@pytest.fixture
+def retry() -> Retry:
+    return Retry(RetryPolicy(attempts=3), lambda: 0.0)
+
+
+def test_attempts_count_the_first_try(retry: Retry) -> None:
     assert [retry.failed(place(5)) for _ in range(3)] == [True, True, False]
 
 
@@ -37,16 +41,14 @@ def test_a_single_attempt_is_never_repeated() -> None:
     assert not Retry(RetryPolicy(attempts=1), lambda: 0.0).failed(None)
 
 
-def test_a_failure_further_on_begins_a_new_count() -> None:
-    retry = Retry(RetryPolicy(attempts=3), lambda: 0.0)
+def test_a_failure_further_on_begins_a_new_count(retry: Retry) -> None:
     retry.failed(place(5))
     retry.failed(place(5))
     assert retry.failed(place(5, 1))
     assert retry.failures == 1
 
 
-def test_a_failure_before_the_furthest_goes_on_counting() -> None:
-    retry = Retry(RetryPolicy(attempts=3), lambda: 0.0)
+def test_a_failure_before_the_furthest_goes_on_counting(retry: Retry) -> None:
     retry.failed(place(5))
     retry.failed(place(4))
     assert not retry.failed(place(3))
