@@ -88,7 +88,7 @@ AUDIT_FAULTS: list[Fault] = [
         file="subscriber_sdk/flow_worker.py",
         old="        if missed:\n",
         new="        if missed and False:\n",
-        tests=("tests/unit/subscriber_sdk/test_counts_told.py",),
+        tests=("tests/unit/subscriber_sdk/test_counts_reported.py",),
         promise="what a subscriber says it processed is what was called",
     ),
     Fault(
@@ -96,7 +96,7 @@ AUDIT_FAULTS: list[Fault] = [
         file="subscriber_sdk/flow_worker.py",
         old="            self._counts.processed(windows_in(parse_body(item.body), updates))\n",
         new="            pass\n",
-        tests=("tests/unit/subscriber_sdk/test_counts_told.py",),
+        tests=("tests/unit/subscriber_sdk/test_counts_reported.py",),
         promise="duplicates are the true ones",
     ),
     Fault(
@@ -104,7 +104,7 @@ AUDIT_FAULTS: list[Fault] = [
         file="subscriber_sdk/recovery.py",
         old="        self._counts.rolled_back()\n",
         new="        pass\n",
-        tests=("tests/unit/subscriber_sdk/test_counts_told.py",),
+        tests=("tests/unit/subscriber_sdk/test_counts_reported.py",),
         promise="a callback that never ran is seen beside callbacks that ran twice",
     ),
     Fault(

@@ -174,7 +174,7 @@ FLOW_HEADROOM = _flow(
 FLOW_HELD = _flow("held", _G, "1 while the flow is held until an operator or the application decides.")
 FLOW_PAUSED = _flow("paused", _G, "1 while an operator paused it.")
 FLOW_NEEDS_REPLAY = _flow(
-    "needs_replay", _G, "1 while a mass replay was given up and the log no longer holds the flow's datamarker."
+    "needs_replay", _G, "1 while the flow's mass replay has ended early and the log no longer holds its datamarker."
 )
 FLOW_REPLAYED = _flow(
     "replayed_updates_total", _C, "Updates that a mass replay pushed and the subscriber acknowledged."

@@ -1,6 +1,4 @@
-"""Values of the list for prometheus-client, of an application that has it; what processes of ours answer is
-:mod:`wormhole.metrics.text`.
-"""
+"""Metrics for prometheus-client, in an application that uses it. Our own processes use :mod:`wormhole.metrics.text`."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ def _family(metric: Metric) -> Family:
 
 
 class SampleCollector(Collector):
-    """For a registry of prometheus-client, whose collectors are called in whatever thread serves the scrape."""
+    """For a registry of prometheus-client, which calls collectors in the thread that serves the scrape."""
 
     def __init__(self, samples: Callable[[], Samples]) -> None:
         self._samples = samples

@@ -19,11 +19,11 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
     """How often a value fell below each of some bounds."""
     INFO = "info"
-    """Always 1; what it says stands in its labels."""
+    """Always 1; its labels have the content."""
 
 
 class Exporter(Enum):
-    """Which process tells a metric."""
+    """Which process exports a metric."""
 
     PUBLISHER = "publisher"
     MONITOR = "monitor"

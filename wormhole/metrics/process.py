@@ -1,4 +1,4 @@
-"""What the kernel says of this process, for the gauges that publisher and monitor both have."""
+"""Figures of this process from the kernel, for the gauges that publisher and monitor share."""
 
 from __future__ import annotations
 

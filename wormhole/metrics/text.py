@@ -70,8 +70,8 @@ def _histogram(sample: HistogramSample) -> Iterator[str]:
 
 
 def _labels(pairs: Iterable[tuple[str, str]]) -> str:
-    told = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
-    return f"{{{told}}}" if told else ""
+    text = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
+    return f"{{{text}}}" if text else ""
 
 
 def _escaped(value: str) -> str:

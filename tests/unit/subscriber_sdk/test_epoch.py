@@ -44,8 +44,8 @@ def test_an_acknowledged_place_is_where_a_rollback_leads(epoch: Epoch) -> None:
 
 def test_rest_is_told() -> None:
     told: list[bool] = []
-    epoch = Epoch("shop", 3, marker_at(0), lambda: told.append(epoch.resting))
-    epoch.rest()
+    resting = Epoch("shop", 3, marker_at(0), lambda: told.append(resting.resting))
+    resting.rest()
     assert told == [True]
 
 
