@@ -22,7 +22,7 @@ from wormholectl.show.replays import Teller, show_cancelled, show_plan, show_rep
 
 if TYPE_CHECKING:
     from spark_replay.replay.mode import Wanted
-    from spark_replay.replay.request import Seen, Setting, Wish
+    from spark_replay.replay.request import FoundPublisher, ReplayRequest, ReplaySettings
 
 __all__ = ["Request", "cancel", "replay", "setting_of"]
 
@@ -60,7 +60,7 @@ def replay(where: Where, request: Request) -> int:
     from spark_replay.spark import session
 
     session.check_spark()
-    from spark_replay.replay import choosing, planning
+    from spark_replay.replay import flow_plans, mode_selection
     from spark_replay.replay.driver import Driver
     from spark_replay.replay.jobs import Jobs
     from spark_replay.tables.snapshot import start_rows
@@ -71,23 +71,23 @@ def replay(where: Where, request: Request) -> int:
     setting = setting_of(where, wish.application, request.archives)
     formats = setting.formats.open()
     if request.resume:
-        plans, left_out = planning.resumed(wish, setting, seen)
-        wish = replace(wish, where=planning.where_of(plans))
-        filters = planning.filters(wish, setting, formats)
+        plans, left_out = flow_plans.resumed(wish, setting, seen)
+        wish = replace(wish, where=flow_plans.where_of(plans))
+        filters = flow_plans.filters(wish, setting, formats)
     else:
-        filters = planning.filters(wish, setting, formats)
-        plans, left_out = planning.plan(wish, setting, seen), []
-    nobody = planning.nobody_takes(wish.application, plans)
+        filters = flow_plans.filters(wish, setting, formats)
+        plans, left_out = flow_plans.plan(wish, setting, seen), []
+    nobody = flow_plans.nobody_takes(wish.application, plans)
     if nobody is not None and not request.dry_run:
         raise nobody
     if not request.resume:
-        planning.check_free(wish, plans)
+        flow_plans.check_free(wish, plans)
     teller = Teller(wish.id, as_json=request.as_json)
     for problem in left_out:
         teller.says(f"left as it is: {problem}")
     slots = session.local_slots(request.master)
-    if request.dry_run and slots and not wish.snapshot and choosing.needs_no_spark(plans):
-        estimates = choosing.decide(None, wish, setting, filters, plans, counts=True)
+    if request.dry_run and slots and not wish.snapshot and mode_selection.needs_no_spark(plans):
+        estimates = mode_selection.decide(None, wish, setting, filters, plans, counts=True)
         show_plan(plans, estimates, slots, request.rate, nobody, as_json=request.as_json)
         return 0
     teller.says("starting Spark")
@@ -97,14 +97,14 @@ def replay(where: Where, request: Request) -> int:
         if wish.snapshot:
             start = start_rows(spark, wish.snapshot, setting.store.dataset, setting.store.copy)
         jobs = Jobs(spark, start)
-        estimates = choosing.decide(spark, wish, setting, filters, plans, counts=request.dry_run)
-        choosing.count_snapshot(jobs, plans)
+        estimates = mode_selection.decide(spark, wish, setting, filters, plans, counts=request.dry_run)
+        mode_selection.count_snapshot(jobs, plans)
         if request.dry_run:
             show_plan(plans, estimates, jobs.slots, request.rate, nobody, as_json=request.as_json)
             return 0
         jobs.warm()  # first: only then it is known how many tasks run at one time
         driver = Driver(wish, setting, plans, look, jobs, teller)
-        teller.says(f"replay {wish.id}: {len(plans)} flows; if this ends early, `{wish.taken_up}` goes on")
+        teller.says(f"replay {wish.id}: {len(plans)} flows; if this ends early, `{wish.resume_command}` goes on")
         reports = driver.run()
     finally:
         teller.close()
@@ -145,9 +145,9 @@ class _Look:
     def __init__(self, where: Where) -> None:
         self._where = where
 
-    def __call__(self) -> list[Seen]:
+    def __call__(self) -> list[FoundPublisher]:
         from spark_replay.replay.publisher import Reach
-        from spark_replay.replay.request import Seen
+        from spark_replay.replay.request import FoundPublisher
 
         answers = admin_client.ask(self._where)
         if silent := [one.problem for one in answers if one.status is None]:
@@ -156,7 +156,9 @@ class _Look:
         for one in answers:
             shown = admin_client.proven(one)  # tasks give their tickets to that address
             assert one.status is not None
-            found.append(Seen(one.status, Reach(shown.address, _from_anywhere(one.tls), one.tls_name), shown.local))
+            found.append(
+                FoundPublisher(one.status, Reach(shown.address, _from_anywhere(one.tls), one.tls_name), shown.local)
+            )
         return found
 
 
@@ -172,9 +174,9 @@ def _from_anywhere(tls: TlsFiles | None) -> TlsFiles | None:
     )
 
 
-def _wish(request: Request, seen: Sequence[Seen]) -> Wish:
+def _wish(request: Request, seen: Sequence[FoundPublisher]) -> ReplayRequest:
     from spark_replay.replay.plan import asked_from, asked_until
-    from spark_replay.replay.request import Wish
+    from spark_replay.replay.request import ReplayRequest
 
     now_us = round(time.time() * 1e6)
     application = request.application
@@ -196,7 +198,7 @@ def _wish(request: Request, seen: Sequence[Seen]) -> Wish:
                 ),
                 hint="`wormholectl flows` tells how they are",
             )
-    return Wish(
+    return ReplayRequest(
         id=request.resume or f"r-{secrets.token_hex(4)}",
         who=current_user(),
         application=application,
@@ -226,12 +228,12 @@ def _as_said_here(config: Config | None, stored: DatasetConfig, archives: Sequen
     return stored.model_copy(update=chosen)
 
 
-def setting_of(where: Where, application: str, archives: Sequence[str] = ()) -> Setting:
+def setting_of(where: Where, application: str, archives: Sequence[str] = ()) -> ReplaySettings:
     """What is configured of an application and its archive; ``archives``: those that it may be if only ZooKeeper names
     it. Raises :class:`~wormhole.model.errors.UsageError` where there is none.
     """
     from spark_replay.archive.store import open_store
-    from spark_replay.replay.request import Setting
+    from spark_replay.replay.request import ReplaySettings
 
     async def configuration(coordinator: Coordinator) -> StoredConfig:
         return await coordinator.configuration()
@@ -252,7 +254,7 @@ def setting_of(where: Where, application: str, archives: Sequence[str] = ()) -> 
         )
     publisher = PublisherConfig() if config is None else config.publisher
     tls = _from_anywhere(where.tls or (None if config is None else config.tls))
-    return Setting(
+    return ReplaySettings(
         dataset=dataset,
         application=known,
         store=open_store(dataset.archive.to, dataset.name),

@@ -27,7 +27,7 @@ from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import Parcel
-from wormhole.push.allowance import Allowance, Reading
+from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Refusal, Traffic
 from wormhole.push.dial import Peer, is_refused
 from wormhole.push.parking import MOST_BYTES
@@ -122,7 +122,7 @@ class SubscriberStream:
         self._events = events
         self._may_send = may_send
         self._room = dialer.room.share(lambda error: self.refuse(error, Refusal.MEMORY))
-        self._allowance = Allowance(dialer.reading, self._clock())  # of all its connections: a new one buys nothing
+        self._allowance = dialer.reading.allowance(self._clock())  # of all its connections: a new one buys nothing
         self._warned_version = False
         self._prepare()
 

@@ -15,13 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_replay.replay.rate import Bucket
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts, Settled
 from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
-from wormhole.push.allowance import Allowance, Reading
+from wormhole.push.allowance import Reading, TokenBucket
 from wormhole.push.connection import Connection, Traffic
 from wormhole.push.dial import Peer
 from wormhole.push.parking import open_letter
@@ -149,7 +148,7 @@ class Delivery:
     pieces: Callable[[Datamarker], Generator[Piece, None, None]]
     store: Store
     park: Park
-    bucket: Bucket
+    bucket: TokenBucket
     partial: bool = False
     clock: Callable[[], float] = time.monotonic
     done: Stored = field(default_factory=Stored)
@@ -171,7 +170,7 @@ class Delivery:
 
     def __post_init__(self) -> None:
         self._session = PushSession(self.route.hello)
-        allowance = Allowance(Reading(), self.clock())
+        allowance = Reading().allowance(self.clock())
         self._connection = Connection(self._session, self, allowance, Traffic(), self.clock)
 
     async def run(self) -> Stored:
@@ -268,7 +267,7 @@ class Delivery:
             await self._tell_gap(push, *piece.gap)
         if body is not None:
             await self._until(lambda: push.window.admits(len(body.data)))
-            pause = self.bucket.wait(len(body.data), self.clock())
+            pause = self.bucket.wait_s(len(body.data), self.clock())
             if pause > 0:
                 await asyncio.sleep(pause)
             for frame in session.schemas(body.schemas):

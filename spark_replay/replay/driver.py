@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from spark_replay.replay.flow import ReplayFlow
+from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
-from spark_replay.replay.planning import FlowPlan
 from spark_replay.replay.progress import Pace, Progress
-from spark_replay.replay.request import FlowReport, Look, Setting, Told, Wish
+from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
 
 __all__ = ["Driver"]
 
@@ -27,19 +27,29 @@ _LOOK_S: Final = 1.0
 
 
 class Driver:
-    """One replay. ``plans``: its flows, the largest first, with their modes; ``look``: finds the publishers again."""
+    """One replay. ``plans``: its flows, the largest first, with their modes; ``find_publishers``: finds the
+    publishers again.
+    """
 
     def __init__(
-        self, wish: Wish, setting: Setting, plans: Sequence[FlowPlan], look: Look, jobs: Jobs, told: Told
+        self,
+        request: ReplayRequest,
+        settings: ReplaySettings,
+        plans: Sequence[FlowPlan],
+        find_publishers: FindPublishers,
+        jobs: Jobs,
+        observer: ReplayObserver,
     ) -> None:
-        self._wish = wish
-        self._clock = setting.clock
+        self._request = request
+        self._clock = settings.clock
         self._jobs = jobs
-        self._told = told
+        self._observer = observer
         self._pace = Pace()
         slots = min(jobs.slots, len(plans)) or 1
         self._slots = slots
-        self.runs = [ReplayFlow(plan, wish, setting, look, jobs, told, wish.rate / slots) for plan in plans]
+        self.runs = [
+            ReplayFlow(plan, request, settings, find_publishers, jobs, observer, request.rate / slots) for plan in plans
+        ]
 
     def run(self) -> list[FlowReport]:
         """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report
@@ -54,7 +64,7 @@ class Driver:
                 futures = [pool.submit(run.run) for run in self.runs]
                 try:
                     while wait(futures, timeout=_LOOK_S).not_done:
-                        self._told.moves(self.progress())
+                        self._observer.moves(self.progress())
                 except BaseException:  # Ctrl-C
                     for future in futures:
                         future.cancel()
@@ -64,7 +74,7 @@ class Driver:
                     while wait(futures, timeout=_LOOK_S).not_done:
                         self._jobs.stop()  # also what was about to be submitted
                     raise
-        self._told.moves(self.progress())
+        self._observer.moves(self.progress())
         return [future.result() for future in futures]
 
     def begin(self) -> None:
@@ -101,10 +111,10 @@ class Driver:
         log, so that a publisher which hangs costs no flow of another one its lease.
         """
         ended = threading.Event()
-        every = min(_LOOK_S, self._wish.lease_s / 3)
+        every = min(_LOOK_S, self._request.lease_s / 3)
         logs: dict[tuple[str, str, str], list[ReplayFlow]] = {}
         for run in self.runs:
-            logs.setdefault(run.plan.seen.log, []).append(run)
+            logs.setdefault(run.plan.publisher.log, []).append(run)
 
         def keep(runs: Sequence[ReplayFlow]) -> None:
             while not ended.wait(every):

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from spark_replay.archive.manifest import FileEntry
+from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.plan import done_rows, files_between, holding
-from spark_replay.replay.planning import FlowPlan
 from spark_replay.replay.progress import Counter
 from spark_replay.replay.publisher import ReplayClient, TicketLostError
-from spark_replay.replay.request import FlowReport, Look, Setting, Told, Wish
+from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
 from spark_replay.replay.task import Ended, Outcome, Task
 from wormhole.model.errors import EpochRefused, ReplayError, Retryable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
@@ -39,14 +39,21 @@ class ReplayFlow:
     """
 
     def __init__(
-        self, plan: FlowPlan, wish: Wish, setting: Setting, look: Look, jobs: Jobs, told: Told, rate: float
+        self,
+        plan: FlowPlan,
+        request: ReplayRequest,
+        settings: ReplaySettings,
+        find_publishers: FindPublishers,
+        jobs: Jobs,
+        observer: ReplayObserver,
+        rate: float,
     ) -> None:
         self.plan = plan
-        self._wish = wish
-        self._setting = setting
-        self._look = look
+        self._request = request
+        self._settings = settings
+        self._find_publishers = find_publishers
         self._jobs = jobs
-        self._told = told
+        self._observer = observer
         self._rate = rate
         self._client = self._dial()
         self._leases = self._dial()
@@ -61,8 +68,8 @@ class ReplayFlow:
         self._pushed_updates = self._pushed_bytes = 0
 
     def _dial(self) -> ReplayClient:
-        seen = self.plan.seen
-        return ReplayClient(seen.reach, self.plan.flow, self._wish.id, local=seen.local)
+        seen = self.plan.publisher
+        return ReplayClient(seen.reach, self.plan.flow, self._request.id, local=seen.local)
 
     # -- what the driver does
 
@@ -73,11 +80,11 @@ class ReplayFlow:
         """
         range_ = self.plan.range
         what = admin_pb2.BeginReplay(
-            who=self._wish.who,
+            who=self._request.who,
             mode=_MODES[self.plan.mode],
             until=marker_to_message(range_.until),
-            where=self._wish.where,
-            lease_s=self._wish.lease_s,
+            where=self._request.where,
+            lease_s=self._request.lease_s,
         )
         if range_.rewinds:
             what.begin.CopyFrom(marker_to_message(self.plan.first or range_.begin))
@@ -90,7 +97,7 @@ class ReplayFlow:
     def give_back(self) -> None:
         """As if it had not been begun; what cannot be told to the publisher ends with the lease."""
         with suppress(WormholeError):
-            self._seen(self._client.cancel(self._wish.who))
+            self._seen(self._client.cancel(self._request.who))
         self.finished = True
 
     def renew(self) -> None:
@@ -149,7 +156,7 @@ class ReplayFlow:
                 reply = self._finish(outcome.epoch, marker, accept_gap=lost is not None)
             except EpochRefused as error:
                 # A restart of the publisher, a pause, another filter: who opens the flow once more hands it over.
-                self._told.says(f"{self.plan.flow}: {error.message}; it is opened once more to be handed over")
+                self._observer.says(f"{self.plan.flow}: {error.message}; it is opened once more to be handed over")
                 outcome = self._job("log", marker, marker)
                 continue
             if lost is not None:
@@ -160,7 +167,7 @@ class ReplayFlow:
             if until is None:
                 lost = reply.purged
                 continue
-            self._told.says(
+            self._observer.says(
                 f"{self.plan.flow}: the live log no longer reaches back to {marker.order}, going on to {until.order}"
             )
             outcome = self._job("log", marker, until)
@@ -191,21 +198,21 @@ class ReplayFlow:
     def _is_live(self, marker: Datamarker) -> bool:
         """Whether no replay has the flow and everything up to ``marker`` is acknowledged; false if not known."""
         with suppress(WormholeError):
-            for one in self._look():
-                for flow in one.status.flows if one.log == self.plan.seen.log else ():
+            for one in self._find_publishers():
+                for flow in one.status.flows if one.log == self.plan.publisher.log else ():
                     if flow.flow == self.plan.flow and flow.HasField("marker") and not flow.HasField("replay"):
                         return marker_from_message(flow.marker).order >= marker.order
         return False
 
     def _grown(self, marker: Datamarker) -> Datamarker | None:
         """The archive's end once it lies behind ``marker``; ``None`` when it does not grow any more."""
-        ends = self._setting.clock() + self._setting.grow_s
+        ends = self._settings.clock() + self._settings.grow_s
         while True:
-            manifest = self._again(lambda: self._setting.store.read(self.plan.shard))
+            manifest = self._again(lambda: self._settings.store.read(self.plan.shard))
             if manifest is not None and manifest.end.order > marker.order:
                 self._counts(files_between(manifest, self.plan.range.begin, manifest.end))
                 return manifest.end
-            if self._setting.clock() > ends:
+            if self._settings.clock() > ends:
                 return None
             if self.stopped.wait(_AGAIN_S):
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
@@ -233,7 +240,7 @@ class ReplayFlow:
 
     def _latest(self, task: Task) -> Outcome:
         """By the newest manifest: what was planned on may have been merged into other files since."""
-        present = self._again(lambda: self._setting.store.read(self.plan.shard))
+        present = self._again(lambda: self._settings.store.read(self.plan.shard))
         manifest = holding(present, self.plan.shard, task.begin, task.until)
         self._counts(files_between(manifest, task.begin, task.until))
         return self._again(lambda: self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values))
@@ -243,41 +250,41 @@ class ReplayFlow:
         self.rows = self.plan.snapshot_rows + sum(entry.rows for entry in files)
 
     def _task(self, begin: Datamarker, until: Datamarker) -> Task:
-        setting = self._setting
+        settings = self._settings
         return Task(
             flow=self.plan.flow,
-            replay=self._wish.id,
+            replay=self._request.id,
             ticket=self._client.ticket,
             publisher=self._client.reach,
-            store=setting.store,
+            store=settings.store,
             shard=self.plan.shard,
             begin=begin,
             until=until,
-            where=self._wish.where,
-            formats=setting.formats,
+            where=self._request.where,
+            formats=settings.formats,
             rate=self._rate,
-            patience_s=self._wish.patience_s,
-            tls=setting.tls,
-            heartbeat_s=setting.heartbeat_s,
-            max_frame=setting.max_frame,
-            halts_on_bad_value=setting.application.on_bad_value == "halt",
+            patience_s=self._request.patience_s,
+            tls=settings.tls,
+            heartbeat_s=settings.heartbeat_s,
+            max_frame=settings.max_frame,
+            halts_on_bad_value=settings.application.on_bad_value == "halt",
         )
 
     def _again(self, ask: Callable[[], R]) -> R:
         """Ask the publisher, or the archive, until it answers, for as long as the patience lasts."""
-        ends = self._setting.clock() + self._wish.patience_s
+        ends = self._settings.clock() + self._request.patience_s
         while True:
             try:
                 return ask()
             except Retryable:
-                if self._setting.clock() > ends or self.stopped.wait(_AGAIN_S):
+                if self._settings.clock() > ends or self.stopped.wait(_AGAIN_S):
                     raise
                 self._find()
 
     def _find(self) -> bool:
-        """Look where the flow's publisher is now; whether that is somewhere else than before."""
+        """FindPublishers where the flow's publisher is now; whether that is somewhere else than before."""
         try:
-            seen = next(one for one in self._look() if one.log == self.plan.seen.log)
+            seen = next(one for one in self._find_publishers() if one.log == self.plan.publisher.log)
         except (WormholeError, StopIteration):
             return False
         if seen.reach == self._client.reach:
@@ -304,10 +311,10 @@ class ReplayFlow:
         if isinstance(error, TicketLostError):
             became, goes_on = "another driver has taken it up", False
         elif self.stopped.is_set():
-            became = f"it stays with this replay for the length of its lease, {self._wish.lease_s:g} s"
+            became = f"it stays with this replay for the length of its lease, {self._request.lease_s:g} s"
         else:
             try:
-                reply = self._client.cancel(self._wish.who)
+                reply = self._client.cancel(self._request.who)
                 self._seen(reply)
                 goes_on = reply.flow.state == "needs_replay"  # not what the leases' thread heard meanwhile
                 became = (
@@ -317,12 +324,13 @@ class ReplayFlow:
                 )
             except WormholeError as other:
                 became = (
-                    f"what became of it is not known ({other.message}); its lease ends within {self._wish.lease_s:g} s"
+                    f"what became of it is not known ({other.message}); "
+                    f"its lease ends within {self._request.lease_s:g} s"
                 )
         if not goes_on:
             hint = hint or "begin another replay once that is mended"
-        elif self._wish.taken_up not in hint:
-            hint = f"{hint or 'mend that'}; then `{self._wish.taken_up}` goes on"
+        elif self._request.resume_command not in hint:
+            hint = f"{hint or 'mend that'}; then `{self._request.resume_command}` goes on"
         return replace(self._report(self._marker, f"{error.message}; {became}", hint), handed_over=False)
 
     def _report(self, marker: Datamarker, message: str, hint: str = "") -> FlowReport:

@@ -17,11 +17,11 @@ from wormhole.config import ApplicationConfig, DatasetConfig, TlsFiles
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["FlowReport", "Look", "Seen", "Setting", "Told", "Wish"]
+__all__ = ["FindPublishers", "FlowReport", "FoundPublisher", "ReplayObserver", "ReplayRequest", "ReplaySettings"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReplayRequest:
     """``shards``: patterns as in a shell, all when empty. ``rate``: bytes per second of all tasks together, 0: no
     limit. ``snapshot``: the folder of one whose rows come first, empty: none. ``patience_s``: how long a subscriber or
     a publisher may be away; ``lease_s``: how long a flow stays with the replay when this driver is gone. ``id``: of
@@ -42,13 +42,13 @@ class Wish:
     lease_s: float = 30.0
 
     @property
-    def taken_up(self) -> str:
+    def resume_command(self) -> str:
         """The command that goes on with it."""
         return f"wormholectl replay --resume {self.id}" + (f" --snapshot {self.snapshot}" if self.snapshot else "")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ReplaySettings:
     """What is configured. ``grow_s``: how long the archive may take for its next file while the archiver works;
     ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them; ``clock``:
     seconds, monotonic.
@@ -75,7 +75,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FoundPublisher:
     """A publisher that answered. ``local``: the way to it that permits changes; ``None``: a certificate does."""
 
     status: admin_pb2.PublisherStatus
@@ -88,13 +88,13 @@ class Seen:
         return self.status.dataset, self.status.copy, self.status.log
 
 
-class Look(Protocol):
+class FindPublishers(Protocol):
     """Asks every publisher that can be found.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when one does not answer.
     """
 
-    def __call__(self) -> list[Seen]: ...
+    def __call__(self) -> list[FoundPublisher]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class FlowReport:
     hint: str = ""
 
 
-class Told(Protocol):
+class ReplayObserver(Protocol):
     """Whoever looks on."""
 
     def says(self, text: str) -> None:

@@ -26,7 +26,6 @@ from spark_replay.replay.delivery import Delivery, Offer, Piece, Route
 from spark_replay.replay.mode import unfit
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
-from spark_replay.replay.rate import Bucket
 from wormhole.audit.sent_counts import Settled
 from wormhole.config import TlsFiles
 from wormhole.host.tls import open_trust
@@ -34,6 +33,7 @@ from wormhole.model.errors import EpochRefused, ReplayError, Retryable, StreamBr
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
+from wormhole.push.allowance import TokenBucket
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
 from wormhole.wire.markers import marker_from_message, position_from_message
 from wormhole.wire.problems import problem_of
@@ -50,6 +50,7 @@ _ASK_S: Final = 0.5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
 # connections in a row after which nothing more was stored: one that breaks each time is not waited for for ever
 _FRUITLESS: Final = 100
+_BURST_S: Final = 0.25  # of the rate
 _MASK: Final = (1 << 64) - 1
 
 Clock = Callable[[], float]
@@ -223,7 +224,7 @@ class _Attempts:
         self._selector: Selector | None = None
         self._filter = ""
         self._trust: Trust | None = None
-        self._bucket = Bucket(task.rate, self._clock())
+        self._bucket = TokenBucket(lambda: task.rate, task.rate * _BURST_S, self._clock())
         self._waits_until = 0.0
         self._opener = secrets.token_urlsafe(12)
         self._epoch = 0

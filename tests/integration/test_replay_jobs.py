@@ -18,10 +18,10 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
 from spark_replay.replay.flow import ReplayFlow
+from spark_replay.replay.flow_plans import plan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.plan import Asked
-from spark_replay.replay.planning import plan
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.task import Ended, Task
 from spark_replay.tables.snapshot import start_rows, write_snapshot

@@ -8,7 +8,7 @@ from typing import Any
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.replay.progress import Progress
 from spark_replay.replay.publisher import Reach
-from spark_replay.replay.request import Seen, Setting, Wish
+from spark_replay.replay.request import FoundPublisher, ReplayRequest, ReplaySettings
 from tests.support.archives import put, tx, write_archive
 from wormhole.config import ApplicationConfig, ArchiveConfig, DatasetConfig
 from wormhole.model.position import Datamarker
@@ -26,18 +26,20 @@ def archived(folder: Path) -> ArchiveStore:
     return open_store(str(folder / "archive"), "orders")
 
 
-def setting(store: ArchiveStore, *, where: str = "", grow_s: float = 0.0) -> Setting:
+def setting(store: ArchiveStore, *, where: str = "", grow_s: float = 0.0) -> ReplaySettings:
     logs: dict[str, Any] = {"main": {"logs": {"db1": {"source": "rocksdb:///data/db1"}}}}
     dataset = DatasetConfig(name="orders", copies=logs, archive=ArchiveConfig(to=store.to))
     application = ApplicationConfig(name="cache", dataset="orders", start="earliest", where=where)
-    return Setting(dataset, application, store, None, 5.0, 1 << 20, grow_s)
+    return ReplaySettings(dataset, application, store, None, 5.0, 1 << 20, grow_s)
 
 
 def flow(shard: str, marker: Datamarker, **more: Any) -> admin_pb2.FlowStatus:
     return admin_pb2.FlowStatus(flow=f"cache/{shard}", state="held", marker=marker_to_message(marker), **more)
 
 
-def seen(*flows: admin_pb2.FlowStatus, reach: str = "127.0.0.1:1", connected: bool = True, copy: str = "main") -> Seen:
+def seen(
+    *flows: admin_pb2.FlowStatus, reach: str = "127.0.0.1:1", connected: bool = True, copy: str = "main"
+) -> FoundPublisher:
     state = "connected" if connected else "unreachable"
     subscribers = [
         admin_pb2.SubscriberStatus(
@@ -49,11 +51,11 @@ def seen(*flows: admin_pb2.FlowStatus, reach: str = "127.0.0.1:1", connected: bo
         )
     ]
     status = admin_pb2.PublisherStatus(dataset="orders", copy=copy, log="db1", flows=flows, subscribers=subscribers)
-    return Seen(status, Reach(reach))
+    return FoundPublisher(status, Reach(reach))
 
 
-def wish(**more: Any) -> Wish:
-    return Wish(**{"id": "r", "who": "me@here", "application": "cache", "mode": "log", **more})
+def wish(**more: Any) -> ReplayRequest:
+    return ReplayRequest(**{"id": "r", "who": "me@here", "application": "cache", "mode": "log", **more})
 
 
 class Listener:

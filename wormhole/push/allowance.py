@@ -7,9 +7,10 @@ is not read for a moment when it caused more: what it sends then waits in its ow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Allowance", "Reading"]
+__all__ = ["Reading", "TokenBucket"]
 
 # Work as `PushSession.work` counts it: about a microsecond each.
 _WORK_PER_S: Final = 500_000  # of all streams together
@@ -18,8 +19,32 @@ _LEAST_PER_S: Final = 10_000  # of one among many: what a thousand flows answer 
 _AT_ONCE: Final = 20_000  # what a stream that was quiet may add to the latency of all others: 20 ms
 
 
+class TokenBucket:
+    """Tokens come in at a rate, and what takes more of them than there are has to wait.
+
+    ``rate``: tokens per second, 0: no limit. ``most``: how many are saved up. Times are seconds of one monotonic clock.
+    """
+
+    __slots__ = ("_at", "_left", "_most", "_rate")
+
+    def __init__(self, rate: Callable[[], float], most: float, now: float) -> None:
+        self._rate = rate
+        self._most = most
+        self._left = most
+        self._at = now
+
+    def wait_s(self, tokens: float, now: float) -> float:
+        """Take ``tokens``; the seconds to wait until all of them have come in."""
+        rate = self._rate()
+        if not rate:
+            return 0.0
+        self._left = min(self._most, self._left + (now - self._at) * rate) - tokens
+        self._at = now
+        return max(0.0, -self._left / rate)
+
+
 class Reading:
-    """What all streams share. ``streams``: how many there are."""
+    """The work that what subscribers send may cause, over all streams. ``streams``: how many there are."""
 
     def __init__(self) -> None:
         self.streams = 0
@@ -29,20 +54,6 @@ class Reading:
         """Work per second that one stream may cause."""
         return max(_LEAST_PER_S, min(_MOST_PER_S, _WORK_PER_S / max(1, self.streams)))
 
-
-class Allowance:
-    """What one stream may cause just now, over all its connections. Times are seconds of one monotonic clock."""
-
-    __slots__ = ("_at", "_left", "_reading")
-
-    def __init__(self, reading: Reading, now: float) -> None:
-        self._reading = reading
-        self._left = float(_AT_ONCE)
-        self._at = now
-
-    def wait_s(self, work: int, now: float) -> float:
-        """How long not to read, after ``work`` was done for what came."""
-        rate = self._reading.rate
-        self._left = min(_AT_ONCE, self._left + (now - self._at) * rate) - work
-        self._at = now
-        return max(0.0, -self._left / rate)
+    def allowance(self, now: float) -> TokenBucket:
+        """What one stream may cause, over all its connections; the wait is how long not to read."""
+        return TokenBucket(lambda: self.rate, _AT_ONCE, now)

@@ -23,7 +23,7 @@ import grpc
 import grpc.aio
 
 from wormhole.model.errors import ProtocolError, StreamBroken
-from wormhole.push.allowance import Allowance
+from wormhole.push.allowance import TokenBucket
 from wormhole.push.dial import Peer, PushCall, broken, check_user, open_line, open_push, why_not_reached
 from wormhole.push.room import RoomFullError
 from wormhole.push.session import Event, Parted, PushSession, Welcomed
@@ -94,7 +94,7 @@ class Connection:
         self,
         session: PushSession,
         owner: Owner,
-        allowance: Allowance,
+        allowance: TokenBucket,
         traffic: Traffic,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

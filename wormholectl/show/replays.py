@@ -14,7 +14,7 @@ from wormholectl.show.printer import print_json, print_table, print_text, size, 
 
 if TYPE_CHECKING:
     from spark_replay.replay.estimate import Estimate
-    from spark_replay.replay.planning import FlowPlan
+    from spark_replay.replay.flow_plans import FlowPlan
     from spark_replay.replay.progress import Progress
     from spark_replay.replay.request import FlowReport
     from wormhole.model.errors import WormholeError

@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from spark_replay.replay import choosing, driver, jobs, planning
+from spark_replay.replay import driver, flow_plans, jobs, mode_selection
 from spark_replay.spark import session
 from tests.support.archives import write_archive
 from wormhole.config import ArchiveConfig, TlsFiles, load
@@ -57,13 +57,13 @@ def test_tasks_are_counted_once_all_executors_are_there(monkeypatch: pytest.Monk
 
     for module, names in (
         (session, ("check_spark", "spark_session", "local_slots")),
-        (planning, planning.__all__),
-        (choosing, choosing.__all__),
+        (flow_plans, flow_plans.__all__),
+        (mode_selection, mode_selection.__all__),
     ):
         for name in names:
             monkeypatch.setattr(module, name, MagicMock())
-    monkeypatch.setattr(planning, "nobody_takes", lambda *_: None)
-    monkeypatch.setattr(planning, "plan", lambda *_: [])
+    monkeypatch.setattr(flow_plans, "nobody_takes", lambda *_: None)
+    monkeypatch.setattr(flow_plans, "plan", lambda *_: [])
     monkeypatch.setattr(jobs, "Jobs", Jobs)
     monkeypatch.setattr(driver, "Driver", start)
     for name in ("_Look", "setting_of", "Teller", "show_reports"):

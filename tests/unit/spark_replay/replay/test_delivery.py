@@ -9,7 +9,6 @@ import pytest
 
 from spark_replay.replay.delivery import Delivery, Offer, Park, Piece, Route
 from spark_replay.replay.pieces import Selector, log_pieces
-from spark_replay.replay.rate import Bucket
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
 from tests.support.letters import letter
@@ -21,6 +20,7 @@ from wormhole.model.errors import EpochRefused, HandlerFailed, ReplayError, Stre
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
+from wormhole.push.allowance import TokenBucket
 from wormhole.push.parking import park_frames
 from wormhole.wire.tally import total
 from wormhole.wire.v1 import push_pb2
@@ -58,7 +58,7 @@ def delivery(
         max_frame_bytes=4096,
     )
     to = Route(hello, subscriber.address, 7, marker_at(0), **route)
-    return Delivery(to, "cache", "a", until, pieces, store or Stored(), park, Bucket(0, 0.0))  # type: ignore[arg-type]
+    return Delivery(to, "cache", "a", until, pieces, store or Stored(), park, TokenBucket(lambda: 0.0, 0.0, 0.0))  # type: ignore[arg-type]
 
 
 @pytest.fixture

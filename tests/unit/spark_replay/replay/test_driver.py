@@ -11,7 +11,7 @@ import pytest
 
 from spark_replay.replay import driver as driver_module
 from spark_replay.replay.driver import Driver
-from spark_replay.replay.planning import plan
+from spark_replay.replay.flow_plans import plan
 from spark_replay.replay.progress import Progress
 from spark_replay.replay.task import Ended, Outcome, Task
 from tests.support.archives import marker_at

@@ -14,8 +14,8 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import flow as flow_module
 from spark_replay.replay.flow import ReplayFlow
-from spark_replay.replay.planning import plan
-from spark_replay.replay.request import Seen
+from spark_replay.replay.flow_plans import plan
+from spark_replay.replay.request import FoundPublisher
 from spark_replay.replay.task import Ended, Outcome, Task, push_log
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
@@ -61,7 +61,7 @@ def run_of(
     looked = seen(flow("a", marker_at(1)), reach=script.reach)
     (one,) = plan(wish(shards=("a",)), setting(store), [looked])
     later = looked if found is None else seen(found, reach=script.reach)
-    look: Callable[[], list[Seen]] = lambda: [later]  # noqa: E731
+    look: Callable[[], list[FoundPublisher]] = lambda: [later]  # noqa: E731
     return ReplayFlow(one, wish(patience_s=patience_s), setting(store), look, jobs, Listener(), 0.0)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.eventually import eventually, patience
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.model.errors import ProtocolError, ReplayError, StreamBroken
-from wormhole.push.allowance import Allowance, Reading
+from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Refusal, Traffic
 from wormhole.push.dial import Peer, is_refused
 from wormhole.push.session import Event, Parted, PushSession, Welcomed
@@ -31,7 +31,7 @@ class Owner:
             max_frame_bytes=1 << 20,
         )
         self.traffic = Traffic()
-        self.connection = Connection(PushSession(hello), self, Allowance(Reading(), 0.0), self.traffic)
+        self.connection = Connection(PushSession(hello), self, Reading().allowance(0.0), self.traffic)
         self.events: list[Event] = []
         self.ends: list[StreamBroken | None] = []
         self.out: list[bytes] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_replay.replay.estimate import Estimate
-from spark_replay.replay.planning import nobody_takes, plan
+from spark_replay.replay.flow_plans import nobody_takes, plan
 from spark_replay.replay.progress import Pace, Progress
 from spark_replay.replay.request import FlowReport
 from tests.support.archives import marker_at

@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from spark_replay.archive.manifest import KnownLoss, Manifest, marker_to_text
+from spark_replay.replay.flow_plans import FlowPlan, check_free, filters, nobody_takes, plan, resumed, where_of
 from spark_replay.replay.plan import Asked
-from spark_replay.replay.planning import FlowPlan, check_free, filters, nobody_takes, plan, resumed, where_of
 from spark_replay.tables.folder import Folder
 from spark_replay.tables.snapshot import ABOUT
 from tests.support.archives import marker_at
@@ -60,7 +60,7 @@ def test_each_publisher_has_to_reach_somebody_and_a_plan_needs_nobody(tmp_path: 
 
 def test_a_flow_of_another_replay_is_refused() -> None:
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-        plans = [type("Plan", (), {"seen": seen(reach=script.reach), "flow": "cache/a"})()]
+        plans = [type("Plan", (), {"publisher": seen(reach=script.reach), "flow": "cache/a"})()]
         check_free(wish(), plans)
         other = admin_pb2.ReplayReply(
             flow=flow("a", marker_at(0)), replay=admin_pb2.ReplayStatus(replay="other", who="her", lease_left_s=9)
@@ -123,7 +123,7 @@ def test_filters_are_checked_first(tmp_path: Path) -> None:
 def test_what_the_publisher_says_against_it_goes_through() -> None:
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
         script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "parked updates", "retry them")]
-        plans = [type("Plan", (), {"seen": seen(reach=script.reach), "flow": "cache/a"})()]
+        plans = [type("Plan", (), {"publisher": seen(reach=script.reach), "flow": "cache/a"})()]
         with pytest.raises(ReplayError, match="parked"):
             check_free(wish(), plans)
 
@@ -213,4 +213,4 @@ def test_a_replay_that_began_with_a_snapshot_is_taken_up(tmp_path: Path) -> None
     with pytest.raises(ReplayError, match="no snapshot holds what is before") as caught:
         taken_up(0, 2, "")
     assert "--snapshot FOLDER" in str(caught.value.hint)
-    assert "--snapshot" in wish(snapshot=folder).taken_up
+    assert "--snapshot" in wish(snapshot=folder).resume_command

@@ -13,7 +13,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.plan import Asked, Range, files_between, held, range_of
 from spark_replay.replay.publisher import ReplayClient
-from spark_replay.replay.request import Seen, Setting, Wish
+from spark_replay.replay.request import FoundPublisher, ReplayRequest, ReplaySettings
 from spark_replay.tables.snapshot import about_start
 from wormhole.config.datastores import capabilities_of
 from wormhole.filters import Filter
@@ -38,7 +38,7 @@ class FlowPlan:
     """
 
     flow: str
-    seen: Seen
+    publisher: FoundPublisher
     range: Range
     files: tuple[FileEntry, ...]
     mode: str = "log"
@@ -68,31 +68,31 @@ class Filters:
     where: Filter | None
 
 
-def filters(wish: Wish, setting: Setting, formats: ValueFormats) -> Filters:
+def filters(request: ReplayRequest, settings: ReplaySettings, formats: ValueFormats) -> Filters:
     """Raises :class:`~wormhole.model.errors.FilterError` for a ``where`` that does not parse or cannot be decided
     here."""
-    application = Filter.parse(setting.application.where or None, setting.application.tables, formats)
-    if not wish.where:
+    application = Filter.parse(settings.application.where or None, settings.application.tables, formats)
+    if not request.where:
         return Filters(application, None)
-    where = Filter.parse(wish.where, formats=formats)
-    where.check(capabilities_of(setting.source_kind))
+    where = Filter.parse(request.where, formats=formats)
+    where.check(capabilities_of(settings.source_kind))
     return Filters(application, where)
 
 
-def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
+def plan(request: ReplayRequest, settings: ReplaySettings, seen: Sequence[FoundPublisher]) -> list[FlowPlan]:
     """The flows that are meant, the largest first, each with its range.
 
     Raises :class:`~wormhole.model.errors.UsageError` for shards that there are not, and
     :class:`~wormhole.model.errors.ReplayError` where no publisher has a flow, or the archive does not hold the range;
     all flows that it does not hold in one error.
     """
-    found = _meant(wish, seen)
-    places = _places(wish, setting.store)
+    found = _meant(request, seen)
+    places = _places(request, settings.store)
     plans, problems = [], []
     for one, flow in found:
-        _check_copy(one, setting.store, flow.flow)
+        _check_copy(one, settings.store, flow.flow)
         try:
-            plans.append(_planned(one, flow, setting.store, wish, places.get(_shard(flow.flow))))
+            plans.append(_planned(one, flow, settings.store, request, places.get(_shard(flow.flow))))
         except (ReplayError, UsageError) as error:
             problems.append(error)
     if problems:
@@ -100,7 +100,9 @@ def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
     return sorted(plans, key=lambda each: (-each.range.bytes, each.flow))
 
 
-def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> tuple[list[FlowPlan], list[WormholeError]]:
+def resumed(
+    request: ReplayRequest, settings: ReplaySettings, seen: Sequence[FoundPublisher]
+) -> tuple[list[FlowPlan], list[WormholeError]]:
     """The flows that a replay still has, as they were begun; and why others of them cannot go on, which is no reason
     for all to wait.
 
@@ -111,23 +113,23 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> tuple[list[Fl
         (one, flow)
         for one in seen
         for flow in one.status.flows
-        if flow.HasField("replay") and flow.replay.replay == wish.id
+        if flow.HasField("replay") and flow.replay.replay == request.id
     ]
     if not found:
         others = sorted({flow.replay.replay for one in seen for flow in one.status.flows if flow.HasField("replay")})
         raise UsageError(
-            f"no flow is with a replay {wish.id!r}: it is done, was cancelled, or its lease ran out and the "
+            f"no flow is with a replay {request.id!r}: it is done, was cancelled, or its lease ran out and the "
             "live log went on",
             hint=f"replays that have flows: {', '.join(others)}"
             if others
             else "`wormholectl flows` tells how they are",
         )
-    places = _places(wish, setting.store)
+    places = _places(request, settings.store)
     plans: list[FlowPlan] = []
     problems: list[WormholeError] = []
     for one, flow in found:
         try:
-            plans.append(_taken_up(one, flow, setting.store, wish, places.get(_shard(flow.flow))))
+            plans.append(_taken_up(one, flow, settings.store, request, places.get(_shard(flow.flow))))
         except ReplayError as error:
             problems.append(error.at(shard=_shard(flow.flow), flow=flow.flow))
     if not plans:
@@ -137,14 +139,16 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> tuple[list[Fl
 
 def where_of(plans: Sequence[FlowPlan]) -> str:
     """The filter with which a replay was begun: the same for all of its flows."""
-    return next((flow.replay.where for one in plans for flow in one.seen.status.flows if flow.flow == one.flow), "")
+    return next(
+        (flow.replay.where for one in plans for flow in one.publisher.status.flows if flow.flow == one.flow), ""
+    )
 
 
 def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | None:
     """Why nobody would take the updates of a flow now; ``None``: each flow's publisher, which has streams of its
     own, reaches somebody."""
     for one in plans:
-        members = [each for each in one.seen.status.subscribers if each.application == application]
+        members = [each for each in one.publisher.status.subscribers if each.application == application]
         if not any(each.state == "connected" for each in members):
             why = "; ".join(f"{each.subscriber}: {problem_of(each).text or each.state}" for each in members)
             return ReplayError(
@@ -156,17 +160,17 @@ def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | N
     return None
 
 
-def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
+def check_free(request: ReplayRequest, plans: Iterable[FlowPlan]) -> None:
     """Ask each publisher, without changing anything, whether its flow can be begun.
 
     Raises :class:`~wormhole.model.errors.ReplayError` for a flow that another replay has, and what the publisher says
     against it.
     """
     for one in plans:
-        with ReplayClient(one.seen.reach, one.flow, wish.id, local=one.seen.local) as client:
-            reply = client.begin(admin_pb2.BeginReplay(who=wish.who, preview=True, mode=admin_pb2.LOG))
+        with ReplayClient(one.publisher.reach, one.flow, request.id, local=one.publisher.local) as client:
+            reply = client.begin(admin_pb2.BeginReplay(who=request.who, preview=True, mode=admin_pb2.LOG))
         other = reply.replay
-        if reply.HasField("replay") and other.replay != wish.id and other.lease_left_s > 0:
+        if reply.HasField("replay") and other.replay != request.id and other.lease_left_s > 0:
             raise ReplayError(
                 f"replay {other.replay} of {other.who} has it",
                 flow=one.flow,
@@ -175,32 +179,34 @@ def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
             )
 
 
-_Found = list[tuple[Seen, admin_pb2.FlowStatus]]
+_Found = list[tuple[FoundPublisher, admin_pb2.FlowStatus]]
 
 
-def _meant(wish: Wish, seen: Sequence[Seen]) -> _Found:
-    mine = [(one, flow) for one in seen for flow in one.status.flows if flow.flow.partition("/")[0] == wish.application]
+def _meant(request: ReplayRequest, seen: Sequence[FoundPublisher]) -> _Found:
+    mine = [
+        (one, flow) for one in seen for flow in one.status.flows if flow.flow.partition("/")[0] == request.application
+    ]
     if not mine:
         raise ReplayError(
-            f"no publisher has a flow of application {wish.application!r}",
+            f"no publisher has a flow of application {request.application!r}",
             hint="start the publishers of its dataset; `wormholectl flows` lists what there is",
         )
     names = [_shard(flow.flow) for _, flow in mine]
-    for pattern in wish.shards:
+    for pattern in request.shards:
         if not fnmatch.filter(names, pattern):
             close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.5)
             raise UsageError(
-                f"application {wish.application} has no shard {pattern!r}",
+                f"application {request.application} has no shard {pattern!r}",
                 hint=f"did you mean {' or '.join(close)}?" if close else f"its shards: {', '.join(sorted(names)[:20])}",
             )
     return [
         (one, flow)
         for one, flow in mine
-        if not wish.shards or any(fnmatch.fnmatchcase(_shard(flow.flow), pattern) for pattern in wish.shards)
+        if not request.shards or any(fnmatch.fnmatchcase(_shard(flow.flow), pattern) for pattern in request.shards)
     ]
 
 
-def _check_copy(one: Seen, store: ArchiveStore, flow: str) -> None:
+def _check_copy(one: FoundPublisher, store: ArchiveStore, flow: str) -> None:
     if store.copy and one.status.copy != store.copy:
         raise ReplayError(
             f"the archive in {store.to} was made of copy {store.copy}, the flow follows {one.status.copy}: "
@@ -210,8 +216,8 @@ def _check_copy(one: Seen, store: ArchiveStore, flow: str) -> None:
         )
 
 
-def _places(wish: Wish, store: ArchiveStore) -> Mapping[str, Datamarker]:
-    return about_start(wish.snapshot, store.dataset, store.copy)[0] if wish.snapshot else {}
+def _places(request: ReplayRequest, store: ArchiveStore) -> Mapping[str, Datamarker]:
+    return about_start(request.snapshot, store.dataset, store.copy)[0] if request.snapshot else {}
 
 
 def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -> Datamarker:
@@ -259,13 +265,17 @@ def _check_same(replay: str, told: admin_pb2.ReplayStatus, place: Datamarker, fl
 
 
 def _planned(
-    one: Seen, flow: admin_pb2.FlowStatus, store: ArchiveStore, wish: Wish, place: Datamarker | None
+    one: FoundPublisher,
+    flow: admin_pb2.FlowStatus,
+    store: ArchiveStore,
+    request: ReplayRequest,
+    place: Datamarker | None,
 ) -> FlowPlan:
     shard = _shard(flow.flow)
     stored = marker_from_message(flow.marker)
     manifest = _manifest(store, shard)
     begin, first = stored, None
-    start = Asked(earliest=True) if wish.snapshot else wish.start
+    start = Asked(earliest=True) if request.snapshot else request.start
     if place is not None:
         begin, start = _goes_on(manifest, place, stored), Asked()
         first = manifest.begin if manifest.whole and manifest.begin.order < stored.order else stored
@@ -274,7 +284,7 @@ def _planned(
         with open_file(store, shard, entry) as file:
             return file.footer.markers
 
-    chosen = range_of(manifest, begin, start, wish.stop, markers)
+    chosen = range_of(manifest, begin, start, request.stop, markers)
     if first is not None:
         chosen = replace(chosen, rewinds=first.order < stored.order)
     files = files_between(manifest, chosen.begin, chosen.until)
@@ -284,7 +294,11 @@ def _planned(
 
 
 def _taken_up(
-    one: Seen, flow: admin_pb2.FlowStatus, store: ArchiveStore, wish: Wish, place: Datamarker | None
+    one: FoundPublisher,
+    flow: admin_pb2.FlowStatus,
+    store: ArchiveStore,
+    request: ReplayRequest,
+    place: Datamarker | None,
 ) -> FlowPlan:
     _check_copy(one, store, flow.flow)
     told, shard = flow.replay, _shard(flow.flow)
@@ -296,7 +310,7 @@ def _taken_up(
     if lacking or (place is not None and begin.order <= manifest.begin.order):
         # The datamarker leaves the beginning when all of the snapshot is there, and not before.
         first, begin = begin, _goes_on(manifest, place, begin)
-        _check_same(wish.id, told, begin, flow.flow)
+        _check_same(request.id, told, begin, flow.flow)
     files = files_between(manifest, begin, until)
     rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
     mode = "latest" if told.mode == admin_pb2.LATEST else "log"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from spark_replay.frames import schemas_of
 from spark_replay.replay.estimate import Estimate, estimate, is_small
+from spark_replay.replay.flow_plans import Filters, FlowPlan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.mode import choose
-from spark_replay.replay.planning import Filters, FlowPlan
-from spark_replay.replay.request import Setting, Wish
+from spark_replay.replay.request import ReplayRequest, ReplaySettings
 from wormhole.model.errors import ReplayError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def needs_no_spark(plans: Sequence[FlowPlan]) -> bool:
 
 def decide(
     spark: SparkSession | None,
-    wish: Wish,
-    setting: Setting,
+    request: ReplayRequest,
+    settings: ReplaySettings,
     filters: Filters,
     plans: Sequence[FlowPlan],
     *,
@@ -47,17 +47,17 @@ def decide(
     Raises :class:`~wormhole.model.errors.ReplayError` where the last of each key was asked for and cannot do.
     """
     chosen = [plan.chosen for plan in plans]
-    schemas = schemas_of(setting.store, chosen)
+    schemas = schemas_of(settings.store, chosen)
     fresh = [plan for plan in plans if not plan.begun]
-    estimates = estimate(spark, setting.store, chosen) if counts or (wish.mode == "auto" and fresh) else {}
+    estimates = estimate(spark, settings.store, chosen) if counts or (request.mode == "auto" and fresh) else {}
     application = [] if filters.application.matches_all else [filters.application]
     for plan in plans:
-        if plan.lacks and wish.mode == "latest":
+        if plan.lacks and request.mode == "latest":
             raise ReplayError(
                 f"the last change of each key cannot stand for all of them: {plan.shard}: {plan.lacks}",
                 hint="take --mode auto, which replays every change where it must, or --mode log",
             )
-        wanted = plan.mode if plan.begun else "log" if plan.lacks else wish.mode
+        wanted = plan.mode if plan.begun else "log" if plan.lacks else request.mode
         try:
             choice = choose(
                 wanted,  # type: ignore[arg-type]  # one of the three
@@ -71,7 +71,8 @@ def decide(
             if not plan.begun:
                 raise
             hint = (
-                f"it goes on as it was begun or not at all: `wormholectl replay --cancel {wish.id}`, then replay anew"
+                f"it goes on as it was begun or not at all: `wormholectl replay --cancel {request.id}`, "
+                "then replay anew"
             )
             raise ReplayError(error.message, flow=plan.flow, hint=hint) from error
         plan.mode, plan.by_values = choice.mode, choice.by_values

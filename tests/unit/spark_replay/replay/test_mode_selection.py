@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from spark_replay.replay import choosing
+from spark_replay.replay import mode_selection
 from spark_replay.replay.estimate import Estimate
-from spark_replay.replay.planning import FlowPlan, filters, plan
+from spark_replay.replay.flow_plans import FlowPlan, filters, plan
 from tests.support.archives import marker_at
 from tests.support.replay_plans import archived, flow, seen, setting, wish
 from wormhole.formats import ValueFormats
@@ -20,14 +20,16 @@ SPARK: Any = SimpleNamespace()
 def decided(folder: Path, wanted: str, monkeypatch: pytest.MonkeyPatch, **plans: Any) -> list[FlowPlan]:
     store = archived(folder)
     counted = {"a": Estimate("a", 10_000_000, 100, 1), "b": Estimate("b", 10, 100, 9)}
-    monkeypatch.setattr(choosing, "estimate", lambda *_: counted)
+    monkeypatch.setattr(mode_selection, "estimate", lambda *_: counted)
     asked = wish(mode=wanted)
     looked = [seen(flow("a", marker_at(0)), flow("b", marker_at(0)))]
     found = plan(asked, setting(store), looked)
     for one in found:
         for name, value in plans.items():
             setattr(one, name, value)
-    choosing.decide(SPARK, asked, setting(store), filters(asked, setting(store), ValueFormats()), found, counts=False)
+    mode_selection.decide(
+        SPARK, asked, setting(store), filters(asked, setting(store), ValueFormats()), found, counts=False
+    )
     return sorted(found, key=lambda one: one.flow)
 
 
@@ -63,7 +65,7 @@ def test_a_begun_one_that_cannot_go_on_names_a_step_that_is_possible(
     def refuses(*_: Any, **__: Any) -> None:
         raise ReplayError("it cannot be", hint="take --mode auto")
 
-    monkeypatch.setattr(choosing, "choose", refuses)
+    monkeypatch.setattr(mode_selection, "choose", refuses)
     with pytest.raises(ReplayError, match="it cannot be") as caught:
         decided(tmp_path, "auto", monkeypatch, begun=True, mode="latest")
     assert "--cancel r" in str(caught.value.hint)
