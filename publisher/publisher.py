@@ -119,7 +119,7 @@ class Publisher:
         self.assigner = Assigner(
             store,
             self.fleet,
-            Dialer(hello, served.trust, self.parking_room, clock=clock.monotonic),
+            Dialer(hello, served.trust, self.parking_room, clock=clock),
             events,
             Timeouts(settings.grace_period, settings.handler_timeout),
             self.ownership,

@@ -20,7 +20,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import Outgoing
 from publisher.push.redial import Redial
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.host.clock import SYSTEM_CLOCK
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import ProtocolError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker
@@ -65,14 +65,14 @@ _LONGEST_CAUSE = 2000
 @dataclass(frozen=True, slots=True)
 class Dialer:
     """What all streams share. ``trust`` ``None``: without TLS. ``room``: the memory for what subscribers want to be
-    parked; ``reading``: the work for what they send. ``clock``: seconds, monotonic.
+    parked; ``reading``: the work for what they send.
     """
 
     hello: push_pb2.Hello
     trust: Trust | None
     room: Room = field(default_factory=lambda: Room(MOST_BYTES))
     reading: Reading = field(default_factory=Reading)
-    clock: Callable[[], float] = SYSTEM_CLOCK.monotonic
+    clock: Clock = SYSTEM_CLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,14 @@ class SubscriberStream:
         self.traffic = Traffic()
         self._dialer = dialer
         self._clock = dialer.clock
-        self.since = self._clock()
+        self.since = self._clock.monotonic()
         self._fleet = fleet
         self._events = events
         self._may_send = may_send
         self._room = dialer.room.share(lambda error: self.refuse(error, Refusal.MEMORY))
-        self._allowance = dialer.reading.allowance(self._clock())  # of all its connections: a new one buys nothing
+        self._allowance = dialer.reading.allowance(
+            self._clock.monotonic()
+        )  # of all its connections: a new one buys nothing
         self._warned_version = False
         self._prepare()
 
@@ -173,7 +175,7 @@ class SubscriberStream:
             flow.epoch,
             flow.marker,
             flow.sent_until,
-            self._clock(),
+            self._clock.monotonic(),
             skip=flow.control.skip,
             park=flow.parks,
             parked=flow.parked_rows.items(),
@@ -211,7 +213,7 @@ class SubscriberStream:
             CaravanFlowState.TRAVELLING,
             CaravanFlowState.WAITING,
         ):
-            frame = self._outgoing.datamarker(push, flow, caravan_flow, self._clock())
+            frame = self._outgoing.datamarker(push, flow, caravan_flow, self._clock.monotonic())
             if frame is not None:
                 self._outgoing.add(frame)
 
@@ -241,7 +243,7 @@ class SubscriberStream:
         if push is None or push.phase is not FlowPhase.OPEN:
             return None
         schema = Schema.from_canonical(parcel.schema)
-        for frame in self._session.letter(push, schema, parcel.body, flow.marker, self._clock()):
+        for frame in self._session.letter(push, schema, parcel.body, flow.marker, self._clock.monotonic()):
             self._outgoing.add(frame)
         flow.sent_counts.letter(parcel.body)
         flow.sent_counts.offered(flow.marker)
@@ -291,12 +293,12 @@ class SubscriberStream:
                     _log.info("%s", problem)
                 elif problem != self.problem or connection.refused:
                     _log.warning("stream to %s at %s ended: %s", self.info.id, self.info.address, problem)
-                lasted = self._clock() - connection.welcomed_at if connection.welcomed_at else 0.0
+                lasted = self._clock.monotonic() - connection.welcomed_at if connection.welcomed_at else 0.0
                 self._lose(problem)
                 wait = redial.wait_s(
                     lasted_s=lasted, acked=self.traffic.acks > acks, refused=connection.refused, left=self.left
                 )
-                await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                await self._clock.sleep(wait * random.uniform(0.5, 1.0))
         finally:
             self._dialer.reading.streams -= 1
             self._lose(self.problem or Problem("the stream was closed"))
@@ -317,7 +319,7 @@ class SubscriberStream:
     def _lose(self, problem: Problem) -> None:
         """The connection is over, for us at least: no flow of it travels any more."""
         if self.connected:
-            self.since = self._clock()
+            self.since = self._clock.monotonic()
         self.connected = False
         self.problem = problem
         lost = self.flows

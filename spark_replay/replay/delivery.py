@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts, Settled
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
@@ -150,7 +150,7 @@ class Delivery:
     park: Park
     bucket: TokenBucket
     partial: bool = False
-    clock: Callable[[], float] = time.monotonic
+    clock: Clock = SYSTEM_CLOCK
     done: Stored = field(default_factory=Stored)
     reached: bool = False
     """Whether the subscriber answered: until then it is not there."""
@@ -170,7 +170,7 @@ class Delivery:
 
     def __post_init__(self) -> None:
         self._session = PushSession(self.route.hello)
-        allowance = Reading().allowance(self.clock())
+        allowance = Reading().allowance(self.clock.monotonic())
         self._connection = Connection(self._session, self, allowance, Traffic(), self.clock)
 
     async def run(self) -> Stored:
@@ -204,7 +204,7 @@ class Delivery:
             self.route.epoch,
             self.route.marker,
             self.until.order,
-            self.clock(),
+            self.clock.monotonic(),
             skip=self.route.skip,
             park=self.route.park,
             parked=self.route.parked,
@@ -267,9 +267,9 @@ class Delivery:
             await self._tell_gap(push, *piece.gap)
         if body is not None:
             await self._until(lambda: push.window.admits(len(body.data)))
-            pause = self.bucket.wait_s(len(body.data), self.clock())
+            pause = self.bucket.wait_s(len(body.data), self.clock.monotonic())
             if pause > 0:
-                await asyncio.sleep(pause)
+                await self.clock.sleep(pause)
             for frame in session.schemas(body.schemas):
                 await self._connection.write(frame)
             for frames in session.batch(push, body.data, piece.begins, unfinished=body.unfinished):
@@ -277,11 +277,11 @@ class Delivery:
             self._sent_counts.sent(body)
             self._since.updates += body.updates
             self._since.bytes += len(body.data)
-        if piece.offer is not None and (piece.offer.due or session.marker_due(push, self.clock())):
+        if piece.offer is not None and (piece.offer.due or session.marker_due(push, self.clock.monotonic())):
             await self._offer(push, piece.offer)
 
     async def _offer(self, push: PushFlow, offer: Offer) -> None:
-        frame = self._session.datamarker(push, offer.marker, self.clock())
+        frame = self._session.datamarker(push, offer.marker, self.clock.monotonic())
         if frame is not None:
             self._sent.append(_Sent(offer, self._since.updates, self._since.bytes))
             self._since = _Count()

@@ -97,7 +97,7 @@ class Driver:
         """How far all flows are together."""
         runs = self.runs
         return self._pace.look(
-            self._clock(),
+            self._clock.monotonic(),
             sum(run.done_rows() for run in runs),
             sum(run.rows for run in runs),
             sum(run.pushed[0] for run in runs),

@@ -206,13 +206,13 @@ class ReplayFlow:
 
     def _grown(self, marker: Datamarker) -> Datamarker | None:
         """The archive's end once it lies behind ``marker``; ``None`` when it does not grow any more."""
-        ends = self._settings.clock() + self._settings.grow_s
+        ends = self._settings.clock.monotonic() + self._settings.grow_s
         while True:
             manifest = self._again(lambda: self._settings.store.read(self.plan.shard))
             if manifest is not None and manifest.end.order > marker.order:
                 self._counts(files_between(manifest, self.plan.range.begin, manifest.end))
                 return manifest.end
-            if self._settings.clock() > ends:
+            if self._settings.clock.monotonic() > ends:
                 return None
             if self.stopped.wait(_AGAIN_S):
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
@@ -272,12 +272,12 @@ class ReplayFlow:
 
     def _again(self, ask: Callable[[], R]) -> R:
         """Ask the publisher, or the archive, until it answers, for as long as the patience lasts."""
-        ends = self._settings.clock() + self._request.patience_s
+        ends = self._settings.clock.monotonic() + self._request.patience_s
         while True:
             try:
                 return ask()
             except Retryable:
-                if self._settings.clock() > ends or self.stopped.wait(_AGAIN_S):
+                if self._settings.clock.monotonic() > ends or self.stopped.wait(_AGAIN_S):
                     raise
                 self._find()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,6 +12,7 @@ from spark_replay.replay.plan import Asked
 from spark_replay.replay.progress import Progress
 from spark_replay.replay.publisher import Reach
 from wormhole.config import ApplicationConfig, DatasetConfig, TlsFiles
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.wire.v1 import admin_pb2
 
@@ -50,8 +49,7 @@ class ReplayRequest:
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
     """What is configured. ``grow_s``: how long the archive may take for its next file while the archiver works;
-    ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them; ``clock``:
-    seconds, monotonic.
+    ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them.
     """
 
     dataset: DatasetConfig
@@ -61,7 +59,7 @@ class ReplaySettings:
     heartbeat_s: float
     max_frame: int
     grow_s: float
-    clock: Callable[[], float] = time.monotonic
+    clock: Clock = SYSTEM_CLOCK
 
     @property
     def formats(self) -> Formats:

@@ -12,7 +12,6 @@ import asyncio
 import os
 import secrets
 import threading
-import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from wormhole.audit.sent_counts import Settled
 from wormhole.config import TlsFiles
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.tls import open_trust
 from wormhole.model.errors import EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
 from wormhole.model.position import Datamarker
@@ -52,9 +52,6 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
 _FRUITLESS: Final = 100
 _BURST_S: Final = 0.25  # of the rate
 _MASK: Final = (1 << 64) - 1
-
-Clock = Callable[[], float]
-"""Seconds, monotonic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +116,7 @@ class Outcome:
     hint: str = ""
 
 
-def push_log(task: Task, clock: Clock = time.monotonic) -> Outcome:
+def push_log(task: Task, clock: Clock = SYSTEM_CLOCK) -> Outcome:
     """Push every change of the range. Blocks."""
 
     def source(opened: admin_pb2.OpenedReplay, selector: Selector) -> _Source:
@@ -131,7 +128,7 @@ def push_log(task: Task, clock: Clock = time.monotonic) -> Outcome:
     return _run(task, source, clock)
 
 
-def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = time.monotonic) -> Outcome:
+def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SYSTEM_CLOCK) -> Outcome:
     """Push rows that are the last change of their key, ascending by place. Blocks."""
     held: list[Pass] = []
 
@@ -224,7 +221,7 @@ class _Attempts:
         self._selector: Selector | None = None
         self._filter = ""
         self._trust: Trust | None = None
-        self._bucket = TokenBucket(lambda: task.rate, task.rate * _BURST_S, self._clock())
+        self._bucket = TokenBucket(lambda: task.rate, task.rate * _BURST_S, self._clock.monotonic())
         self._waits_until = 0.0
         self._opener = secrets.token_urlsafe(12)
         self._epoch = 0
@@ -256,11 +253,11 @@ class _Attempts:
                     if self._come_to != before:
                         wait, fruitless = _FIRST_WAIT_S, 0
                     fruitless += 1
-                    if self._clock() > self._waits_until or fruitless > _FRUITLESS:
+                    if self._clock.monotonic() > self._waits_until or fruitless > _FRUITLESS:
                         if isinstance(error, Retryable):
                             raise
                         raise StreamBroken(error.message, flow=error.flow, hint=error.hint) from error
-                    await asyncio.sleep(wait)
+                    await self._clock.sleep(wait)
                     wait = min(_LONGEST_WAIT_S, 2 * wait)
         finally:
             self._client.close()
@@ -271,7 +268,7 @@ class _Attempts:
         return self._updates, self._marker, self._progress
 
     def _moved(self) -> None:
-        self._waits_until = self._clock() + self._task.patience_s
+        self._waits_until = self._clock.monotonic() + self._task.patience_s
 
     def _is_newest(self) -> bool:
         """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next
@@ -288,7 +285,7 @@ class _Attempts:
                 return reply.opened
             if reply.flow.paused:
                 self._moved()  # for as long as whoever paused it wants
-            elif self._clock() > self._waits_until:
+            elif self._clock.monotonic() > self._waits_until:
                 cause = problem_of(reply)
                 raise StreamBroken(
                     f"nobody takes it for {self._task.patience_s:g} s: {cause.text}",
@@ -299,7 +296,7 @@ class _Attempts:
                         "else it waits for"
                     ),
                 )
-            await asyncio.sleep(_ASK_S)
+            await self._clock.sleep(_ASK_S)
 
     async def _deliver(self, opened: admin_pb2.OpenedReplay) -> None:
         if self._selector is None or self._filter != opened.filter:

@@ -68,7 +68,7 @@ BOUNDS_FAULTS: list[Fault] = [
         name="each-connection-with-an-allowance-of-its-own",
         file="publisher/push/stream.py",
         old="Connection(self._session, self, self._allowance,",
-        new="Connection(self._session, self, self._dialer.reading.allowance(self._clock()),",
+        new="Connection(self._session, self, self._dialer.reading.allowance(self._clock.monotonic()),",
         tests=(_HOSTILE, "-knew_connection"),
         promise="a subscriber that hangs up and is dialled again may cause no more work",
     ),

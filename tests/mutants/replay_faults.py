@@ -90,8 +90,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="rows-that-no-filter-wants-pile-up",
         file="spark_replay/replay/delivery.py",
-        old="(piece.offer.due or session.marker_due(push, self.clock()))",
-        new="session.marker_due(push, self.clock())",
+        old="(piece.offer.due or session.marker_due(push, self.clock.monotonic()))",
+        new="session.marker_due(push, self.clock.monotonic())",
         tests=(
             "tests/unit/spark_replay/replay/test_delivery.py::test_an_offer_that_is_due_is_made_though_nothing_was_pushed",
         ),

@@ -11,7 +11,6 @@ heartbeats after it. What breaks the protocol ends the connection, and the subsc
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import grpc
 import grpc.aio
 
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import ProtocolError, StreamBroken
 from wormhole.push.allowance import TokenBucket
 from wormhole.push.dial import Peer, PushCall, broken, check_user, open_line, open_push, why_not_reached
@@ -96,7 +96,7 @@ class Connection:
         owner: Owner,
         allowance: TokenBucket,
         traffic: Traffic,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.session = session
         self.heard_at = self.welcomed_at = 0.0
@@ -123,7 +123,7 @@ class Connection:
         """Write a message, after those that are being written."""
         async with self._writing:  # a call carries one write at a time
             await self._call.write(message)
-        self._sent_at = self._clock()
+        self._sent_at = self._clock.monotonic()
         self._traffic.messages += 1
         self._traffic.bytes += len(message)
 
@@ -153,7 +153,7 @@ class Connection:
         tasks: list[asyncio.Task[Any]] = []
         try:
             self._call = open_push(line.channel)
-            self.heard_at = self._clock()
+            self.heard_at = self._clock.monotonic()
             await self.write(self.session.start())
             loops: list[Callable[[], Coroutine[Any, Any, Any]]] = [
                 self._ended.wait,
@@ -194,7 +194,7 @@ class Connection:
         session = self.session
         try:
             async for data in self._call:
-                self.heard_at = self._clock()
+                self.heard_at = self._clock.monotonic()
                 done = session.work
                 for event in session.receive(data):
                     if isinstance(event, Welcomed):
@@ -226,17 +226,17 @@ class Connection:
 
     async def _rest(self, work: int) -> None:
         """Let other tasks run. What caused much work is not read for a while, which does not count as silence."""
-        now = self._clock()
+        now = self._clock.monotonic()
         wait = self._allowance.wait_s(work, now)
         self._traffic.rests += wait > 0
         self.heard_at = now + wait
         if wait or work >= _SLICE:
-            await asyncio.sleep(wait)
+            await self._clock.sleep(wait)
 
     async def _write(self) -> None:
         while True:
             self._wake.clear()
-            now = self._clock()
+            now = self._clock.monotonic()
             written = False
             for message in self._owner.messages(now):
                 await self.write(message)
@@ -262,10 +262,10 @@ class Connection:
         began = self.heard_at
         while True:
             since = self.heard_at if self.session.welcomed else began
-            left = since + longest - self._clock()
+            left = since + longest - self._clock.monotonic()
             if left <= 0:
                 break
-            await asyncio.sleep(left)
+            await self._clock.sleep(left)
         if self.heard_at != began and not self.session.welcomed:
             self.refuse(ProtocolError(f"welcome: it did not come within {longest:g} s"), Refusal.SILENT)
         else:

@@ -11,6 +11,8 @@ from scripts.prepare import ROOT
 TIMELESS = {
     "caravan": (),
     "publisher": ("publisher/sources",),
+    "spark_replay/replay": (),
+    "wormhole/push": (),
 }
 """Folders in which no module imports `time`, each with the folders below it that do not hold to that yet."""
 
