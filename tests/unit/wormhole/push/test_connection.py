@@ -90,6 +90,7 @@ async def test_silence_for_three_heartbeats_ends_it(subscriber: ScriptedSubscrib
     subscriber.reads.clear()
     with pytest.raises(StreamBroken, match=r"^nothing was heard for 0\.6 s$"):
         await owner.run(subscriber.address)
+    subscriber.reads.set()
 
 
 async def test_before_its_welcome_a_subscriber_is_not_listened_to_for_long(subscriber: ScriptedSubscriber) -> None:
