@@ -1,7 +1,6 @@
 """The noun ``archive``: every update of a dataset, kept as Parquet."""
 
 import os
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +16,7 @@ from wormholectl.options import (
     LogLevelOption,
     Master,
     coordinator_at,
+    now,
     parsed,
 )
 from wormholectl.show.printer import print_json, print_progress, say_waiting, span
@@ -125,7 +125,7 @@ def expire(
             hint=f"give -c FILE, a configuration with keep under [datasets.{chosen.name}.archive]: deleted updates "
             "cannot be restored",
         )
-    found = retention.expire(store, settings.keep, int(time.time()), shard or [], dry_run)
+    found = retention.expire(store, settings.keep, int(now()), shard or [], dry_run)
     if as_json:
         shards = [expired_object(one) for one in found]
         print_json({**about(store), "dry_run": dry_run, "keep_s": settings.keep, "shards": shards})

@@ -1,13 +1,12 @@
 """``wormholectl audit``: whether everything that was archived was delivered and processed."""
 
-import time
 from typing import Annotated, Final
 
 import typer
 
 from wormhole.model.errors import Fatal, StreamBroken, UsageError
 from wormholectl.errors import BROKEN, needs
-from wormholectl.options import Archives, AsJson, Master, Where, with_where
+from wormholectl.options import Archives, AsJson, Master, Where, now, with_where
 from wormholectl.show.printer import print_json, say_waiting
 
 __all__ = ["app"]
@@ -54,7 +53,7 @@ def audit(
     from wormholectl.replay_job import setting_of
     from wormholectl.show.audits import audit_object, show_audit
 
-    now_s = time.time()
+    now_s = now()
     begin = asked_time(since, "--since", round(now_s * 1e6))
     setting = setting_of(where, application, archives or ())
     selecting = Selecting(setting.application.where or "", tuple(setting.application.tables), setting.formats, {})

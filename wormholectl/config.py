@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from wormhole.model.errors import ConfigError, UsageError
 from wormholectl.confirm import confirm
 from wormholectl.errors import BROKEN, WRONG
-from wormholectl.options import AsJson, ConfigFile, Yes, coordinator_at
+from wormholectl.options import AsJson, ConfigFile, Yes, coordinator_at, now
 from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def config_apply(
     # No session is held while a person thinks: what others change meanwhile is found by its version.
     to = f" to {coordinator}" if coordinator else ""
     confirm(f"apply {file}{to}?", yes)
-    entry = HistoryEntry(time.time(), current_user(), "config apply", found.target, found.before, found.after)
+    entry = HistoryEntry(now(), current_user(), "config apply", found.target, found.before, found.after)
     version = ask_coordinator(coordinator or file, lambda client: client.publish(found.change, entry))
     if as_json:
         print_json(_as_json(plan, version, changed=True))

@@ -1,6 +1,5 @@
 """The noun ``hosts``: bare it lists, ``adopt`` writes what a host allows; and the verb ``drain``."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,7 +9,7 @@ import typer
 from wormhole.model.errors import UsageError, WormholeError
 from wormholectl.confirm import confirm
 from wormholectl.errors import BROKEN
-from wormholectl.options import AsJson, Where, Yes, with_where
+from wormholectl.options import AsJson, Where, Yes, now, with_where
 from wormholectl.show.printer import print_json, print_text
 
 __all__ = ["app", "hosts_app"]
@@ -87,7 +86,7 @@ def drain(
             f"no monitor runs on {host!r} and no log names it", hint=nearest(host, known, "host", "wormholectl hosts")
         )
     before = known[host]
-    after = replace(before, request=HostRequest(not undo, current_user(), time.time()))
+    after = replace(before, request=HostRequest(not undo, current_user(), now()))
     old, new = ("drained" if one.request.drained else "in use" for one in (before, after))
     if not as_json:
         runs = ", ".join(sorted((before.monitor.publishers if before.monitor else {}) or before.logs)) or "none"

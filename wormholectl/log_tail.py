@@ -241,13 +241,13 @@ def _state_folder(database: Path | None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _clear_abandoned(beside: Path) -> None:
+def _clear_abandoned(beside: Path, clock: Callable[[], float] = time.time) -> None:
     for folder in beside.glob(f"{_FOLDER}*"):
         with suppress(OSError):  # in use, another user's, or gone meanwhile
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 # One that was just made may not be locked yet.
-                if time.time() - os.fstat(lock).st_mtime > _SETTLED_S:
+                if clock() - os.fstat(lock).st_mtime > _SETTLED_S:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)
             finally:

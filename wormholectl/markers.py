@@ -1,12 +1,11 @@
 """The noun ``markers``: bare it lists datamarkers, its verbs move or forget one."""
 
-import time
 from typing import Annotated, Final
 
 import typer
 
 from wormholectl.flow_change import change_flow
-from wormholectl.options import AsJson, FlowName, Where, Yes, duration, with_where
+from wormholectl.options import AsJson, FlowName, Where, Yes, duration, now, with_where
 
 __all__ = ["app"]
 
@@ -90,7 +89,7 @@ def rewind(
         f"Deliver what was committed in the last {since} to {flow} again?",
         yes,
         as_json,
-        set_marker={"at_s": time.time() - back},
+        set_marker={"at_s": now() - back},
     )
 
 

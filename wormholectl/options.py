@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,6 +40,7 @@ __all__ = [
     "coordinator_at",
     "duration",
     "flow_names",
+    "now",
     "parsed",
     "with_where",
 ]
@@ -181,6 +183,11 @@ def duration(option: str, text: str, example: str = "30s") -> float:
     from wormhole.config import parse_duration
 
     return parsed(parse_duration, option, text, example)
+
+
+def now() -> float:
+    """Seconds since 1970: the one clock that commands read."""
+    return time.time()
 
 
 def with_where(command: Callable[..., None]) -> Callable[..., None]:

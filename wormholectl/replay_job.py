@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from wormholectl import admin_client
 from wormholectl.archive_choice import check_archive, check_formats
 from wormholectl.discovery import configured, with_coordinator
 from wormholectl.errors import BROKEN, needs
-from wormholectl.options import Where
+from wormholectl.options import Where, now
 from wormholectl.show.replays import Teller, show_cancelled, show_plan, show_reports
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ def _wish(request: Request, seen: Sequence[FoundPublisher]) -> ReplayRequest:
     from spark_replay.replay.plan import asked_from, asked_until
     from spark_replay.replay.request import ReplayRequest
 
-    now_us = round(time.time() * 1e6)
+    now_us = round(now() * 1e6)
     application = request.application
     if request.resume and not application:
         application = next(

@@ -1,6 +1,5 @@
 """``wormholectl snapshot`` and ``wormholectl history``: tables as Parquet, out of the archive."""
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 from wormhole.model.errors import UsageError
 from wormholectl.archive import ArchiveAt
 from wormholectl.errors import needs
-from wormholectl.options import Archives, AsJson, Dataset, Master
+from wormholectl.options import Archives, AsJson, Dataset, Master, now
 from wormholectl.show.printer import print_json, print_table, print_text, say_waiting
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def history(
     from spark_replay.tables.history import write_history
 
     store, given = _given(coordinator, dataset, archives, tables, types, fields, until)
-    given["start"] = asked_from(start, "", time.time_ns() // 1000)
+    given["start"] = asked_from(start, "", round(now() * 1e6))
     _show(write_history(_spark(store, master), store, _absolute(to), **given), store.dataset, as_json)
 
 
@@ -135,7 +134,7 @@ def _given(
     from spark_replay.tables.selection import TableOptions
     from wormholectl.archive_choice import archived, check_formats
 
-    now_us = time.time_ns() // 1000
+    now_us = round(now() * 1e6)
     chosen = archived(coordinator, dataset, archives or ())
     store, settings = store_of(chosen.config, chosen.name), chosen.config.datasets[chosen.name]
     typed, named = _by_table("--type", types or ()), _by_table("--field", fields or ())

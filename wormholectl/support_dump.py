@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from wormhole.model.errors import UsageError, WormholeError
-from wormholectl.options import AsJson, Where, with_where
+from wormholectl.options import AsJson, Where, now, with_where
 from wormholectl.show.printer import print_json, print_text, print_warnings, size, utc
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ def support_dump(
     from wormholectl.show.lists import publisher_name
     from wormholectl.survey import look
 
-    now = time.time()
-    target = output or Path(f"wormhole-support-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
+    made = now()
+    target = output or Path(f"wormhole-support-{datetime.fromtimestamp(made, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
     config = None if where.publisher else configured(where)
     seen = look(where)
     redactor = Redactor(_secrets(where, config))
@@ -74,7 +73,7 @@ def support_dump(
             found = json.dumps(redactor.value(found), indent=1, ensure_ascii=False)
         entries[name] = redactor.text(found)
 
-    add("about.json", lambda: _about(now))
+    add("about.json", lambda: _about(made))
     asked = not where.publisher and not seen.problem
     add("configuration.json", lambda: _configuration(where, config, asked))
     for status in seen.told:
@@ -89,7 +88,7 @@ def support_dump(
     problems += [redactor.text(answer.problem) for answer in seen.answers if answer.status is None]
     if problems:
         entries["problems.txt"] = "\n".join(problems) + "\n"
-    _write(target, entries, now)
+    _write(target, entries, made)
     if as_json:
         print_json({"file": str(target), "entries": sorted(entries), "problems": problems})
         return
@@ -100,7 +99,7 @@ def support_dump(
     print_warnings(f"not in it: {problem}" for problem in problems)
 
 
-def _write(target: Path, entries: dict[str, str], now: float) -> None:
+def _write(target: Path, entries: dict[str, str], made: float) -> None:
     """Readable by nobody else, and never over another file."""
     import tarfile
 
@@ -115,11 +114,11 @@ def _write(target: Path, entries: dict[str, str], now: float) -> None:
         for name, text in sorted(entries.items()):
             data = text.encode(errors="replace")
             info = tarfile.TarInfo(f"{folder}/{name}")
-            info.size, info.mtime, info.mode = len(data), int(now), 0o600
+            info.size, info.mtime, info.mode = len(data), int(made), 0o600
             archive.addfile(info, io.BytesIO(data))
 
 
-def _about(now: float) -> dict[str, Any]:
+def _about(made: float) -> dict[str, Any]:
     import importlib.metadata
 
     from wormhole import __version__
@@ -131,7 +130,7 @@ def _about(now: float) -> dict[str, Any]:
             packages[name] = importlib.metadata.version(name)
     return {
         "wormhole": __version__,
-        "made": utc(now),
+        "made": utc(made),
         "python": sys.version,
         "platform": platform.platform(),
         "cores": os.cpu_count(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -107,7 +107,7 @@ def _told(answers: Iterable[Answer]) -> list[Answer]:
     return list(found.values())
 
 
-def clock_of(answer: Answer) -> Clock:
+def clock_of(answer: Answer, clock: Callable[[], float] = time.time) -> Clock:
     """The clock of a publisher, by the date that its HTTP endpoint tells; it is in whole seconds."""
     assert answer.status is not None
     status, address = answer.status, answer.status.http_address
@@ -123,11 +123,11 @@ def clock_of(answer: Answer) -> Clock:
         )
     else:
         connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
-    before = time.time()
+    before = clock()
     try:
         connection.request("GET", "/healthz")
         told = connection.getresponse().headers.get("Date", "")
-        after = time.time()
+        after = clock()
         seconds = parsedate_to_datetime(told).timestamp()
     except (OSError, http.client.HTTPException, ValueError) as error:
         return Clock(name, None, str(error) or type(error).__name__)

@@ -134,8 +134,8 @@ def _caravan(caravan: admin_pb2.CaravanStatus) -> str:
     )
 
 
-def watch(where: Where, every_s: float) -> None:
-    """Draw until ``q`` or Ctrl-C.
+def watch(where: Where, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    """Draw until ``q`` or Ctrl-C. ``clock``: seconds, monotonic.
 
     Raises :class:`~wormhole.model.errors.UsageError` without a terminal or for a wrong address.
     """
@@ -148,18 +148,18 @@ def watch(where: Where, every_s: float) -> None:
         known: list[Answer] = []
         found = 0.0
         while not stopping.is_set():
-            now = time.monotonic()
+            now = clock()
             try:
                 # A coordinator is not asked every second, but when somebody is gone, who may be back at another
                 # address.
                 if not known or seen.problems or now - found > _FIND_S:
                     known, found = admin_client.find(where), now
-                seen.learn(admin_client.ask_again(known), time.monotonic())
+                seen.learn(admin_client.ask_again(known), clock())
             except UsageError as error:
                 wrong.append(error)
                 return
             except WormholeError as error:
-                seen.failed(error.message, time.monotonic())
+                seen.failed(error.message, clock())
             stopping.wait(every_s)
 
     asking = threading.Thread(target=ask, name="top-asks", daemon=True)
@@ -172,7 +172,7 @@ def watch(where: Where, every_s: float) -> None:
         asking.start()
         try:
             while not wrong:
-                live.update(draw(seen, time.monotonic(), console.height), refresh=True)
+                live.update(draw(seen, clock(), console.height), refresh=True)
                 if pressed(_LOOK_S) in {"q", "Q", "\x1b"}:
                     break
         finally:

@@ -41,21 +41,19 @@ __all__ = ["foreground"]
 _log = logging.getLogger(__name__)
 
 _READY_S: Final = 60.0
-_CHORE_S: Final = 2.0
+_CHECK_EVERY_S: Final = 2.0
 
 
 class _Everything(Container[str]):
-    """An embedded ZooKeeper is this file's alone: whatever is applied there is for this host, as far as the file lists
-    its sources.
-    """
+    """Every dataset: an embedded ZooKeeper belongs to one file, so all that is applied there is for this host."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
 def foreground(file: Path, data: Path | None, report_to: int = -1) -> None:
-    """Run everything until Ctrl-C or SIGTERM. ``report_to``: a file descriptor for whoever started this in the
-    background.
+    """Run everything until Ctrl-C or SIGTERM. ``report_to``: a file descriptor of the process that started
+    this in the background.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -80,7 +78,7 @@ class _Report:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         if descriptor >= 0:
-            os.set_inheritable(descriptor, False)  # the reader is to see our end, not a publisher's
+            os.set_inheritable(descriptor, False)  # the reader must see our end, not a publisher's
 
     def tell(self, **what: Any) -> None:
         if self._descriptor >= 0:
@@ -157,27 +155,27 @@ class _Up:
             live.setFormatter(own.handlers[0].formatter)
             own.handlers[:] = [live]
             self._monitor = monitor
-            chores = [
+            tasks = [
                 asyncio.create_task(live.run(), name="live log"),
-                asyncio.create_task(self._keep(zookeeper), name="up's chores"),
+                asyncio.create_task(self._keep(zookeeper), name="upkeep"),
                 asyncio.create_task(self._tell_ready(monitor, config, live), name="ready"),
             ]
             try:
                 await monitor.run()
             finally:
-                for chore in reversed(chores):
-                    chore.cancel()
-                await asyncio.gather(*chores, return_exceptions=True)
+                for task in reversed(tasks):
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self, zookeeper: EmbeddedZooKeeper | None) -> None:
-        """What has to be looked after while everything runs."""
+        """Keep the log small and ZooKeeper running."""
         output = self._folder / "up.log"
         while True:
-            await asyncio.sleep(_CHORE_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(log_files.rotate, output)
             if zookeeper is not None and not await asyncio.to_thread(lambda: zookeeper.alive):
-                _log.error("the embedded ZooKeeper ended by itself: started again, see %s", zookeeper.folder)
+                _log.error("the embedded ZooKeeper ended by itself: restarted, see %s", zookeeper.folder)
                 try:
                     await asyncio.to_thread(zookeeper.stop)
                     await asyncio.to_thread(zookeeper.start)
@@ -186,15 +184,16 @@ class _Up:
 
     async def _tell_ready(self, monitor: Monitor, config: Config, live: LiveLog) -> None:
         waiting = await _wait_for_ready(monitor)
+        given_up = any(one.phase is Phase.GIVEN_UP for one in monitor.state.publishers.values())
         try:
             await asyncio.to_thread(self._write_down, config, monitor.page)
-        except ConfigError as error:  # a full disk: what runs goes on, and whoever waits for this is told
+        except ConfigError as error:  # a full disk: publishers keep running, and the process that waits is told
             waiting.append(str(error))
         text = self._how_to_go_on(monitor, config)
         live.say(text)
         if waiting:
             live.say("\n".join(waiting))
-        self._report.tell(ready=not waiting, text=text, waiting=waiting)
+        self._report.tell(ready=not waiting, text=text, waiting=waiting, given_up=given_up)
         self._report.close()
 
     def _how_to_go_on(self, monitor: Monitor, config: Config) -> str:
@@ -213,7 +212,7 @@ class _Up:
         )
 
     def _write_down(self, config: Config, page: str) -> None:
-        """For `down`, and for whoever wants to know where the page is.
+        """Write ``up.json`` for `down`, with the address of the page.
 
         Raises :class:`~wormhole.model.errors.ConfigError`.
         """
@@ -237,7 +236,7 @@ class _Up:
 
 
 def _placed(config: Config, folder: Path) -> Config:
-    """``config`` with what it does not say put into the data folder, and a free port where the default one is taken."""
+    """``config`` with defaults in the data folder, and a free port if the default one is taken."""
     if "state_dir" not in config.publisher.model_fields_set:
         config = config.model_copy(
             update={"publisher": config.publisher.model_copy(update={"state_dir": folder / "state"})}
@@ -259,8 +258,8 @@ def _is_free(address: str) -> bool:
 
 
 async def _wait_for_ready(monitor: Monitor) -> list[str]:
-    """What does not serve yet, and why: empty as soon as everything does; else after a while, or when nothing is tried
-    any more.
+    """The publishers that do not serve yet, and why: returns when all serve, when none is retried any more, or after a
+    minute.
     """
     state = monitor.state
     with contextlib.suppress(TimeoutError):
@@ -268,14 +267,13 @@ async def _wait_for_ready(monitor: Monitor) -> list[str]:
             while True:
                 seen = state.version
                 phases = {one.phase for one in state.publishers.values()}
-                # Until it is read what is wanted, nothing is.
                 if state.configuration and phases <= {Phase.RUNNING, Phase.GIVEN_UP, Phase.DRAINED}:
                     break
                 await state.wait(seen)
     if not state.configuration:
-        return ["it is not known yet what should run here"]
+        return ["the configuration of this host is not known yet"]
     return [
-        f"{key} is not ready, {one.phase.value}: {one.problem or 'it has not said why'}"
+        f"{key} is not ready, {one.phase.value}: {one.problem or 'its cause is not known'}"
         for key, one in sorted(state.publishers.items())
         if one.phase is not Phase.RUNNING
     ]

@@ -1,4 +1,4 @@
-"""``wormholectl up --detach`` and ``down``: what starts and stops a :mod:`wormholectl.up` from outside."""
+"""``wormholectl up --detach`` and ``down``: start and stop a :mod:`wormholectl.up` from outside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wormholectl.show.printer import print_text
 
 __all__ = ["detached", "down"]
 
-# What `down` waits beyond the publishers' own time: ZooKeeper's end, a loaded machine.
+# `down` waits this long beyond the publishers' own time: for ZooKeeper's end, or a loaded machine.
 _SPARE_S: Final = 15.0
 _KINDS: Final[dict[int, type[WormholeError]]] = {BROKEN: Fatal, WRONG: UsageError, UNREACHABLE: Retryable}
 
@@ -33,7 +33,7 @@ def detached(file: Path, data: Path | None) -> None:
     """Start ``up`` in the background and return when everything is ready.
 
     Raises :class:`~wormhole.model.errors.WormholeError` with what it ended with, and
-    :class:`~wormhole.model.errors.Fatal` when something is not ready: then it goes on trying in the background.
+    :class:`~wormhole.model.errors.Fatal` when something is not ready: then it keeps trying in the background.
     """
     folder = up_folder(file, data)
     output = folder / "up.log"
@@ -62,20 +62,20 @@ def detached(file: Path, data: Path | None) -> None:
             child.terminate()
             child.wait()
             raise
-    child.returncode = 0  # it is not waited for: it goes on when this process is gone
+    child.returncode = 0  # it is not waited for: it outlives this process
     if told is None:
-        raise Fatal(f"it ended without a word: {log_files.last_error(output)}", hint=f"see {output}")
+        raise Fatal(f"it ended before it was ready: {log_files.last_error(output)}", hint=f"see {output}")
     if "failed" in told:
         raise _KINDS[told["code"]](told["failed"], hint=told["hint"])
     print_text(*told["text"].splitlines())
     if not told["ready"]:
-        raise Fatal("\n".join(told["waiting"]), hint=_goes_on(told["waiting"], file, output))
+        raise Fatal("\n".join(told["waiting"]), hint=_next_step(told["given_up"], file, output))
 
 
-def _goes_on(waiting: list[str], file: Path, output: Path) -> str:
-    if any(", given up: " in one for one in waiting):
+def _next_step(given_up: bool, file: Path, output: Path) -> str:
+    if given_up:
         return f"correct that, then `wormholectl down -f {file}` and `up` again; see {output}"
-    return f"it goes on trying in the background; see {output}"
+    return f"it keeps trying in the background; see {output}"
 
 
 def _command(file: Path, folder: Path, report_to: int) -> list[str]:
@@ -84,7 +84,7 @@ def _command(file: Path, folder: Path, report_to: int) -> list[str]:
 
 
 def down(file: Path, data: Path | None) -> None:
-    """Stop what ``up`` runs, and publishers that one left that was killed.
+    """Stop what ``up`` runs, and publishers that a killed ``up`` left.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -113,13 +113,13 @@ def down(file: Path, data: Path | None) -> None:
     (folder / "up.json").unlink(missing_ok=True)
     if left:
         count = "1 publisher" if len(left) == 1 else f"{len(left)} publishers"
-        print_text(f"stopped {count} that an `up` left which was killed")
+        print_text(f"stopped {count} left by an `up` that was killed")
     else:
         print_text(f"stopped {file}" if was_running else f"nothing runs for {file}")
 
 
 def _end(pid: int, started: int, timeout: float, *, kill: bool) -> bool:
-    """Ask a process to end and wait for that; whether there was one."""
+    """Ask a process to end and wait for that; returns whether it was running."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -34,9 +34,10 @@ class Teller:
     programs.
     """
 
-    def __init__(self, replay: str, *, as_json: bool) -> None:
+    def __init__(self, replay: str, *, as_json: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._id = replay
         self._as_json = as_json
+        self._clock = clock
         self._drawn = 0
         self._line_at = 0.0
         self._bar = sys.stderr.isatty() and not as_json
@@ -56,8 +57,8 @@ class Teller:
             sys.stderr.write(f"\r{text:<{self._drawn}}")
             sys.stderr.flush()
             self._drawn = len(text)
-        elif time.monotonic() >= self._line_at:
-            self._line_at = time.monotonic() + _LINE_EVERY_S
+        elif self._clock() >= self._line_at:
+            self._line_at = self._clock() + _LINE_EVERY_S
             print_text(text, error=True)
 
     def close(self) -> None:

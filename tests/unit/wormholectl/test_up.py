@@ -83,8 +83,8 @@ async def test_ready_is_when_all_run_or_nothing_is_tried_any_more(monkeypatch: p
     assert await waiting_for() == []
     assert await waiting_for(Phase.RUNNING, Phase.GIVEN_UP) == ["shop/main/db1 is not ready, given up: boom"]
     monkeypatch.setattr(module, "_READY_S", 0.02)
-    assert await waiting_for(Phase.STARTING) == ["shop/main/db0 is not ready, starting: it has not said why"]
-    assert await waiting_for(configuration="") == ["it is not known yet what should run here"]
+    assert await waiting_for(Phase.STARTING) == ["shop/main/db0 is not ready, starting: its cause is not known"]
+    assert await waiting_for(configuration="") == ["the configuration of this host is not known yet"]
 
 
 class Told(_Report):
@@ -224,7 +224,7 @@ class Fallible:
 async def test_a_zookeeper_that_ended_is_started_again_until_it_runs(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_CHORE_S", 0.01)
+    monkeypatch.setattr(module, "_CHECK_EVERY_S", 0.01)
     zookeeper = Fallible()
     task = asyncio.create_task(_Up(file, None, config_of(file), Told())._keep(cast("EmbeddedZooKeeper", zookeeper)))
     await eventually(lambda: zookeeper.alive, "it runs")

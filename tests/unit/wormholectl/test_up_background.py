@@ -53,18 +53,18 @@ def test_who_waits_at_a_terminal_knows_for_what(
     ("told", "kind", "says"),
     [
         (
-            {"ready": False, "text": "x", "waiting": ["shop/main/db1 is not ready"]},
+            {"ready": False, "text": "x", "waiting": ["shop/main/db1 is not ready"], "given_up": False},
             Fatal,
-            "db1 is not ready.*goes on trying",
+            "db1 is not ready.*keeps trying",
         ),
         (
-            {"ready": False, "text": "x", "waiting": ["shop/main/db1 is not ready, given up: no password"]},
+            {"ready": False, "text": "x", "waiting": ["shop/main/db1 has no password"], "given_up": True},
             Fatal,
             "no password.*correct that, then `wormholectl down",
         ),
         ({"failed": "wrong file", "hint": "mend it", "code": 2}, UsageError, "wrong file. Next: mend it"),
         ({"failed": "nothing answers", "hint": None, "code": 3}, Retryable, "nothing answers"),
-        (None, Fatal, "ended without a word: a word at the end"),
+        (None, Fatal, "ended before it was ready: a word at the end"),
     ],
 )
 def test_it_says_what_is_not(
