@@ -193,7 +193,7 @@ def reading_answers(about: str) -> Iterator[None]:
         yield
     except (LookupError, ValueError, TypeError, DecodeError, PositionError) as error:
         raise SourceUnavailable(
-            f"{about}: the server's answer makes no sense ({type(error).__name__}: {error!s:.200})", hint=_NONSENSE
+            f"{about}: the server's answer is not valid ({type(error).__name__}: {error!s:.200})", hint=_NONSENSE
         ) from error
 
 
@@ -217,7 +217,7 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
         kind = SourceSilent if isinstance(error.__context__, TimeoutError) else SourceUnavailable
         return kind(f"{about}: {text}", hint="it is tried again; look at the server's error log")
     return UnsupportedLog(
-        f"{about}: the server says: {text} (error {number})", hint="`wormholectl doctor URL` may know"
+        f"{about}: the server reports: {text} (error {number})", hint="`wormholectl doctor URL` may know"
     )
 
 

@@ -7,32 +7,23 @@ such terms: empty.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from publisher.sources.mysql.decode.gtid import GtidSet, MariaPosition
 
-__all__ = ["Delivered", "MariaDelivered", "MySqlDelivered", "delivered_of"]
-
-
-class Delivered(Protocol):
-    """Grows with what is read; ``str`` of it is what a datamarker stores."""
-
-    def add(self, names: Sequence[str], sources: Sequence[int], numbers: Sequence[int]) -> None:
-        """Transactions that ended, in log order: ``names[sources[i]]:numbers[i]``."""
-        ...
-
-    def __str__(self) -> str: ...
+__all__ = ["MariaDelivered", "MySqlDelivered", "delivered_of"]
 
 
 class MySqlDelivered:
-    """A GTID set. Anonymous transactions (their source is ``uuid/file``) leave no trace in it."""
+    """A GTID set that grows with what is read; ``str`` of it is what a datamarker stores.
+
+    Anonymous transactions (their source is ``uuid/file``) leave no trace in it."""
 
     def __init__(self, text: str) -> None:
         self._set = GtidSet.parse(text)
         self._text: str | None = None
 
     def add(self, names: Sequence[str], sources: Sequence[int], numbers: Sequence[int]) -> None:
-        """See `Delivered`."""
+        """Transactions that ended, in log order: ``names[sources[i]]:numbers[i]``."""
         count = len(numbers)
         i = 0
         while i < count:
@@ -59,13 +50,13 @@ class MySqlDelivered:
 
 
 class MariaDelivered:
-    """A GTID position. Sources are ``domain-server``."""
+    """Likewise a GTID position. Sources are ``domain-server``."""
 
     def __init__(self, text: str) -> None:
         self._position = MariaPosition.parse(text)
 
     def add(self, names: Sequence[str], sources: Sequence[int], numbers: Sequence[int]) -> None:
-        """See `Delivered`."""
+        """Transactions that ended, in log order: ``names[sources[i]]:numbers[i]``."""
         last: dict[str, tuple[int, int]] = {}
         if len(set(sources)) == 1:
             last[""] = (sources[-1], numbers[-1])

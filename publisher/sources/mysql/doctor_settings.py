@@ -137,7 +137,7 @@ def _retention(settings: Settings) -> Iterator[Finding]:
             "retention",
             WARN,
             "Amazon deletes binary logs by a rule of its own (binlog retention hours), as soon as possible "
-            "unless told otherwise",
+            "unless configured otherwise",
             "what a publisher had not read by then is lost for subscribers, and reported as such",
             "CALL mysql.rds_set_configuration('binlog retention hours', 72);",
         )
@@ -223,7 +223,7 @@ def _filters(settings: Settings) -> Iterator[Finding]:
                 name,
                 PROBLEM,
                 f"{name}: {what.format(databases)}",
-                "the others never enter the log: no subscriber gets them, and nothing tells",
+                "the others never enter the log: no subscriber gets them, and nothing reports it",
                 f"remove {name} from my.cnf and restart the server; choose tables in the application's "
                 "settings instead",
             )
@@ -235,7 +235,7 @@ def _not_logged(settings: Settings) -> Iterator[Finding]:
         "sql_log_bin",
         WARN,
         "sessions with SET sql_log_bin = 0 cannot be seen from outside",
-        "what they change never enters the log: no subscriber gets it, and nothing tells",
+        "what they change never enters the log: no subscriber gets it, and nothing reports it",
         f"make sure that no account with {who} uses it for data that subscribers need; docs/mysql.md lists what else "
         "changes rows without a row in the log",
     )
@@ -298,7 +298,7 @@ def _replication(settings: Settings) -> Iterator[Finding]:
                 PROBLEM,
                 f"replication from {channel.source} does not run",
                 "what is committed there does not reach this log",
-                f"look at SHOW {'ALL SLAVES' if settings.mariadb else 'REPLICA'} STATUS, mend what it names, "
+                f"look at SHOW {'ALL SLAVES' if settings.mariadb else 'REPLICA'} STATUS, repair what it names, "
                 f"then {start}",
             )
         elif channel.lag_s is None or channel.lag_s > _LAG_S:

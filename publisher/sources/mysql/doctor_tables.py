@@ -89,7 +89,7 @@ def _keys(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Finding]
         "primary_key",
         WARN,
         f"without a primary key: {_some([table.name for table in keyless])}",
-        "their updates have no key: they come with whole rows, in one shard, and two equal rows cannot be told apart",
+        "their updates have no key: they contain whole rows, in one shard, and equal rows cannot be distinguished",
         f"ALTER TABLE {keyless[0].sql} ADD COLUMN {column}; or make a column that is unique already the key",
     )
 
@@ -113,7 +113,7 @@ def _cascades(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Find
             "foreign_keys",
             PROBLEM,
             f"foreign keys that change rows of other tables: {_some(texts)}",
-            f"InnoDB makes these changes below the log ({ever}): no subscriber gets them, and nothing tells",
+            f"InnoDB makes these changes below the log ({ever}): no subscriber gets them, and nothing reports it",
             f"ALTER TABLE {table.sql} DROP FOREIGN KEY {_quoted(first.name)}; and add it again without {first.rules}; "
             "change the rows in the application"
             + ("" if settings.mariadb else ", or upgrade to MySQL 9.6")

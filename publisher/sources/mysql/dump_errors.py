@@ -7,7 +7,6 @@ text tells which.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 import pymysql
@@ -31,65 +30,45 @@ _REPLAY: Final = (
     "start from earliest, or replay the range from an archive; keep binlogs longer (binlog_expire_logs_seconds)"
 )
 
-_Make = Callable[[str], WormholeError]
-
-
-def _purged(message: str) -> WormholeError:
-    missing = re.search(r"missing transactions are '([^']*)'", message)
-    ranges = missing[1] if missing else ""
-    return PositionPurged(
-        f"the server purged binlogs that are still needed: {message}",
-        first_missing=ranges,
-        last_missing=ranges,
-        hint=_REPLAY,
-    )
-
-
-def _diverged(message: str) -> WormholeError:
-    return Diverged(f"the place is not in the server's binlog: {message}", hint=_ANEW)
-
-
-def _same_id(message: str) -> WormholeError:
-    return SourceUnavailable(
-        f"another replica showed the server the same id as this reader: {message}",
-        hint="give each publisher (and replica) a range of its own with server_ids",
-    )
-
-
-def _gone(message: str) -> WormholeError:
-    return SourceUnavailable(
-        f"the server no longer lists the file that was read, after RESET MASTER or a purge: {message}",
-        hint="it is opened again, which tells whether something is missing",
-    )
-
-
-def _corrupt(message: str) -> WormholeError:
-    return DecodeError(
-        f"the server cannot read its own binlog: {message}",
-        hint="look into the server's error log; once the file is whole again the flow goes on, else start behind it",
-    )
-
-
-def _too_large(message: str) -> WormholeError:
-    return UnsupportedLog(
-        f"the server does not send an event of its binlog: {message}",
-        hint="SET GLOBAL max_allowed_packet = 1073741824, then resume the flow",
-    )
-
+_SAME_ID: Final = "another replica showed the server the same id as this reader"
+_RANGES: Final = "give each publisher (and replica) a range of its own with server_ids"
 
 # A file's last event is cut: the server ended while it wrote it.
 _TORN: Final = "truncated in the middle of event"
 
-_READING: Final[tuple[tuple[str, _Make], ...]] = (
-    (r"same server_(uuid|id)", _same_id),
-    (r"purged required binary logs|too old|first log file name", _purged),
+# Part of the server's text, and what to raise for it with which next step; the first that fits.
+_READING: Final[tuple[tuple[str, type[WormholeError], str, str], ...]] = (
+    (r"same server_(uuid|id)", SourceUnavailable, _SAME_ID, _RANGES),
+    (
+        r"purged required binary logs|too old|first log file name",
+        PositionPurged,
+        "the server purged binlogs that are still needed",
+        _REPLAY,
+    ),
     (
         r"more GTIDs than the|position > file size|not in the master's binlog|binlog on the master is missing the GTID",
-        _diverged,
+        Diverged,
+        "the place is not in the server's binlog",
+        _ANEW,
     ),
-    (r"could not find next log", _gone),
-    (r"max_allowed_packet", _too_large),
-    (r"bogus data|truncated|corrupt|impossible position|event read from binlog did not pass|checksum", _corrupt),
+    (
+        r"could not find next log",
+        SourceUnavailable,
+        "the server no longer lists the file that was read, after RESET MASTER or a purge",
+        "it is opened again, which shows whether something is missing",
+    ),
+    (
+        r"max_allowed_packet",
+        UnsupportedLog,
+        "the server does not send an event of its binlog",
+        "SET GLOBAL max_allowed_packet = 1073741824, then resume the flow",
+    ),
+    (
+        r"bogus data|truncated|corrupt|impossible position|event read from binlog did not pass|checksum",
+        DecodeError,
+        "the server cannot read its own binlog",
+        "look into the server's error log; once the file is whole again the flow goes on, else start behind it",
+    ),
 )
 
 
@@ -102,9 +81,12 @@ def dump_error(code: int, message: str) -> WormholeError:
     """The error to raise for error ``code`` that the server gave with ``message``, of which the beginning is shown."""
     message = message[:LONGEST_TEXT]
     if code == _THROWN_OUT:
-        return _same_id(message)
-    if code == _FATAL_READING:
-        for pattern, make in _READING:
-            if re.search(pattern, message, re.IGNORECASE):
-                return make(message)
+        return SourceUnavailable(f"{_SAME_ID}: {message}", hint=_RANGES)
+    for pattern, kind, what, hint in _READING if code == _FATAL_READING else ():
+        if re.search(pattern, message, re.IGNORECASE):
+            error = kind(f"{what}: {message}", hint=hint)
+            if isinstance(error, PositionPurged):
+                missing = re.search(r"missing transactions are '([^']*)'", message)
+                error.first_missing = error.last_missing = missing[1] if missing else ""
+            return error
     return translate(pymysql.OperationalError(code, message), "the binlog dump")

@@ -439,7 +439,7 @@ class LogWalk:
         elif kind == events.INCIDENT:
             incident = parse_incident(body)
             raise DecodeError(
-                f"the server lost changes and says so in its log (incident {incident.number}: {incident.message})",
+                f"the server lost changes and reports it in its log (incident {incident.number}: {incident.message})",
                 hint="look at the server's error log; start the application anew behind this place, from a copy of "
                 "the tables",
             )

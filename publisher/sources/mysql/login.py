@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from pymysql import _auth
 
 from publisher.sources.mysql.address import EXPOSED, Address
-from wormhole.model.errors import UsageError, WormholeError
+from wormhole.model.errors import UsageError
 
 __all__ = ["Login", "load_rsa_key", "next_step"]
 
@@ -215,7 +215,11 @@ class Login:
     def _permit(self) -> None:
         """Raises where the password would go to a peer that nothing vouches for."""
         if self._password and not self._address.exposed and (doubt := self._doubt()):
-            raise _refusal(self._address, self.plugin, doubt)
+            raise UsageError(
+                f"{self._address}: the server asks for the password itself ({self.plugin}), and nothing shows that it "
+                f"is the database: {doubt}; the password was not sent",
+                hint=next_step(self._address),
+            )
 
 
 def load_rsa_key(pem: bytes) -> RSAPublicKey:
@@ -233,14 +237,6 @@ def _nonce_of(data: bytes, size: int) -> bytes:
     if len(nonce) != size:
         raise ValueError(f"a nonce of {len(nonce)} bytes instead of {size}")
     return nonce
-
-
-def _refusal(address: Address, plugin: str, doubt: str) -> WormholeError:
-    return UsageError(
-        f"{address}: the server asks for the password itself ({plugin}), and nothing shows that it is the database: "
-        f"{doubt}; the password was not sent",
-        hint=next_step(address),
-    )
 
 
 def next_step(address: Address) -> str:

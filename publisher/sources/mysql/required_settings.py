@@ -128,7 +128,7 @@ def _server_id(settings: Settings) -> Finding:
         "server_id",
         PROBLEM,
         "server_id=0",
-        "the server hands its log to nobody",
+        "the server sends its log to no replica",
         f"{to_set(settings, 'server_id', '1')} (each server of a group has a number of its own)",
     )
 
@@ -164,7 +164,7 @@ def _grants(settings: Settings) -> Finding:
         "grants",
         PROBLEM,
         f"{settings.account} lacks {', '.join(missing)}",
-        "the server hands its log, or the list of its files, only to accounts that have them",
+        "the server sends its log, and the list of its files, only to accounts that have them",
         grant_to(settings, ", ".join(missing)),
     )
 

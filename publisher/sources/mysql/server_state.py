@@ -9,7 +9,7 @@ from typing import Any, Final
 from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import query, reading_answers
-from publisher.sources.mysql.settings import basename, file_name, file_number
+from publisher.sources.mysql.settings import basename, file_name, file_number, one_line
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog
 
 __all__ = ["ServerState", "StateQueries"]
@@ -111,9 +111,9 @@ class StateQueries:
             basename(name),
             tuple(files),
             (file_number(name), offset),
-            _joined(gtids["gtids"]),
-            _joined(gtids["purged"]),
-            _joined(gtids["state"]),
+            one_line(gtids["gtids"]),
+            one_line(gtids["purged"]),
+            one_line(gtids["state"]),
         )
 
     def position_before(self, connection: Connection[Any], name: str) -> str:
@@ -124,7 +124,7 @@ class StateQueries:
             end = next((row["End_log_pos"] for row in rows if row["Event_type"] == "Gtid_list"), None)
             if end is None:
                 return ""
-            return _joined(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
+            return one_line(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
 
     def _end(self, connection: Connection[Any]) -> tuple[str, int]:
         rows = query(connection, self._status)
@@ -141,7 +141,3 @@ def _check(files: list[tuple[int, int]], file: int, offset: int) -> None:
             f"the server's answers contradict each other: its log ends at {file}/{offset}, its files are {files[-3:]}",
             hint="it is asked again; if this repeats: look at the network between here and the server",
         )
-
-
-def _joined(text: object) -> str:
-    return str(text or "").replace("\n", "").replace(" ", "")

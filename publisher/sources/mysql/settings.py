@@ -22,6 +22,7 @@ __all__ = [
     "basename",
     "file_name",
     "file_number",
+    "one_line",
     "parse_grant",
     "read_settings",
 ]
@@ -183,10 +184,10 @@ class _Reading:
             variables=variables,
             server_uuid="" if mariadb else variables.get("server_uuid", ""),
             server_id=int(variables.get("server_id", "0") or 0),
-            gtid_executed="" if mariadb else _one_line(variables.get("gtid_executed", "")),
-            gtid_purged="" if mariadb else _one_line(variables.get("gtid_purged", "")),
+            gtid_executed="" if mariadb else one_line(variables.get("gtid_executed", "")),
+            gtid_purged="" if mariadb else one_line(variables.get("gtid_purged", "")),
             gtid_binlog_pos=variables.get("gtid_binlog_pos", "") if mariadb else "",
-            gtid_binlog_state=_one_line(variables.get("gtid_binlog_state", "")) if mariadb else "",
+            gtid_binlog_state=one_line(variables.get("gtid_binlog_state", "")) if mariadb else "",
             place=self._place(flavour, version) if logging else None,
             logs=self._logs() if logging else (),
             replicas=self._replicas(flavour, version),
@@ -261,5 +262,6 @@ def _channel(row: Mapping[str, Any]) -> ReplicaChannel:
     )
 
 
-def _one_line(gtids: str) -> str:
-    return gtids.replace("\n", "").replace(" ", "")
+def one_line(gtids: object) -> str:
+    """GTIDs as a server returns them, without line ends and blanks."""
+    return str(gtids or "").replace("\n", "").replace(" ", "")

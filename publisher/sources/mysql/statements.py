@@ -116,7 +116,7 @@ class Statements:
         elif encoder.back_to(self._savepoints[name]):
             raise DecodeError(
                 f"the transaction {self.open_name} went back to the savepoint {name!r}, and a part of what "
-                "that undid was handed on",
+                "that undid was delivered",
                 hint="MariaDB logs such a transaction when it also made a temporary table or changed one without "
                 "transactions: repair the application's data, then start it anew behind this place",
             )

@@ -159,7 +159,7 @@ class _Inflater:
         data = self._inflate(size)
         self._left -= len(data)
         if not data or (not self._left and (self._inflate(1) or not self._stream.eof)):
-            raise DecodeError(f"compressed event: the data are not the {self._size} bytes that it tells")
+            raise DecodeError(f"compressed event: the data are not the {self._size} bytes that it announces")
         return data
 
     def _inflate(self, size: int) -> bytes:

@@ -149,7 +149,7 @@ def test_what_was_undone_after_it_was_handed_on_is_an_error(tmp_path: Path) -> N
     more = build.Stream(offset=stream.offset)
     more.add(build.QUERY, build.query("ROLLBACK TO `a`"))
     scripted.dump.feed(more.packets())
-    with pytest.raises(DecodeError, match=r"0-1:1 .*handed on") as error:
+    with pytest.raises(DecodeError, match=r"0-1:1 .*delivered") as error:
         go(scripted)
     assert error.value.hint
 
