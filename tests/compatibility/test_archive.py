@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from spark_replay.archive.layout import manifest_path
-from spark_replay.archive.manifest import KnownLoss, Manifest, manifest_from_json
+from spark_replay.archive.manifest import KnownLoss, manifest_from_json
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
-from tests.support.archives import FIRST_US, Change, gone, marker_at, put, row, tx, write_archive
+from tests.support.archives import FIRST_US, Change, gone, manifest_of, marker_at, put, row, tx, write_archive
 from wormhole.model.values import Op
 
 ADA, BOB = (1, "Ada", "Łódź", 7), (2, "Bob", None, 9)
@@ -39,12 +39,6 @@ ROWS: dict[str, list[tuple[int, int, bool, str, str, bool, Change]]] = {
 @pytest.fixture
 def store(before: Path) -> ArchiveStore:
     return open_store(str(before / "archive"), "orders", copy="main")
-
-
-def manifest_of(store: ArchiveStore, shard: str) -> Manifest:
-    found = store.read(shard)
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize("shard", ["a", "b"])

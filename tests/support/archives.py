@@ -132,6 +132,13 @@ def tx(*changes: Change, pieces: int = 1, at_us: int | None = None, marked: bool
     return Tx(changes, pieces, at_us, marked)
 
 
+def manifest_of(store: ArchiveStore, shard: str = "a") -> Manifest:
+    """The newest one, of a shard that has one."""
+    found = store.read(shard)
+    assert found is not None
+    return found
+
+
 def marker_at(number: int, shard: str = "a", at_us: int | None = None) -> Datamarker:
     """The datamarker after transaction ``number`` of an archive of :func:`write_archive`; 0 is the beginning."""
     place = LogPosition(1, 1, STEP * number)

@@ -16,7 +16,6 @@ import pytest
 
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.compact import Group, merge
-from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from spark_replay.audit.archived import Selecting
@@ -27,7 +26,7 @@ from spark_replay.replay.keyed import LastChanges, rows_of
 from spark_replay.replay.pieces import Formats, Selector, log_pieces
 from spark_replay.tables.history import history
 from spark_replay.tables.rows import read as read_tables
-from tests.support.archives import CUSTOMERS, FIRST_US, marker_at, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, FIRST_US, manifest_of, marker_at, put, row, tx, write_archive
 from wormhole.audit.delivery_counts import RangeKind
 from wormhole.formats import ValueFormats
 from wormhole.model.errors import WormholeError
@@ -57,12 +56,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
     files = [changes(first) for first in (0, 5, 10)]
     return write_archive(tmp_path_factory.mktemp("flips") / "archive", {"a": files}, row_group=1500)
-
-
-def manifest_of(store: ArchiveStore) -> Manifest:
-    manifest = store.read("a")
-    assert manifest is not None
-    return manifest
 
 
 def chosen(store: ArchiveStore) -> ShardFiles:

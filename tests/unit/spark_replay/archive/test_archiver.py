@@ -16,6 +16,7 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from subscriber_sdk import RetryPolicy
 from subscriber_sdk.testing import Kit, KitFlow, marker_at, update
+from tests.support.archives import manifest_of
 from wormhole.model.errors import ArchiveUnavailable, HandlerFailed
 
 MIB = 1 << 20
@@ -69,9 +70,7 @@ def archive(archivers: Archivers, flow: KitFlow, *keys: int) -> None:
 
 
 def files(store: ArchiveStore, shard: str) -> Iterator[DataFile]:
-    manifest = store.read(shard)
-    assert manifest is not None
-    for entry in manifest.files:
+    for entry in manifest_of(store, shard).files:
         with DataFile(store.open_data(shard, entry.name), entry.name) as file:
             yield file
 
@@ -100,7 +99,7 @@ def test_a_file_ends_at_the_datamarker_that_was_due_and_knows_all_before(archive
     for key in range(3):
         flow.commit(update("t", key=key))
         archivers.kit.advance(25)
-    (entry,) = archivers.store.read("shop").files  # type: ignore[union-attr]
+    (entry,) = manifest_of(archivers.store, "shop").files
     with DataFile(archivers.store.open_data("shop", entry.name), entry.name) as file:
         assert file.footer.markers == (marker_at(1), marker_at(2), marker_at(3))
     assert (entry.begin, entry.end) == (marker_at(0), marker_at(3))
@@ -186,12 +185,12 @@ def test_an_archiver_whose_publisher_lost_its_epochs_goes_on_above_those_of_the_
     for _ in range(4):
         flow.revoke()
         flow.assign()
-    assert archivers.store.read("shop").epoch == 5  # type: ignore[union-attr]
+    assert manifest_of(archivers.store, "shop").epoch == 5
     flow.revoke()
 
     flow.epoch, flow.datamarker = 1, marker_at(1)
     flow.crash_and_redeliver(transactions=1, subscriber=archivers.new())
-    assert (flow.epoch, archivers.store.read("shop").epoch) == (6, 6)  # type: ignore[union-attr]
+    assert (flow.epoch, manifest_of(archivers.store, "shop").epoch) == (6, 6)
     assert flow.halted is None
     archive(archivers, flow, 3)
     assert ids(archivers.store) == ["1:0", "2:0", "3:0"]
@@ -201,7 +200,7 @@ def test_an_archiver_whose_publisher_lost_its_epochs_goes_on_above_those_of_the_
 def test_an_archive_that_is_set_back_under_it_stops_it(archivers: Archivers, flow: KitFlow) -> None:
     archive(archivers, flow, 1, 2)
     store = archivers.store
-    store.storage.delete(manifest_path("shop", store.read("shop").version))  # type: ignore[union-attr]
+    store.storage.delete(manifest_path("shop", manifest_of(store, "shop").version))
     flow.commit(update("t", key=3))
     archivers.kit.advance(300)
     with pytest.raises(HandlerFailed, match="its manifests were set back"):
@@ -285,8 +284,7 @@ def test_where_nothing_comes_the_archive_goes_on_without_files(archivers: Archiv
     for _ in range(3):
         flow.commit()
         archivers.kit.advance(61)
-    manifest = archivers.store.read("shop")
-    assert manifest is not None
+    manifest = manifest_of(archivers.store, "shop")
     assert len(manifest.files) == 1
     assert manifest.end == manifest.files[0].end == flow.end == flow.datamarker
 
@@ -304,8 +302,7 @@ def test_an_accepted_loss_stands_in_the_manifest(archivers: Archivers) -> None:
     flow.commit()
     archivers.kit.advance(61)  # nothing came: the file before the hole must not grow over it
     archive(archivers, flow, 4)
-    manifest = archivers.store.read("shop")
-    assert manifest is not None
+    manifest = manifest_of(archivers.store, "shop")
     (loss,) = manifest.losses
     assert (loss.resume, manifest.end) == (marker_at(2), marker_at(4))
     assert [(file.begin, file.end, file.rows) for file in manifest.files] == [

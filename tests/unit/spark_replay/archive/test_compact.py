@@ -19,7 +19,7 @@ from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
-from tests.support.archives import CUSTOMERS, Change, Tx, gone, marker_at, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, Change, Tx, gone, manifest_of, marker_at, put, row, tx, write_archive
 from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError
 from wormhole.model.position import Datamarker
@@ -42,10 +42,9 @@ def files() -> list[list[Tx]]:
     ]
 
 
-def manifest_of(store: ArchiveStore, shard: str = "a") -> Manifest:
-    found = store.read(shard)
-    assert found is not None
-    return found
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    return write_archive(tmp_path / "archive", {"a": files()})
 
 
 def content(store: ArchiveStore, shard: str = "a") -> tuple[list[dict[str, Any]], list[Datamarker]]:
@@ -145,11 +144,10 @@ def test_row_groups_become_few(tmp_path: Path) -> None:
         assert pa.parquet.ParquetFile(source).num_row_groups == 1
 
 
-def test_merged_files_are_merged_again(tmp_path: Path) -> None:
-    store = write_archive(tmp_path / "archive", {"a": files()})
+def test_merged_files_are_merged_again(store: ArchiveStore) -> None:
     before = content(store)
     merge(store, only_group(store))
-    write_archive(tmp_path / "archive", {"a": [[tx(put(b"m1", b"1"))], [tx(put(b"m2", b"2"))]]})
+    write_archive(store.to, {"a": [[tx(put(b"m1", b"1"))], [tx(put(b"m2", b"2"))]]})
     merge(store, only_group(store))
     first = manifest_of(store).files[0]
     assert first.merged == 5
@@ -169,10 +167,9 @@ class Interfered(ArchiveStore):
         return super().create_data(shard, name)
 
 
-def test_an_archiver_goes_on_meanwhile(tmp_path: Path) -> None:
-    store = write_archive(tmp_path / "archive", {"a": files()})
+def test_an_archiver_goes_on_meanwhile(store: ArchiveStore) -> None:
     group = only_group(store)
-    meddled = Interfered(store, lambda: write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"1"))]]}))
+    meddled = Interfered(store, lambda: write_archive(store.to, {"a": [[tx(put(b"new", b"1"))]]}))
     assert merge(meddled, group).state == "merged"
     assert len(manifest_of(store).files) == 3
     assert content(store)[0][-1]["key"].endswith(b"new")
@@ -180,8 +177,7 @@ def test_an_archiver_goes_on_meanwhile(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["retention", "another compaction"])
-def test_who_comes_too_late_leaves_nothing(tmp_path: Path, other: str) -> None:
-    store = write_archive(tmp_path / "archive", {"a": files()})
+def test_who_comes_too_late_leaves_nothing(store: ArchiveStore, other: str) -> None:
     group = only_group(store)
 
     def first() -> None:
@@ -198,8 +194,7 @@ def test_who_comes_too_late_leaves_nothing(tmp_path: Path, other: str) -> None:
     assert whole(store)
 
 
-def test_a_file_that_is_not_what_its_entry_says_is_merged_into_nothing(tmp_path: Path) -> None:
-    store = write_archive(tmp_path / "archive", {"a": files()})
+def test_a_file_that_is_not_what_its_entry_says_is_merged_into_nothing(store: ArchiveStore) -> None:
     group = only_group(store)
     lies = replace(group, files=(replace(group.files[0], hash=group.files[0].hash ^ 1), *group.files[1:]))
     before, manifest = content(store), manifest_of(store)
@@ -247,8 +242,7 @@ compact.merge(store, *compact.planned(store))
 
 
 @pytest.mark.parametrize("at", ["written", "closed", "committed"])
-def test_killed_on_the_way_nothing_is_lost_nor_doubled(tmp_path: Path, at: str) -> None:
-    store = write_archive(tmp_path / "archive", {"a": files()})
+def test_killed_on_the_way_nothing_is_lost_nor_doubled(store: ArchiveStore, at: str) -> None:
     before = content(store)
     done = subprocess.run([sys.executable, "-c", _KILLED, store.to, at], timeout=PATIENCE_S)
     assert done.returncode == -signal.SIGKILL
@@ -262,17 +256,15 @@ def test_killed_on_the_way_nothing_is_lost_nor_doubled(tmp_path: Path, at: str) 
     assert content(store) == before
 
 
-def test_a_shard_that_is_not_there(tmp_path: Path) -> None:
-    store = write_archive(tmp_path / "archive", {"a": files()})
+def test_a_shard_that_is_not_there(store: ArchiveStore) -> None:
     with pytest.raises(UsageError, match="shard other"):
         planned(store, ["other"])
 
 
-def test_a_manifest_says_what_was_lost_as_before(tmp_path: Path) -> None:
-    store = write_archive(tmp_path / "archive", {"a": files()})
+def test_a_manifest_says_what_was_lost_as_before(store: ArchiveStore) -> None:
     loss = KnownLoss(marker_at(20), "the log did not reach back")
     store.change("a", lambda present: present.gap_accepted(loss, 1) if present else pytest.fail("no manifest"))
-    write_archive(tmp_path / "archive", {"a": [[tx(put(b"x", b"1"))], [tx(put(b"y", b"1"))], [tx(put(b"z", b"1"))]]})
+    write_archive(store.to, {"a": [[tx(put(b"x", b"1"))], [tx(put(b"y", b"1"))], [tx(put(b"z", b"1"))]]})
     before = content(store)
     sizes = [len(group.files) for group in planned(store)]
     assert sorted(sizes) == [2, 4]

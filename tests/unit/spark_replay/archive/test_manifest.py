@@ -14,11 +14,11 @@ import pytest
 
 from spark_replay.archive.columns import METADATA_KEY, SCHEMA
 from spark_replay.archive.layout import about_from_json
-from spark_replay.archive.manifest import Manifest, manifest_from_json
+from spark_replay.archive.manifest import manifest_from_json
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.pieces import Selector, log_pieces
-from tests.support.archives import blocks_at, crc_at, manifest_given, marker_at, put, tx, write_archive
+from tests.support.archives import blocks_at, crc_at, manifest_given, manifest_of, marker_at, put, tx, write_archive
 from wormhole.formats import ValueFormats
 from wormhole.model.errors import ArchiveError
 
@@ -30,12 +30,6 @@ def store(tmp_path: Path) -> ArchiveStore:
     one = [[tx(put(b"k1", b"v1")), tx(put(b"k2", b"v2"))], [tx(put(b"k3", b"v3"))]]
     other = [[tx(put(b"x1", b"v1")), tx(put(b"x2", b"v2"))], [tx(put(b"x3", b"v3"))]]
     return write_archive(tmp_path / "archive", {"a": one, "b": other})
-
-
-def manifest_of(store: ArchiveStore, shard: str) -> Manifest:
-    manifest = store.read(shard)
-    assert manifest is not None
-    return manifest
 
 
 def path_of(store: ArchiveStore, shard: str, file: int) -> Path:

@@ -13,7 +13,7 @@ from spark_replay.archive.retention import GRACE_S, expire, outdated, to_delete
 from spark_replay.archive.storage import Stored
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
-from tests.support.archives import FIRST_US, marker_at, put, tx, write_archive
+from tests.support.archives import FIRST_US, manifest_of, marker_at, put, tx, write_archive
 from wormhole.model.errors import UsageError
 
 FIRST_S = FIRST_US // 1_000_000
@@ -34,9 +34,7 @@ def written_at(store: ArchiveStore, at_s: int) -> None:
 
 
 def names(store: ArchiveStore) -> list[str]:
-    manifest = store.read("a")
-    assert manifest is not None
-    return [entry.name for entry in manifest.files]
+    return [entry.name for entry in manifest_of(store).files]
 
 
 def test_first_unnamed_then_deleted(store: ArchiveStore) -> None:
@@ -45,8 +43,7 @@ def test_first_unnamed_then_deleted(store: ArchiveStore) -> None:
     assert [one.name for one in done.dropped] == before[:1]
     assert (done.deleted, [one.name for one in done.waiting]) == ((), before[:1])
     assert names(store) == before[1:]
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     assert (manifest.begin, manifest.whole) == (marker_at(1), False)
     assert verify(store, deep=True).problems == []
 
@@ -64,8 +61,7 @@ def test_first_unnamed_then_deleted(store: ArchiveStore) -> None:
 def test_all_may_be_too_old(store: ArchiveStore) -> None:
     [done] = expire(store, 1, FIRST_S + 1000)
     assert len(done.dropped) == 4
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     assert (manifest.begin, manifest.end, manifest.files) == (marker_at(4), marker_at(4), ())
     assert verify(store).problems == []
 
@@ -105,8 +101,7 @@ def test_a_damaged_list_makes_all_wait_again(store: ArchiveStore, kept: bytes) -
 
 
 def test_the_first_young_file_keeps_what_is_behind_it(store: ArchiveStore) -> None:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     a, b, c, d = manifest.files
     mixed = replace(manifest, files=(a, replace(b, last_us=FIRST_US * 2), c, d))
     assert outdated(mixed, FIRST_US + 10_000_000, {}) == 1
@@ -114,8 +109,7 @@ def test_the_first_young_file_keeps_what_is_behind_it(store: ArchiveStore) -> No
 
 
 def test_without_times_that_of_writing_counts(store: ArchiveStore) -> None:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     silent = replace(
         manifest,
         files=tuple(replace(one, last_us=0, end=replace(one.end, committed_at_us=0)) for one in manifest.files),

@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,8 @@ def test_of_many_commits_of_one_version_one_is_made(any_store: ArchiveStore) -> 
         except ArchiveConflict as error:
             lost.append(error)
 
-    threads = [threading.Thread(target=commit, args=(epoch,)) for epoch in range(2, 7)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(commit, range(2, 7)))
     found = present(any_store.read("a"))
     assert (made, len(lost)) == ([found.epoch], 4)
     assert "somebody else committed version 2 of the archive of a first" in str(lost[0])
@@ -112,11 +110,8 @@ def test_writers_that_meet_all_commit_in_the_end(store: ArchiveStore) -> None:
     def claim(number: int) -> None:
         store.change("a", lambda one: following(one, log=f"of {number}"))
 
-    threads = [threading.Thread(target=claim, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(claim, range(4)))
     assert present(store.read("a")).version == 5
 
 
@@ -138,7 +133,6 @@ def test_a_wish_for_nothing_commits_nothing(store: ArchiveStore) -> None:
 
 def test_others_that_are_first_for_ever(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.commit(START)
-    monkeypatch.setattr("time.sleep", lambda _: None)
     tries: list[int] = []
 
     def always(manifest: Manifest) -> None:
@@ -147,7 +141,7 @@ def test_others_that_are_first_for_ever(store: ArchiveStore, monkeypatch: pytest
 
     monkeypatch.setattr(store, "commit", always)
     with pytest.raises(ArchiveConflict):
-        store.change("a", following)
+        store.change("a", following, pause=lambda _: None)
     assert tries == [2] * 10
 
 

@@ -16,11 +16,22 @@ import pytest
 from spark_replay.archive.checksums import NO_BLOCKS
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.layout import manifest_path
-from spark_replay.archive.manifest import KnownLoss, Manifest
+from spark_replay.archive.manifest import KnownLoss
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import Problem, verify
 from spark_replay.archive.writer import parquet_settings
-from tests.support.archives import blocks_at, crc_at, gone, manifest_given, marker_at, put, row, tx, write_archive
+from tests.support.archives import (
+    blocks_at,
+    crc_at,
+    gone,
+    manifest_given,
+    manifest_of,
+    marker_at,
+    put,
+    row,
+    tx,
+    write_archive,
+)
 from wormhole.model.errors import ArchiveUnavailable, UsageError
 from wormhole.model.values import Op
 
@@ -39,12 +50,6 @@ FILES = {
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:
     return write_archive(tmp_path / "archive", FILES, row_group=1000)
-
-
-def manifest_of(store: ArchiveStore) -> Manifest:
-    manifest = store.read("a")
-    assert manifest is not None
-    return manifest
 
 
 def commit(store: ArchiveStore, **changes: Any) -> None:
