@@ -21,6 +21,7 @@ from typing import Protocol
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.rate import RateCap
+from wormhole.host.waiting import wait_at_most
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader
@@ -181,11 +182,7 @@ class Caravan:
             # Hundreds of times a second at the live end, where a timeout would cost ten times as much.
             await asyncio.sleep(seconds)
             return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopped.wait()
-        except TimeoutError:
-            pass
+        await wait_at_most(self._stopped, seconds)
 
     async def _make_room(self) -> None:
         budget = self._settings.budget(self)

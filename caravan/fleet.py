@@ -17,6 +17,7 @@ from caravan.log_map import LogMap
 from caravan.plan import Action, Board, CaravanView, Close, FlowView, SendBack, Start, plan
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.log_batch import BatchedLog
+from wormhole.host.waiting import wait_at_most
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
@@ -236,11 +237,7 @@ class Fleet:
                 await self._carry_out()
                 self.governor.adjust(self._late(), self._clock.monotonic())
                 await asyncio.sleep(_LEAST_PLAN_S)
-                try:
-                    async with asyncio.timeout(_TICK_S):
-                        await self._changed.wait()
-                except TimeoutError:
-                    pass
+                await wait_at_most(self._changed, _TICK_S)
                 self._changed.clear()
         finally:
             for number in tuple(self.caravans):

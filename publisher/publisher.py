@@ -261,15 +261,15 @@ class Publisher:
         self.log_watch.read(segment)
         self.applications.see(segment.runs)
 
-    def _released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
-        self._close_counts(flow)
-        self.assigner.released(stream, flow)
-
     def _held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
         self.losses.held(caravan_flow, error)
 
     def _decided(self, flow: PublisherFlow, proceed: bool) -> None:
         self.losses.decided(flow, proceed)
+
+    def _released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        self._close_counts(flow)
+        self.assigner.released(stream, flow)
 
     def _close_counts(self, flow: PublisherFlow) -> None:
         pages = self.delivery_counter.closed(flow)
@@ -341,9 +341,7 @@ class Publisher:
                     self.markers.put(MarkerWrite(flow.key, flow.epoch, to, flow.filter.hash, pages))
             finally:
                 flow.end_move()
-        stream = self.assigner.stream_of(flow)
-        if stream is not None:
-            self.assigner.revoke(stream, flow, f"goes to {to}")
+        self.assigner.recall(flow, f"goes to {to}")
         self.assigner.changed()
 
     async def restore_record(self, flow: PublisherFlow, to: Datamarker) -> None:
@@ -445,16 +443,12 @@ class Publisher:
     def _again(self, flow: PublisherFlow, cause: str) -> None:
         """Assign the flow anew, also one that is halted."""
         flow = self.present(flow)
-        stream = self.assigner.stream_of(flow)
-        if stream is not None and flow in stream.flows:
-            self.assigner.revoke(stream, flow, cause)
+        self.assigner.recall(flow, cause)
         flow.resume()
         self.assigner.changed()
 
     def _lost(self, flow: PublisherFlow) -> None:
-        stream = self.assigner.stream_of(flow)
-        if stream is not None:
-            self.assigner.revoke(stream, flow, "another publisher owns the flow")
+        self.assigner.recall(flow, "another publisher owns the flow")
 
     def _undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
         """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before

@@ -165,9 +165,7 @@ class Applications:
                     "its filter changed" if flow.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
                 )
                 flow.configure(wanted, halts_on_bad_value=halts, parks=parks)
-                stream = self._assigner.stream_of(flow)
-                if stream is not None:
-                    self._assigner.revoke(stream, flow, cause)
+                self._assigner.recall(flow, cause)
         if name not in self._watches:
             self._watches[name] = self._background.spawn(self._watch_subscribers(name), f"subscribers-{name}")
 
@@ -182,9 +180,7 @@ class Applications:
         self._assigner.subscribers(name, ())
         for key in [key for key in self._assigner.flows if key[0] == name]:
             flow = self._assigner.flows.pop(key)
-            stream = self._assigner.stream_of(flow)
-            if stream is not None:
-                self._assigner.revoke(stream, flow, "the application is no longer configured")
+            self._assigner.recall(flow, "the application is no longer configured")
 
     async def _watch_subscribers(self, application: str) -> None:
         while True:

@@ -24,6 +24,7 @@ from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.log_batch import BatchedLog
+from wormhole.host.waiting import wait_at_most
 from wormhole.model.errors import Fatal, MarkerStoreError, WormholeError
 from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowKey, MarkerStore
@@ -289,11 +290,7 @@ class Assigner:
     async def run(self) -> None:
         """Decide until cancelled."""
         while True:
-            try:
-                async with asyncio.timeout(_TICK_S):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass  # grace periods end by time
+            await wait_at_most(self._changed, _TICK_S)  # grace periods end by time
             self._changed.clear()
             for app in tuple(
                 self._applications.values()
@@ -507,6 +504,12 @@ class Assigner:
         control = flow.control
         free = not flow.moving and not control.paused and not control.missing and control.replay is None
         return still and free and not self._stopping and self._permits.may_assign()
+
+    def recall(self, flow: PublisherFlow, cause: str) -> None:
+        """Ask the subscriber that has the flow, if one has, to release it."""
+        stream = self.stream_of(flow)
+        if stream is not None:
+            self.revoke(stream, flow, cause)
 
     def revoke(self, stream: SubscriberStream, flow: PublisherFlow, cause: str) -> None:
         """Ask the subscriber to let go of the flow, if it has it; :meth:`released` follows, or the end of its

@@ -171,9 +171,7 @@ class Replays:
             self._runs[key] = run
             self._over.pop(key, None)
             flow.resume()  # somebody wants it to be tried again
-            stream = self._assigner.stream_of(flow)
-            if stream is not None:
-                self._assigner.revoke(stream, flow, f"is replayed by {wanted.who}")
+            self._assigner.recall(flow, f"is replayed by {wanted.who}")
         _log.warning("%s is held for replay %s by %s", flow.name, wanted.id, wanted.who, extra=flow.about)
 
     async def open(

@@ -379,9 +379,7 @@ class Control:
 
     def _ask_back(self, flow: PublisherFlow, cause: str) -> None:
         flow = self._publisher.present(flow)
-        stream = self._assigner.stream_of(flow)
-        if stream is not None:
-            self._assigner.revoke(stream, flow, cause)
+        self._assigner.recall(flow, cause)
         self._assigner.changed()
 
     def _status(self, flow: PublisherFlow) -> admin_pb2.FlowStatus:

@@ -344,8 +344,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="changed-filter-applied-in-the-old-epoch",
         file="publisher/flows/applications.py",
-        old="                    self._assigner.revoke(stream, flow, cause)\n",
-        new="                    flow.explain(cause)\n",
+        old="                self._assigner.recall(flow, cause)\n",
+        new="                flow.explain(cause)\n",
         tests=("tests/unit/publisher/flows/test_applications.py",),
         promise="a filter that is changed takes effect in a new epoch, from the datamarker",
     ),
