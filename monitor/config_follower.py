@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Container, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -100,7 +100,7 @@ class ConfigFollower:
             self._state.configuration = "none: ZooKeeper does not answer, and no configuration is stored on disk"
             self._state.changed()
             return
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._stored.read_at))
+        when = f"{datetime.fromtimestamp(self._stored.read_at).astimezone():%Y-%m-%d %H:%M:%S}"
         self._apply(self._stored.datasets, self._stored.drained, f"last good one, of {when}: ZooKeeper does not answer")
         self._supervisor.may_start(True)
 
@@ -182,8 +182,8 @@ class ConfigFollower:
     async def _changed(self) -> None:
         if self._datasets is None or self._request is None:
             return
-        now = time.localtime(self._state.clock())
-        source = "the file" if self._static else f"ZooKeeper, read {time.strftime('%H:%M:%S', now)}"
+        now = datetime.fromtimestamp(self._state.clock.wall()).astimezone()
+        source = "the file" if self._static else f"ZooKeeper, read {now:%H:%M:%S}"
         self._apply(self._datasets, self._request.drained, f"current, from {source}")
         if not self._static:
             await self._store()
@@ -193,7 +193,7 @@ class ConfigFollower:
         async with self._storing:
             assert self._datasets is not None
             assert self._request is not None
-            read = LastGoodConfig(self._datasets, self._request.drained, self._state.clock())
+            read = LastGoodConfig(self._datasets, self._request.drained, self._state.clock.wall())
             if read == self._stored:
                 return
             try:

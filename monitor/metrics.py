@@ -133,7 +133,7 @@ class HostMetrics:
         fetched = zip(listening, await asyncio.gather(*map(self._fetch, listening)), strict=True)
         answers = {one.key: answer for one, answer in fetched if answer is not None}
         process = await asyncio.to_thread(process_figures)
-        found = [*samples(state, answers, process, state.clock())]
+        found = [*samples(state, answers, process, state.clock.wall())]
         if self._trust is not None:
             ends, reloads = c.MONITOR_CERTIFICATE_ENDS, c.MONITOR_CERTIFICATE_RELOADS
             found += await asyncio.to_thread(self._trust.samples, ends, reloads, state.host)
@@ -181,7 +181,7 @@ def add_routes(app: web.Application, state: HostState, trust: Trust | None = Non
         return web.Response(text="ok\n")
 
     async def readyz(request: web.Request) -> web.Response:
-        found = health(state, state.clock())
+        found = health(state, state.clock.wall())
         text = "ready\n" if found.ready else "".join(f"{visible(reason)}\n" for reason in found.reasons)
         return web.Response(text=text, status=200 if found.ready else 503)
 

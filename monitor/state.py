@@ -6,13 +6,12 @@ One event loop owns it. Times are seconds since 1970.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["HostEvent", "HostState", "LogKey", "Phase", "PublisherState"]
@@ -89,20 +88,20 @@ class HostEvent:
 @dataclass(slots=True)
 class HostState:
     """This host. ``coordination``: connected, suspended, lost or static. ``configuration``: one sentence that names the
-    source of the configuration. ``clock``: seconds since 1970.
+    source of the configuration.
 
     Writers call :meth:`changed` at the end of a change; readers :meth:`wait` for it.
     """
 
     host: str
-    started: float = field(default_factory=time.time)
+    started: float = field(default_factory=SYSTEM_CLOCK.wall)
     publishers: dict[LogKey, PublisherState] = field(default_factory=dict)
     events: deque[HostEvent] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     coordination: str = "lost"
     configuration: str = ""
     drained: bool = False
     version: int = 0
-    clock: Callable[[], float] = time.time
+    clock: Clock = SYSTEM_CLOCK
     _waiting: set[asyncio.Future[None]] = field(default_factory=set)
 
     def changed(self) -> None:
@@ -123,7 +122,7 @@ class HostState:
 
     def report(self, kind: str, text: str, subject: str = "") -> None:
         """Add an event that happens now, and wake readers."""
-        self.add(HostEvent(self.clock(), kind, subject, text))
+        self.add(HostEvent(self.clock.wall(), kind, subject, text))
         self.changed()
 
     async def wait(self, seen: int) -> int:

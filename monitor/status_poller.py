@@ -80,7 +80,7 @@ class StatusPoller:
             _log.log(logging.WARNING if problem else logging.INFO, "%s: %s", entry.key, problem or "answers again")
         entry.problem = problem
         if status is not None:
-            entry.answered = self._state.clock()
+            entry.answered = self._state.clock.wall()
             for event in status_events(entry.key, self._last.get(entry.key), status, entry.answered):
                 if event.kind in _ERRORS:
                     _log.error("%s: %s", event.subject, event.text)

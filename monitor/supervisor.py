@@ -7,8 +7,7 @@ import contextlib
 import logging
 import os
 import signal
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -32,6 +31,7 @@ from monitor.processes import Found, Process, adopt, command, find, run_file, st
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole.config import load, to_json_file
 from wormhole.coordination.change_signal import Signal
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.ready_file import read_ready, ready_path
 from wormhole.model.errors import WormholeError
 
@@ -59,7 +59,7 @@ class _Live:
 class Supervisor:
     """The publishers of one host. ``folder``: ``[monitor] state_dir``, which only one monitor uses at a time.
 
-    ``environment``: of the processes it starts. ``clock``: seconds, monotonic. Call :meth:`adopt`, then :meth:`run`, at
+    ``environment``: of the processes it starts. Call :meth:`adopt`, then :meth:`run`, at
     the end :meth:`stop` or :meth:`leave`.
     """
 
@@ -69,7 +69,7 @@ class Supervisor:
         folder: Path,
         policy: Policy,
         environment: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._state = state
         self._running, self._logs = folder / "running", folder / "logs"
@@ -118,7 +118,7 @@ class Supervisor:
                 if process is None:
                     continue
                 ready = await asyncio.to_thread(_ready_of, file, found.key)
-                run = Run(process.pid, found.digest, self._clock())
+                run = Run(process.pid, found.digest, self._clock.monotonic())
                 self._slots[found.key] = Slot(run)
                 self._keep(found.key, _Live(process, file, ready))
                 self._report("adopted", found.key, f"process {process.pid} keeps running")
@@ -173,7 +173,7 @@ class Supervisor:
         next_in = _LATER_S
         if self._desired is not None:
             desired = {} if self._drained else {key: one.digest for key, one in self._desired.items()}
-            now = self._clock()
+            now = self._clock.monotonic()
             found = plan(desired, self._slots, now, self._policy, may_start=self._may_start)
             for step in found.steps:
                 await self._carry_out(step)
@@ -190,7 +190,7 @@ class Supervisor:
         began = [slot.run.began for slot in self._slots.values() if slot.run is not None and not slot.run.ready]
         if not began:
             return float("inf")
-        return _SOON_S if self._clock() - max(began) < _SOON_FOR_S else _LATER_S
+        return _SOON_S if self._clock.monotonic() - max(began) < _SOON_FOR_S else _LATER_S
 
     async def _carry_out(self, step: Step) -> None:
         if step.act is Act.START:
@@ -199,7 +199,7 @@ class Supervisor:
         live, slot = self._live[step.key], self._slots[step.key]
         assert slot.run is not None
         if step.act is Act.STOP:
-            self._slots[step.key] = replace(slot, run=replace(slot.run, stop_asked=self._clock()))
+            self._slots[step.key] = replace(slot, run=replace(slot.run, stop_asked=self._clock.monotonic()))
             self._report(
                 "stop",
                 step.key,
@@ -221,12 +221,12 @@ class Supervisor:
             # Not in a thread: nothing would supervise a process whose start was cancelled midway.
             process = start(command(file, key), output, self._environment)
         except OSError as error:
-            self._slots[key] = after_no_start(slot, desired.digest, self._clock(), self._policy)
+            self._slots[key] = after_no_start(slot, desired.digest, self._clock.monotonic(), self._policy)
             self._problem(
                 key, f"it cannot be started: {error.filename or file}: {error.strerror}. Next: free space on that disk"
             )
             return
-        self._slots[key] = after_start(slot, process.pid, desired.digest, self._clock())
+        self._slots[key] = after_start(slot, process.pid, desired.digest, self._clock.monotonic())
         self._keep(
             key, _Live(process, file, ready_path(desired.config.publisher.state_dir, key.dataset, key.copy, key.log))
         )
@@ -256,7 +256,7 @@ class Supervisor:
         last_error = await asyncio.to_thread(self._clean_up, key, live)
         del self._live[key]
         before = self._slots[key]
-        self._slots[key] = after_end(before, status, self._clock(), self._policy)
+        self._slots[key] = after_end(before, status, self._clock.monotonic(), self._policy)
         assert before.run is not None
         if before.run.stop_asked is not None:
             self._problems.pop(key, None)
@@ -285,7 +285,7 @@ class Supervisor:
             text = f"given up, {why}: {text}"
             self._report("crash_loop", key, text, logging.ERROR)
         else:
-            wait = max(0.0, slot.start_at - self._clock())
+            wait = max(0.0, slot.start_at - self._clock.monotonic())
             self._report("restart", key, f"{text}; restarted in {wait:.1f} s", logging.WARNING)
         self._problems[key] = text
 
@@ -325,7 +325,7 @@ class Supervisor:
             if entry is None or entry.phase is not phase or entry.pid != pid:
                 changed = True
                 entry = publishers.setdefault(key, PublisherState(key, phase))
-                entry.since, entry.problem = self._state.clock(), ""
+                entry.since, entry.problem = self._state.clock.wall(), ""
             if entry.pid != pid:
                 entry.admin, entry.http, entry.status, entry.answered = "", "", None, 0.0
             entry.phase, entry.pid, entry.restarts = phase, pid, self._restarts.get(key, 0)

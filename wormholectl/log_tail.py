@@ -12,7 +12,6 @@ import shutil
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Final
 
 from publisher.sources import open_source
 from wormhole.filters import Filter
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceSilent, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition
@@ -241,13 +241,13 @@ def _state_folder(database: Path | None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _clear_abandoned(beside: Path, clock: Callable[[], float] = time.time) -> None:
+def _clear_abandoned(beside: Path, clock: Clock = SYSTEM_CLOCK) -> None:
     for folder in beside.glob(f"{_FOLDER}*"):
         with suppress(OSError):  # in use, another user's, or gone meanwhile
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 # One that was just made may not be locked yet.
-                if clock() - os.fstat(lock).st_mtime > _SETTLED_S:
+                if clock.wall() - os.fstat(lock).st_mtime > _SETTLED_S:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)
             finally:

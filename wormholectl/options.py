@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -187,7 +186,9 @@ def duration(option: str, text: str, example: str = "30s") -> float:
 
 def now() -> float:
     """Seconds since 1970: the one clock that commands read."""
-    return time.time()
+    from wormhole.host.clock import SYSTEM_CLOCK
+
+    return SYSTEM_CLOCK.wall()
 
 
 def with_where(command: Callable[..., None]) -> Callable[..., None]:

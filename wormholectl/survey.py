@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import http.client
 import shutil
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -16,6 +15,8 @@ from typing import Final
 from wormhole import __version__
 from wormhole.config import Config, DatasetConfig, unlisted
 from wormhole.coordination import Coordinator, StaticCoordinator
+from wormhole.host.clock import SYSTEM_CLOCK
+from wormhole.host.clock import Clock as SystemClock
 from wormhole.host.tls import is_loopback
 from wormhole.model.errors import Retryable, UsageError, WormholeError
 from wormhole.model.problem import Problem
@@ -107,7 +108,7 @@ def _told(answers: Iterable[Answer]) -> list[Answer]:
     return list(found.values())
 
 
-def clock_of(answer: Answer, clock: Callable[[], float] = time.time) -> Clock:
+def clock_of(answer: Answer, clock: SystemClock = SYSTEM_CLOCK) -> Clock:
     """The clock of a publisher, by the date that its HTTP endpoint tells; it is in whole seconds."""
     assert answer.status is not None
     status, address = answer.status, answer.status.http_address
@@ -123,11 +124,11 @@ def clock_of(answer: Answer, clock: Callable[[], float] = time.time) -> Clock:
         )
     else:
         connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
-    before = clock()
+    before = clock.wall()
     try:
         connection.request("GET", "/healthz")
         told = connection.getresponse().headers.get("Date", "")
-        after = clock()
+        after = clock.wall()
         seconds = parsedate_to_datetime(told).timestamp()
     except (OSError, http.client.HTTPException, ValueError) as error:
         return Clock(name, None, str(error) or type(error).__name__)

@@ -11,7 +11,6 @@ import select
 import sys
 import termios
 import threading
-import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.visible import visible
 from wormhole.wire.v1 import admin_pb2
@@ -134,8 +134,8 @@ def _caravan(caravan: admin_pb2.CaravanStatus) -> str:
     )
 
 
-def watch(where: Where, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-    """Draw until ``q`` or Ctrl-C. ``clock``: seconds, monotonic.
+def watch(where: Where, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Draw until ``q`` or Ctrl-C.
 
     Raises :class:`~wormhole.model.errors.UsageError` without a terminal or for a wrong address.
     """
@@ -148,18 +148,18 @@ def watch(where: Where, every_s: float, clock: Callable[[], float] = time.monoto
         known: list[Answer] = []
         found = 0.0
         while not stopping.is_set():
-            now = clock()
+            now = clock.monotonic()
             try:
                 # A coordinator is not asked every second, but when somebody is gone, who may be back at another
                 # address.
                 if not known or seen.problems or now - found > _FIND_S:
                     known, found = admin_client.find(where), now
-                seen.learn(admin_client.ask_again(known), clock())
+                seen.learn(admin_client.ask_again(known), clock.monotonic())
             except UsageError as error:
                 wrong.append(error)
                 return
             except WormholeError as error:
-                seen.failed(error.message, clock())
+                seen.failed(error.message, clock.monotonic())
             stopping.wait(every_s)
 
     asking = threading.Thread(target=ask, name="top-asks", daemon=True)
@@ -172,7 +172,7 @@ def watch(where: Where, every_s: float, clock: Callable[[], float] = time.monoto
         asking.start()
         try:
             while not wrong:
-                live.update(draw(seen, clock(), console.height), refresh=True)
+                live.update(draw(seen, clock.monotonic(), console.height), refresh=True)
                 if pressed(_LOOK_S) in {"q", "Q", "\x1b"}:
                     break
         finally:

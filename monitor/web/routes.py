@@ -128,7 +128,7 @@ class StatusPage:
 
     def _snapshot(self) -> bytes:
         """One snapshot for all watchers of the same second."""
-        version, now = self._state.version, self._state.clock()
+        version, now = self._state.version, self._state.clock.wall()
         if self._encoded[0] != version or abs(now - self._encoded[1]) > self._pace_s:
             # As ASCII: the last output of a process may contain bytes that are not UTF-8.
             text = json.dumps(snapshot(self._state, now), allow_nan=False, separators=(",", ":"))

@@ -5,11 +5,11 @@ as JSON.
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormholectl.show.printer import print_json, print_table, print_text, size, span
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Teller:
     programs.
     """
 
-    def __init__(self, replay: str, *, as_json: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, replay: str, *, as_json: bool, clock: Clock = SYSTEM_CLOCK) -> None:
         self._id = replay
         self._as_json = as_json
         self._clock = clock
@@ -57,8 +57,8 @@ class Teller:
             sys.stderr.write(f"\r{text:<{self._drawn}}")
             sys.stderr.flush()
             self._drawn = len(text)
-        elif self._clock() >= self._line_at:
-            self._line_at = self._clock() + _LINE_EVERY_S
+        elif self._clock.monotonic() >= self._line_at:
+            self._line_at = self._clock.monotonic() + _LINE_EVERY_S
             print_text(text, error=True)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from itertools import count
 
 from monitor.state import HostEvent, HostState, LogKey
+from wormhole.host.clock import Clock
 
 
 async def test_a_reader_wakes_at_a_change_and_not_before() -> None:
@@ -37,7 +38,7 @@ async def test_a_reader_that_gave_up_is_forgotten() -> None:
 
 
 def test_the_last_events_are_kept_and_each_is_a_change() -> None:
-    state = HostState("h1", clock=count(0.0).__next__)
+    state = HostState("h1", clock=Clock(wall=count(0.0).__next__))
     for _ in range(1000):
         state.report("start", "started", "shop/main/db1")
     assert len(state.events) == 200

@@ -10,9 +10,11 @@ from scripts.prepare import ROOT
 
 TIMELESS = {
     "caravan": (),
+    "monitor": (),
     "publisher": ("publisher/sources",),
     "spark_replay/replay": (),
     "wormhole/push": (),
+    "wormholectl": (),
 }
 """Folders in which no module imports `time`, each with the folders below it that do not hold to that yet."""
 
