@@ -136,8 +136,11 @@ class Listener:
                 with client, suppress(OSError):
                     self.connections += 1
                     client.settimeout(PATIENCE_S)
-                    client.sendall(packets([greeting()], 0))
-                    self.heard += client.recv(4096)
+                    self._talk(client)
+
+    def _talk(self, client: socket.socket) -> None:
+        client.sendall(packets([greeting()], 0))
+        self.heard += client.recv(4096)
 
     def close(self) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
@@ -275,29 +278,12 @@ EVERYTHING_ARCHIVED = (
 )
 
 
-class Bucket:
+class Bucket(Listener):
     """An object store of somebody else: notes the head of each request, and admits nobody."""
 
-    def __init__(self) -> None:
-        self.heard = bytearray()
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._server.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._server.accept()
-                with client, suppress(OSError):
-                    client.settimeout(PATIENCE_S)
-                    self.heard += client.recv(65536)
-                    client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-
-    def close(self) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join()
+    def _talk(self, client: socket.socket) -> None:
+        self.heard += client.recv(65536)
+        client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from subscriber_sdk import DataLoss, LossDecision, Subscriber, Update, serve
-from tests.integration.test_operating_flows import FLOW, World, eventually_in_thread
+from tests.integration.test_operating_flows import World
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.replaying import ReplayClient
 from wormhole.host.local_admin import token_path
@@ -21,8 +21,7 @@ from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
 
-# gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
-grpc.aio.init_grpc_aio()
+FLOW = "app/db1"
 
 
 class App(Subscriber):
@@ -49,9 +48,9 @@ class Asked:
         self._world = world
 
     async def __call__(self, request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
-        answer = await asyncio.to_thread(self._world.answer)
+        answer = await asyncio.to_thread(self._world.publisher.answer)
         assert answer is not None
-        token = (await asyncio.to_thread(token_path(self._world.state).read_text)).strip()
+        token = (await asyncio.to_thread(token_path(self._world.publisher.state).read_text)).strip()
         metadata = (("authorization", f"Bearer {token}"),) if request.HasField("begin") or not request.ticket else ()
         async with grpc.aio.insecure_channel(answer.address) as channel:
             call: Any = channel.unary_unary("/wormhole.wire.v1.Admin/Replay")
@@ -64,7 +63,8 @@ class Asked:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = await asyncio.to_thread(World, tmp_path)
     source = f'source = "rocksdb://{made.writer.path}"\n'
-    made.config.write_text(made.config.read_text().replace(source, f'{source}pin_budget = "64KiB"\n'))
+    config = made.publisher.config
+    config.write_text(config.read_text().replace(source, f'{source}pin_budget = "64KiB"\n'))
     try:
         await asyncio.to_thread(made.publisher.start)
         yield made
@@ -87,17 +87,17 @@ async def test_a_flow_is_replayed_with_everything_that_may_happen_to_it(world: W
 
     async def acknowledged(key: bytes) -> Datamarker:
         await eventually(lambda: app.keys[-1:] == [key], "delivered")
-        return marker_from_message((await world.becomes("stored", lambda flow: not flow.lag_bytes)).marker)
+        return marker_from_message((await world.becomes(lambda flow: not flow.lag_bytes)).marker)
 
     async def restarts() -> None:
         await asyncio.to_thread(world.publisher.kill)
         await asyncio.to_thread(world.publisher.start)
-        await eventually_in_thread(lambda: world.flow() is not None)
+        await world.becomes(lambda _: True)
 
     async def state(wanted: str, also: Callable[[admin_pb2.FlowStatus], object] = bool) -> admin_pb2.FlowStatus:
-        return await world.becomes(wanted, lambda flow: flow.state == wanted and also(flow))
+        return await world.becomes(lambda flow: flow.state == wanted and also(flow))
 
-    options = {"coordinator": str(world.config), "id": "s1", "listen": f"127.0.0.1:{world.port}"}
+    options = {"coordinator": str(world.publisher.config), "id": "s1", "listen": f"127.0.0.1:{world.port}"}
     async with serve(app, application="app", **options):
         await puts(b"k1")
         first = await acknowledged(b"k1")

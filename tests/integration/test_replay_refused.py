@@ -31,12 +31,13 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
         self.archive = folder / "archive"
-        with self.world.config.open("a") as file:
+        self.config = self.world.publisher.config
+        with self.config.open("a") as file:
             file.write(f'[datasets.shop.archive]\nto = "{self.archive}"\n')
             file.write('[applications.archive]\ndataset = "shop"\nstart = "earliest"\n')
         self.world.writer.put(b"k", b"v")
         self.world.publisher.start()
-        found = until(self.world.flow, self.world.publisher.tail)
+        found = until(lambda: self.world.publisher.flow("app"), self.world.publisher.tail)
         assert found is not None
         self.flow: admin_pb2.FlowStatus = found
         files = [[tx(put(b"k", b"v"))], [tx(put(b"k", b"w"))]]
@@ -104,21 +105,21 @@ def test_one_error_with_its_next_step_and_nothing_is_held(
     scene: Scene, changes: Callable[[Scene], None], asked: tuple[str, ...], status: int, says: str, hint: str
 ) -> None:
     changes(scene)
-    got, out, error = run("replay", *asked, "-c", str(scene.world.config))
+    got, out, error = run("replay", *asked, "-c", str(scene.config))
     assert (got, out) == (status, "")
     first, second = error.strip().splitlines()
     assert first.startswith("error: ")
     assert says in first
     assert second.startswith("  next: ")
     assert hint in second
-    flow = scene.world.flow()
+    flow = scene.world.publisher.flow("app")
     assert flow is not None
     assert (flow.state, flow.HasField("replay"), flow.epoch) == (scene.flow.state, False, scene.flow.epoch)
 
 
 def test_without_java_nothing_is_asked_of_anybody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    got, _, error = run("replay", "--app", "app", "-c", str(scene.world.config))
+    got, _, error = run("replay", "--app", "app", "-c", str(scene.config))
     assert got == 2
     assert "Spark needs Java 17 or newer: JAVA_HOME is /nowhere" in error
     assert "  next: install a Java runtime" in error
@@ -129,7 +130,17 @@ def test_a_dry_run_needs_neither_a_subscriber_nor_to_start_spark(scene: Scene, m
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(session, "spark_session", started)
-    asked = ("replay", "--app", "app", "--dry-run", "--json", "--from", "1/0/0", "-c", str(scene.world.config))
+    asked = (
+        "replay",
+        "--app",
+        "app",
+        "--dry-run",
+        "--json",
+        "--from",
+        "1/0/0",
+        "-c",
+        str(scene.config),
+    )
     got, out, error = run(*asked)
     assert (got, error) == (0, "")
     told = check("replay-plan", out)

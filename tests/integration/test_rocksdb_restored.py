@@ -9,23 +9,15 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc.aio
 import pytest
 from typer.testing import CliRunner, Result
 
 from subscriber_sdk import DataLoss, LossDecision, Subscriber, Update, serve
 from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
+from tests.support.publisher_process import PublisherProcess
 from tests.support.rocks_writer import RocksWriter
-from tests.system.harness.processes import Process
-from wormhole.host.ready_file import read_ready, ready_path
 from wormholectl.app import app as commands
-
-# gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
-grpc.aio.init_grpc_aio()
-
-
-_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
 
 
 class App(Subscriber):
@@ -47,28 +39,14 @@ class World:
     """A database with a backup, a configuration, and a publisher in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.state, self.config, self.backup = folder / "state", folder / "shop.toml", folder / "backup"
-        self.port = free_port()
+        self.backup, self.port = folder / "backup", free_port()
         self.writer = RocksWriter(folder / "store")
-        arguments = ["-c", _RUN, "publisher", "run", "-c", str(self.config)]
-        self.publisher = Process("publisher", arguments, folder)
-        self.config.write_text(
-            f"""
-version = 1
-[coordinator]
-static = true
-[publisher]
-state_dir = "{self.state}"
-heartbeat = "500ms"
-grace_period = "1s"
-[datasets.shop.copies.main.logs.db1]
-source = "rocksdb://{self.writer.path}"
-[applications.app]
+        application = f"""[applications.app]
 dataset = "shop"
 start = "earliest"
-subscribers = {{ s1 = "127.0.0.1:{self.port}" }}
-"""
-        )
+subscribers = {{ s1 = "127.0.0.1:{self.port}" }}"""
+        self.publisher = PublisherProcess(folder, f'source = "rocksdb://{self.writer.path}"', application)
+        self.options = {"listen": f"127.0.0.1:{self.port}", "coordinator": str(self.publisher.config)}
 
     def back_up(self) -> None:
         self.writer.close()
@@ -84,12 +62,8 @@ subscribers = {{ s1 = "127.0.0.1:{self.port}" }}
             self.writer.close()
         self.writer.open()
 
-    def serves(self) -> bool:
-        assert self.publisher.alive, self.publisher.tail()
-        return read_ready(ready_path(self.state, "shop", "main", "db1")) is not None
-
     async def command(self, *arguments: str) -> Result:
-        return await asyncio.to_thread(CliRunner().invoke, commands, [*arguments, "-c", str(self.config)])
+        return await asyncio.to_thread(CliRunner().invoke, commands, [*arguments, "-c", str(self.publisher.config)])
 
     async def accept_loss(self) -> None:
         """As the runbook says, once the application has declined the loss."""
@@ -115,7 +89,7 @@ async def test_a_restored_database_is_a_loss_that_can_be_accepted(world: World) 
     app = App()
     world.writer.put(b"a", b"1")
     world.back_up()
-    async with serve(app, application="app", listen=f"127.0.0.1:{world.port}", coordinator=str(world.config)):
+    async with serve(app, application="app", **world.options):
         world.publisher.start()
         for number in range(50):
             world.writer.put(b"b%d" % number, b"2")
@@ -128,7 +102,7 @@ async def test_a_restored_database_is_a_loss_that_can_be_accepted(world: World) 
             world.publisher.start()
             await eventually(lambda: len(app.losses) > losses, "the loss")  # noqa: B023
             assert app.losses[-1].kind.value == "diverged"
-            assert world.serves()
+            assert world.publisher.serves()
             await world.accept_loss()
             await eventually(lambda: b"c%d" % again in app.keys, "what is written since")  # noqa: B023
 
@@ -136,7 +110,7 @@ async def test_a_restored_database_is_a_loss_that_can_be_accepted(world: World) 
 @pytest.mark.allow_blocking("works with files and processes between the waits")
 async def test_a_wiped_database_is_waited_for_by_a_publisher_that_answers(world: World) -> None:
     app = App()
-    async with serve(app, application="app", listen=f"127.0.0.1:{world.port}", coordinator=str(world.config)):
+    async with serve(app, application="app", **world.options):
         world.publisher.start()
         world.writer.put(b"a", b"1")
         await eventually(lambda: b"a" in app.keys, "the first update")
@@ -146,7 +120,7 @@ async def test_a_wiped_database_is_waited_for_by_a_publisher_that_answers(world:
             file.unlink()
         (world.writer.path / "README").write_text("soon")  # no database: without flows that would be a wrong request
         world.publisher.start()
-        await eventually(world.serves, "it serves")
+        await eventually(world.publisher.serves, "it serves")
         assert (await world.command("publishers")).exit_code == 0
         world.writer.open()
         world.writer.put(b"b", b"2")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.support.mass_received import Received
@@ -101,22 +101,9 @@ pin_budget = "{_PIN_BUDGET}B"
             assert number == self.written, "the store numbers changes otherwise"
             return number
 
-    @contextmanager
-    def live(self) -> Iterator[None]:
+    def live(self) -> AbstractContextManager[None]:
         """For as long as the block lasts, a few changes come again and again."""
-        ended = threading.Event()
-
-        def go() -> None:
-            while not ended.wait(0.03):
-                self.write(15)
-
-        thread = threading.Thread(target=go, name="live")
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        return self.repeating(lambda: self.write(15), 0.03)
 
     def cut_log(self) -> int:
         """Everything that was written until now is archived, and in the log no more; up to where."""

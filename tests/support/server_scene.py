@@ -4,9 +4,8 @@ everywhere if there is an authority."""
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from examples.demo.database_server import DatabaseServer
@@ -100,22 +99,9 @@ class ServerScene(Stage):
         self.server.sql("FLUSH BINARY LOGS")
         purge(self.server)
 
-    @contextmanager
-    def live(self) -> Iterator[None]:
+    def live(self) -> AbstractContextManager[None]:
         """For as long as the block lasts, changes come again and again."""
-        ended = threading.Event()
-
-        def go() -> None:
-            while not ended.wait(0.05):
-                self.workload.change(1)
-
-        thread = threading.Thread(target=go, name="live")
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        return self.repeating(lambda: self.workload.change(1), 0.05)
 
     def wormhole(self, *arguments: str) -> tuple[int, str, str]:
         """``wormholectl`` in this process, with what it takes to reach the publisher."""

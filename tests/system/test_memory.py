@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -39,10 +39,17 @@ def told(ensemble: Ensemble, what: str, seconds: float, size: int) -> str:
     )
 
 
-def test_a_backlog_beyond_the_bound_and_a_dead_subscriber(running: Running, say: Say) -> None:
-    with running(plan()) as ensemble:
+@contextmanager
+def begun(running: Running, datastore: str = "rocksdb") -> Iterator[Ensemble]:
+    """Everything runs, and each subscriber has received something."""
+    with running(plan(datastore)) as ensemble:
         ensemble.tell("fill 1 100")
         ensemble.await_all()
+        yield ensemble
+
+
+def test_a_backlog_beyond_the_bound_and_a_dead_subscriber(running: Running, say: Say) -> None:
+    with begun(running) as ensemble:
         for member in ensemble.members.values():
             member.process.kill()
         ensemble.tell(f"fill {SIZE // 8192} 8192")
@@ -56,9 +63,7 @@ def test_a_backlog_beyond_the_bound_and_a_dead_subscriber(running: Running, say:
 
 
 def test_a_transaction_beyond_the_bound(running: Running, say: Say) -> None:
-    with running(plan()) as ensemble:
-        ensemble.tell("fill 1 100")
-        ensemble.await_all()
+    with begun(running) as ensemble:
         ensemble.members["dead-1"].process.kill()
         began = time.monotonic()
         ensemble.tell(f"huge {SIZE // MIB} {MIB}")
@@ -81,9 +86,7 @@ FLAVOURS = ["mariadb", "mysql"] if LONG else ["mariadb"]
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_an_update_of_a_whole_table(flavour: str, running: Running, say: Say) -> None:
-    with running(plan(flavour)) as ensemble:
-        ensemble.tell("fill 1 100")
-        ensemble.await_all()
+    with begun(running, flavour) as ensemble:
         ensemble.members["dead-1"].process.kill()
         began = time.monotonic()
         ensemble.tell(f"bulk {ROWS} {ROW_BYTES}")

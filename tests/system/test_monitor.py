@@ -16,6 +16,7 @@ import pytest
 from tests.support.eventually import eventually, patience
 from tests.support.marked import MARK, marked
 from tests.support.rocks_writer import RocksWriter
+from tests.system.harness.ensemble import WORMHOLECTL
 from wormhole.config import load
 from wormhole.coordination import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
@@ -32,10 +33,9 @@ class Monitor:
 
     @classmethod
     async def start(cls, config: Path, mark: str, *options: str) -> Monitor:
-        code = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
         return cls(
             await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", code, "monitor", "run", "-c", str(config), *options),
+                *(sys.executable, "-c", WORMHOLECTL, "monitor", "run", "-c", str(config), *options),
                 env={**os.environ, MARK: mark},
                 stderr=asyncio.subprocess.PIPE,
                 limit=1 << 20,

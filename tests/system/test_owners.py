@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
@@ -23,6 +23,7 @@ from wormhole.coordination import publish_config
 from wormhole.host.ready_file import read_ready, ready_path
 
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
+Beside = Callable[[Ensemble], "Second"]
 
 
 def plan(**settings: object) -> Plan:
@@ -62,23 +63,26 @@ def pids(ensemble: Ensemble) -> list[int]:
 
 
 @pytest.fixture
-def ended() -> object:
-    """Processes to kill at the end."""
-    started: list[Process] = []
-    yield started
+def beside() -> Iterator[Beside]:
+    """Starts another publisher while the first one serves; it is killed at the end."""
+    started: list[Second] = []
+
+    def start(ensemble: Ensemble) -> Second:
+        ensemble.tell("go")
+        ensemble.await_all()
+        started.append(Second(ensemble))
+        started[-1].start()
+        return started[-1]
+
+    yield start
     for process in started:
         process.kill()
 
 
-def test_a_second_publisher_serves_nothing_until_the_first_is_gone(running: Running, ended: list[Process]) -> None:
+def test_a_second_publisher_serves_nothing_until_the_first_is_gone(running: Running, beside: Beside) -> None:
     """A log moves to another host while the old publisher lives (markers on each host's own disk)."""
     with running(plan()) as ensemble:
-        ensemble.tell("go")
-        ensemble.await_all()
-        first = ensemble.publisher.pid
-        second = Second(ensemble)
-        ended.append(second)
-        second.start()
+        first, second = ensemble.publisher.pid, beside(ensemble)
         second.await_output("is served by another live publisher")
         ensemble.await_all()
         ensemble.gather()
@@ -110,18 +114,11 @@ def test_a_publisher_that_was_killed_passes_its_own_entry(running: Running) -> N
             ensemble.await_all()
 
 
-def test_without_zookeeper_two_publishers_do_not_take_flows_from_each_other(
-    running: Running, ended: list[Process]
-) -> None:
+def test_without_zookeeper_two_publishers_do_not_take_flows_from_each_other(running: Running, beside: Beside) -> None:
     """Nothing but the subscriber sees both: the one that was there stays, the other one says who it is and takes
     over at its end."""
     with running(plan(zookeeper=False)) as ensemble:
-        ensemble.tell("go")
-        ensemble.await_all()
-        first = ensemble.publisher.pid
-        second = Second(ensemble)
-        ended.append(second)
-        second.start()
+        first, second = ensemble.publisher.pid, beside(ensemble)
         second.await_output("another publisher, shop/main/db1@")
         ensemble.await_all()
         flow = second.flows()["app/db1.orders"]
@@ -140,15 +137,10 @@ def test_without_zookeeper_two_publishers_do_not_take_flows_from_each_other(
 
 
 @pytest.mark.parametrize("server", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
-def test_two_publishers_with_the_same_replication_ids(running: Running, ended: list[Process], server: str) -> None:
+def test_two_publishers_with_the_same_replication_ids(running: Running, beside: Beside, server: str) -> None:
     """On MariaDB a dump with the same id ends the first one: each threw the other one out, in turn and for ever."""
     with running(plan(zookeeper=False, datastore=server)) as ensemble:
-        ensemble.tell("go")
-        ensemble.await_all()
-        first = ensemble.publisher.pid
-        second = Second(ensemble)
-        ended.append(second)
-        second.start()
+        first, second = ensemble.publisher.pid, beside(ensemble)
         second.await_output("another reader uses replication id")
         ensemble.await_all()
         ensemble.gather()

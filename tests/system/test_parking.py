@@ -17,6 +17,7 @@ import pytest
 from publisher.stores.markers import LocalMarkerStore
 from tests.support.eventually import until
 from tests.support.ports import free_port
+from tests.support.publisher_process import PublisherProcess
 from tests.support.rocks_writer import RocksWriter
 from tests.support.seed import SEED
 from tests.system.harness.processes import Process
@@ -36,30 +37,19 @@ class Scene:
         self.written: dict[str, list[int]] = {key: [] for key in KEYS}
         self.writer = RocksWriter(folder / "store")
         ports = {name: free_port() for name in ("s1", "s2")}
-        config = folder / "wormhole.toml"
-        config.write_text(f"""version = 1
-[coordinator]
-static = true
-[publisher]
-state_dir = "{folder / "state"}"
-heartbeat = "500ms"
-grace_period = "300ms"
-handler_timeout = "5s"
-[datasets.shop.copies.main.logs.db1]
-source = "rocksdb://{folder / "store"}"
-[applications.cache]
+        application = f"""[applications.cache]
 dataset = "shop"
 start = "earliest"
 on_failure = "park"
 retry = {{ attempts = 2, first_wait = "5ms", longest_wait = "5ms" }}
 [applications.cache.subscribers]
-{chr(10).join(f'{name} = "127.0.0.1:{port}"' for name, port in ports.items())}
-""")
-        start = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
-        self.publisher = Process("publisher", ["-c", start, "publisher", "run", "-c", str(config)], folder)
+{chr(10).join(f'{name} = "127.0.0.1:{port}"' for name, port in ports.items())}"""
+        settings = 'heartbeat = "500ms"\ngrace_period = "300ms"\nhandler_timeout = "5s"'
+        source = f'source = "rocksdb://{folder / "store"}"'
+        self.publisher = PublisherProcess(folder, source, application, publisher=settings)
         self.subscribers = {}
         for name in ports:
-            options = {"id": name, "coordinator": str(config)}
+            options = {"id": name, "coordinator": str(self.publisher.config)}
             given = {"application": "cache", "log": str(folder / "log"), "refuse": str(self.refuse), "options": options}
             arguments = ["-m", "tests.system.harness.refusing", json.dumps(given)]
             self.subscribers[name] = Process(name, arguments, folder)

@@ -127,7 +127,7 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     assert fleet.publishers() == story.pids
     h3.start()
     for name in ("db2", "db3", "db4"):
-        fleet.await_said(fleet.logs[name].host, f"shop/main/{name}: process {story.pids[name]} goes on")
+        fleet.await_said(fleet.logs[name].host, f"shop/main/{name}: process {story.pids[name]} keeps running")
     for host in (h2, h3):
         fleet.await_said(host, "configuration: current, from ZooKeeper")
     story.goes_on("two monitors were replaced")

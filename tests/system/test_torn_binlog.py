@@ -10,7 +10,6 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-import grpc.aio
 import pymysql
 import pytest
 
@@ -19,14 +18,9 @@ from subscriber_sdk import Datamarker, Subscriber, Update, serve
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
-from tests.system.harness.processes import Process
+from tests.support.publisher_process import PublisherProcess
 from wormhole.model.errors import TransactionRolledBack
 
-# gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
-grpc.aio.init_grpc_aio()
-
-
-_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
 _ROW = 300_000  # bytes: more than a piece, so that a part of a transaction is delivered before its end is looked for
 
 
@@ -102,29 +96,18 @@ def killed_amid_a_commit(server: DatabaseServer) -> None:
 async def delivered(server: DatabaseServer, folder: Path, expected: list[object]) -> App:
     """A subscriber once it has what is expected: in one shard the rows after the crash may come before another's
     rollback."""
-    port, config, app = free_port(), folder / "shop.toml", App()
-    config.write_text(
-        f"""
-version = 1
-[coordinator]
-static = true
-[publisher]
-state_dir = "{folder / "state"}"
-[datasets.shop]
-shard_by = {{ hash = 2 }}
-[datasets.shop.copies.main.logs.db1]
-source = "{server.url}"
-password_file = "{server.password_file}"
-[applications.app]
+    port, app = free_port(), App()
+    application = f"""[applications.app]
 dataset = "shop"
 start = "earliest"
-subscribers = {{ s1 = "127.0.0.1:{port}" }}
-"""
-    )
-    publisher = Process("publisher", ["-c", _RUN, "publisher", "run", "-c", str(config)], folder)
+subscribers = {{ s1 = "127.0.0.1:{port}" }}"""
+    source = f'source = "{server.url}"\npassword_file = "{server.password_file}"'
+    publisher = PublisherProcess(folder, source, application, publisher="", dataset="shard_by = { hash = 2 }")
     publisher.start()
     try:
-        async with serve(app, application="app", id="s1", coordinator=str(config), listen=f"127.0.0.1:{port}"):
+        async with serve(
+            app, application="app", id="s1", coordinator=str(publisher.config), listen=f"127.0.0.1:{port}"
+        ):
             await eventually(lambda: app.keys == expected, f"{expected}, and not {app.keys}")
     finally:
         publisher.kill()

@@ -47,7 +47,6 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PLANS, ids=[name.replace(", ", "-") for name in PLANS])
 def test_nothing_is_lost_between_two_releases(name: str, before: Path, tmp_path: Path, say: Say) -> None:
     plan = PLANS[name]()

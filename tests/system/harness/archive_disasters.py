@@ -64,14 +64,26 @@ def restart(scene: Scene) -> None:
     start_archiver(scene)
 
 
-def older(scene: Scene) -> None:
+def _stopped(scene: Scene) -> Process:
+    """The archiver, stopped when everything was archived."""
     archiver = start_archiver(scene)
     await_archived(scene)
     assert archiver.stop() == 0
+    return archiver
+
+
+def _copied(scene: Scene) -> Process:
+    """The archiver, with a copy of the archive beside it; more was archived since."""
+    archiver = _stopped(scene)
     copy_folder(folder_of(scene), scene.folder / "archive-backup")
     archiver.start()
     scene.commit(5)
     await_archived(scene)
+    return archiver
+
+
+def older(scene: Scene) -> None:
+    archiver = _copied(scene)
     assert archiver.stop() == 0
     copy_folder(scene.folder / "archive-backup", folder_of(scene))
     archiver.start()
@@ -79,13 +91,7 @@ def older(scene: Scene) -> None:
 
 
 def older_live(scene: Scene) -> None:
-    archiver = start_archiver(scene)
-    await_archived(scene)
-    assert archiver.stop() == 0
-    copy_folder(folder_of(scene), scene.folder / "archive-backup")
-    archiver.start()
-    scene.commit(5)
-    await_archived(scene)
+    _copied(scene)
     copy_folder(scene.folder / "archive-backup", folder_of(scene))
     scene.commit(3)
 
@@ -117,9 +123,7 @@ def _epoch(scene: Scene) -> int:
 
 
 def wiped(scene: Scene) -> None:
-    archiver = start_archiver(scene)
-    await_archived(scene)
-    assert archiver.stop() == 0
+    archiver = _stopped(scene)
     shutil.rmtree(folder_of(scene))
     archiver.start()
     scene.commit(3)
@@ -133,9 +137,7 @@ def wiped_live(scene: Scene) -> None:
 
 
 def moved(scene: Scene) -> None:
-    archiver = start_archiver(scene)
-    await_archived(scene)
-    assert archiver.stop() == 0
+    archiver = _stopped(scene)
     folder_of(scene).rename(scene.folder / "archive-moved")
     scene.configure(archive=str(scene.folder / "archive-moved"))
     scene.restart_publisher()
@@ -158,9 +160,7 @@ def data_corrupted(scene: Scene) -> None:
 
 
 def manifest_corrupted(scene: Scene) -> None:
-    archiver = start_archiver(scene)
-    await_archived(scene)
-    assert archiver.stop() == 0
+    archiver = _stopped(scene)
     _damage(scene, max(folder_of(scene).rglob("manifests/*.json")))
     archiver.start()
     scene.commit(3)

@@ -96,7 +96,8 @@ def flip(path: Path, offset: int) -> None:
 # -- marker store
 
 
-def markers_older(scene: Scene) -> None:
+def _markers_copied(scene: Scene) -> Path:
+    """A copy of the marker store; more was acknowledged since."""
     scene.await_marked()
     assert scene.publisher.stop() == 0
     copy = scene.folder / "markers-backup"
@@ -104,6 +105,11 @@ def markers_older(scene: Scene) -> None:
     scene.publisher.start()
     scene.commit(5)
     scene.await_marked()
+    return copy
+
+
+def markers_older(scene: Scene) -> None:
+    copy = _markers_copied(scene)
     scene.restart_publisher()  # in another epoch
     scene.await_true(lambda: state_of(scene) == "live", lambda: "not live")
     assert scene.publisher.stop() == 0
@@ -114,13 +120,7 @@ def markers_older(scene: Scene) -> None:
 
 def markers_older_for_another(scene: Scene) -> None:
     """The subscriber that had the flow in an epoch after the copy does not run any more; another one gets the flow."""
-    scene.await_marked()
-    assert scene.publisher.stop() == 0
-    copy = scene.folder / "markers-backup"
-    copy_folder(scene.state, copy)
-    scene.publisher.start()
-    scene.commit(5)
-    scene.await_marked()
+    copy = _markers_copied(scene)
     flow = scene.flow()
     assert flow is not None
     witness = scene.state / "flows.json"  # written once a second

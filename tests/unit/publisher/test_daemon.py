@@ -20,6 +20,7 @@ from tests.support.eventually import patience
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
+from tests.system.harness.ensemble import WORMHOLECTL
 from wormhole.config import Config, load, parse
 from wormhole.config.one_log import digest
 from wormhole.host.ready_file import read_ready, ready_path
@@ -220,8 +221,7 @@ class Running:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
-                "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import "
-                "main; main()",
+                WORMHOLECTL,
                 *("publisher", "run", "-c", str(config)),
                 env={**os.environ, MARK: mark},
                 stdout=stream,

@@ -7,7 +7,6 @@ import signal
 import traceback
 from pathlib import Path
 
-import grpc.aio
 import pytest
 
 from subscriber_sdk import RetryPolicy, Subscriber, Update, run, serve, updates
@@ -16,8 +15,6 @@ from wormhole.config import parse
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration, SubscriberInfo
 from wormhole.model.errors import ConfigError, CoordinationLost, UnknownApplication, UsageError
-
-grpc.aio.init_grpc_aio()  # see tests/integration/test_sdk_grpc.py
 
 CONFIG = """
 version = 1

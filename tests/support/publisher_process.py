@@ -1,0 +1,88 @@
+"""A publisher of one log in a process of its own, without ZooKeeper, and what an operator asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.eventually import patience
+from tests.system.harness.ensemble import WORMHOLECTL
+from tests.system.harness.processes import Process
+from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
+from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client
+from wormholectl.admin_client import Answer
+
+QUICK: Final = 'heartbeat = "500ms"\ngrace_period = "1s"'
+_LOG: Final = ("shop", "main", "db1")
+
+
+class PublisherProcess(Process):
+    """Serves the log ``shop/main/db1``; not started.
+
+    ``source``, ``applications``, ``publisher``, ``dataset``: what the configuration says of them, in TOML.
+    """
+
+    def __init__(
+        self, folder: Path, source: str, applications: str, *, publisher: str = QUICK, dataset: str = ""
+    ) -> None:
+        self.state, self.config = folder / "state", folder / "shop.toml"
+        run = ["-c", WORMHOLECTL, "publisher", "run", "-c", str(self.config), "--log", "/".join(_LOG)]
+        super().__init__("publisher", run, folder)
+        self.config.write_text(f"""
+version = 1
+[coordinator]
+static = true
+[publisher]
+state_dir = "{self.state}"
+{publisher}
+[datasets.shop]
+{dataset}
+[datasets.shop.copies.main.logs.db1]
+{source}
+{applications}
+""")
+
+    def serves(self) -> ReadyFile | None:
+        """Where it answers, once it serves."""
+        ready = read_ready(ready_path(self.state, *_LOG))
+        assert ready is not None or self.alive, self.tail()
+        return ready
+
+    def answer(self) -> Answer | None:
+        """What it reports, once it serves."""
+        if (ready := self.serves()) is None:
+            return None
+        return Answer(ready.admin, admin_client.describe(ready.admin), state_dir=self.state)
+
+    def flow(self, application: str) -> admin_pb2.FlowStatus | None:
+        """The application's flow, once there is one."""
+        answer = self.answer()
+        flows = () if answer is None or answer.status is None else answer.status.flows
+        return next((flow for flow in flows if flow.flow == f"{application}/db1"), None)
+
+    def change(self, application: str, what: str, *, preview: bool = False, **fields: Any) -> admin_pb2.ChangeReply:
+        """Do what an operator may do with the application's flow."""
+        answer = self.answer()
+        assert answer is not None
+        asked = admin_pb2.ChangeRequest(who="maria@ops", flow=f"{application}/db1", preview=preview)
+        getattr(asked, what).SetInParent()
+        for name, value in fields.items():
+            setattr(getattr(asked, what), name, value)
+        return admin_client.change(answer, asked)
+
+    async def becomes(self, application: str, true: Callable[[admin_pb2.FlowStatus], object]) -> admin_pb2.FlowStatus:
+        """Wait until the flow is so."""
+        async with patience():
+            while True:
+                flow = await asyncio.to_thread(self.flow, application)
+                if flow is not None and true(flow):
+                    return flow
+                await asyncio.sleep(0.05)
+
+    def history(self) -> list[str]:
+        """What operators did, oldest first."""
+        return [json.loads(line)["what"] for line in (self.state / "history.jsonl").read_text().splitlines()]
