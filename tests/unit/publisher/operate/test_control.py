@@ -67,11 +67,15 @@ async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world:
 @pytest.mark.usefixtures("first", "assign")
 @pytest.mark.parametrize("what", ["pause", "skip", "retry_dead_letters"])
 async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
-    world: World, s1: ScriptedSubscriber, what: str, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+    world: World,
+    s1: ScriptedSubscriber,
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+    publisher: Publisher,
+    control: Control,
 ) -> None:
     """Between the look and the answer its configuration was removed and brought back, and the flow was given to s1
     again."""
-    control = await served(publisher)
     former = publisher.assigner.flows[KEY]
     look = control._look
 
@@ -103,8 +107,7 @@ async def _next_batch(subscriber: ScriptedSubscriber) -> push_pb2.PublisherFrame
 
 
 @pytest.mark.usefixtures("first")
-async def test_the_log_behind_a_paused_flow_is_kept(world: World, publisher: Publisher) -> None:
-    control = await served(publisher)
+async def test_the_log_behind_a_paused_flow_is_kept(world: World, publisher: Publisher, control: Control) -> None:
     await control.change(request("pause"))
     await publisher.housekeeping.release()
     assert world.source.earliest().order.offset == 0
@@ -242,8 +245,7 @@ async def served_later(world: World, publisher: Publisher) -> Control:
 
 
 @pytest.mark.usefixtures("first")
-async def test_what_is_no_place_is_refused(world: World, publisher: Publisher) -> None:
-    control = await served(publisher)
+async def test_what_is_no_place_is_refused(world: World, control: Control) -> None:
     with pytest.raises(PositionError):
         await control.change(request("set_marker", place="yesterday"))
     assert (await refused(control, request("set_marker"))).code is grpc.StatusCode.INVALID_ARGUMENT
@@ -251,10 +253,7 @@ async def test_what_is_no_place_is_refused(world: World, publisher: Publisher) -
 
 @pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("what", ["pause", "set_marker", "forget"])
-async def test_a_flow_that_is_not_there_is_named_with_its_neighbours(
-    world: World, what: str, publisher: Publisher
-) -> None:
-    control = await served(publisher)
+async def test_a_flow_that_is_not_there_is_named_with_its_neighbours(world: World, what: str, control: Control) -> None:
     error = await refused(control, request(what, "app/log.x"))
     assert error.code is grpc.StatusCode.NOT_FOUND
     assert FLOW in str(error.hint)
@@ -264,8 +263,9 @@ async def test_a_flow_that_is_not_there_is_named_with_its_neighbours(
 
 
 @pytest.mark.usefixtures("first")
-async def test_a_record_that_somebody_deleted_is_not_found(world: World, publisher: Publisher) -> None:
-    control = await served(publisher)
+async def test_a_record_that_somebody_deleted_is_not_found(
+    world: World, publisher: Publisher, control: Control
+) -> None:
     del world.markers.records[KEY]
     for asked in (request("pause"), request("set_marker", place="latest")):
         assert (await refused(control, asked)).code is grpc.StatusCode.NOT_FOUND
@@ -303,8 +303,7 @@ async def test_an_update_is_skipped_until_the_marker_has_passed_it(
 
 
 @pytest.mark.usefixtures("first")
-async def test_ids_are_checked_and_their_number_is_bounded(world: World, publisher: Publisher) -> None:
-    control = await served(publisher)
+async def test_ids_are_checked_and_their_number_is_bounded(world: World, control: Control) -> None:
     with pytest.raises(UsageError, match="no id of an update"):
         await control.change(request("skip", update_id="the one before last"))
     for number in range(MOST_SKIPPED):
@@ -393,9 +392,8 @@ async def test_a_flow_without_application_can_only_be_forgotten(world: World, s1
 
 @pytest.mark.usefixtures("first")
 async def test_a_store_that_fails_changes_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher, control: Control
 ) -> None:
-    control = await served(publisher)
 
     def full(*arguments: object) -> None:
         raise MarkerStoreError("the disk is full", hint="make space")
@@ -409,9 +407,8 @@ async def test_a_store_that_fails_changes_nothing(
 
 @pytest.mark.usefixtures("first")
 async def test_a_history_that_cannot_be_written_is_told(
-    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher, control: Control
 ) -> None:
-    control = await served(publisher)
 
     async def away(entry: HistoryEntry) -> None:
         raise CoordinationLost("no contact")
@@ -423,8 +420,7 @@ async def test_a_history_that_cannot_be_written_is_told(
 
 
 @pytest.mark.usefixtures("first")
-async def test_names_are_kept_printable_and_short(world: World, publisher: Publisher) -> None:
-    control = await served(publisher)
+async def test_names_are_kept_printable_and_short(world: World, control: Control) -> None:
     asked = request("pause")
     asked.who = "ma\x1b[31mria\n" + "x" * 1000
     await control.change(asked, certificate="ops")
@@ -441,15 +437,13 @@ async def test_before_the_applications_are_known_it_says_so(world: World, publis
 
 
 @pytest.mark.usefixtures("first")
-async def test_an_unknown_change_is_refused(world: World, publisher: Publisher) -> None:
-    control = await served(publisher)
+async def test_an_unknown_change_is_refused(world: World, control: Control) -> None:
     error = await refused(control, admin_pb2.ChangeRequest(flow=FLOW))
     assert error.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.usefixtures("first")
-async def test_changes_wait_for_each_other(world: World, publisher: Publisher) -> None:
-    control = await served(publisher)
+async def test_changes_wait_for_each_other(world: World, control: Control) -> None:
     ids = [f"mem:{number}:0" for number in range(10, 20)]
     await asyncio.gather(*(control.change(request("skip", update_id=one)) for one in ids))
     assert world.markers.records[KEY].control.skip == tuple(ids)
@@ -457,10 +451,9 @@ async def test_changes_wait_for_each_other(world: World, publisher: Publisher) -
 
 @pytest.mark.usefixtures("first")
 async def test_a_publisher_that_lost_its_log_changes_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
+    world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher, control: Control
 ) -> None:
     """What it wrote would stand in the store, and the one that has the log would not know."""
-    control = await served(publisher)
     monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
     error = await refused(control, request("pause"))
     assert "taken this log over" in error.message

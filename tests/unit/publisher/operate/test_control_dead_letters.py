@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from publisher.flows.refused_error import RefusedError
+from publisher.operate.control import Control
 from publisher.operate.status import flow_status
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
@@ -50,8 +51,7 @@ async def test_parked_updates_are_the_offices_business_and_shown_before(
 
 
 @pytest.mark.usefixtures("first")
-async def test_where_nothing_is_parked_it_says_so(world: World, publisher: Publisher) -> None:
-    control = await served(publisher)
+async def test_where_nothing_is_parked_it_says_so(world: World, control: Control) -> None:
     for what in ("retry_dead_letters", "discard_dead_letters"):
         with pytest.raises(UsageError):
             await control.change(request(what))
