@@ -95,7 +95,7 @@ def nothing(scene: Scene) -> None:
         (nothing, ("--app", "app", "--shards", "db2"), 2, "has no shard 'db2'", "db1"),
         (nothing, ("--app", "app"), 1, "no subscriber of app is connected", "start a subscriber of app"),
         (nothing, ("--app", "app", "--until", "9/9/0"), 1, "does not reach up to --until 9/9/0: the archive of db1 holds", "--until"),  # noqa: E501
-        (newer, ("--app", "app"), 1, "was written by a newer release: its format is 99", "install the release that wrote it"),
+        (newer, ("--app", "app"), 1, "was written by a newer release: its format is 99", "install the release that wrote it"),  # noqa: E501
         (newer_manifest, ("--app", "app"), 1, "was written by a newer release", "install the release that wrote it"),
         (torn_manifest, ("--app", "app"), 1, "is no manifest", "restore the file from a backup"),
         (nothing, ("--resume", "r-none"), 2, "no flow is with a replay 'r-none'", "wormholectl flows"),
