@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -144,7 +143,9 @@ def _place(source: str) -> str:
 
 
 def _free_port() -> int:
-    """The first port from the usual one on that nobody listens at; the usual one when all are taken."""
+    """The first free port from the usual one on; the usual one when all are taken."""
+    import socket  # for `--help` it would take longer than all of this module
+
     for port in range(_LISTEN, _LISTEN + _PORTS_TO_TRY):
         with closing(socket.socket()) as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
