@@ -76,7 +76,7 @@ async def test_messages_go_out_and_events_come_in(subscriber: ScriptedSubscriber
     owner.out = [owner.connection.session.goodbye(push_pb2.Goodbye.LEAVING, "bye")]
     owner.connection.wake()
     assert (await subscriber.hears("goodbye")).goodbye.message == "bye"
-    assert owner.traffic.messages == 2
+    await eventually(lambda: owner.traffic.messages == 2, "it is counted")
     owner.connection.close()
     assert await run is None  # type: ignore[func-returns-value]
     assert owner.ends == [None]
