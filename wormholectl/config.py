@@ -2,10 +2,10 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -165,8 +165,7 @@ def config_history(
 _STYLES: Final = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
-@dataclass(slots=True, frozen=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What applying the file would change, and warnings about it."""
 
     file: Path
