@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from typing import Any
 
 import pytest
 
-from spark_replay.replay.delivery import Delivery, Offer, Park, Piece, Route
+from spark_replay.replay.delivery import Delivery, Offer, Park, Piece, Route, Stored
 from spark_replay.replay.pieces import Selector, log_pieces
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
@@ -28,7 +28,7 @@ from wormhole.wire.v1 import push_pb2
 END = marker_at(3)
 
 
-class Stored:
+class StoredOffers:
     def __init__(self) -> None:
         self.offers: list[tuple[Datamarker | None, int]] = []
         self.settled: list[Settled] = []
@@ -58,7 +58,7 @@ def delivery(
         max_frame_bytes=4096,
     )
     to = Route(hello, subscriber.address, 7, marker_at(0), **route)
-    return Delivery(to, "cache", "a", until, pieces, store or Stored(), park, TokenBucket(lambda: 0.0, 0.0, 0.0))  # type: ignore[arg-type]
+    return Delivery(to, "cache", "a", until, pieces, store or StoredOffers(), park, TokenBucket(lambda: 0.0, 0.0, 0.0))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -71,9 +71,32 @@ def archived(tmp_path: object) -> object:
     return lambda start: log_pieces(store, "a", start, END, selector)
 
 
+@pytest.fixture
+async def subscriber() -> AsyncIterator[ScriptedSubscriber]:
+    async with scripted_subscriber("cache", "s1") as one:
+        yield one
+
+
+async def accepted(
+    subscriber: ScriptedSubscriber, one: Delivery, **fields: Any
+) -> tuple[asyncio.Task[Stored], push_pb2.Assign]:
+    """The running delivery, of which the subscriber accepted the flow."""
+    run = asyncio.create_task(one.run())
+    await subscriber.hears("hello")
+    return run, await subscriber.accepts(await subscriber.hears("assign"), **fields)
+
+
+async def finishes(subscriber: ScriptedSubscriber, flow: push_pb2.Assign) -> None:
+    """Acknowledge the end of the range, and release the flow when it is asked for."""
+    await subscriber.acks(await subscriber.hears("datamarker"))
+    await subscriber.hears("notice")
+    await subscriber.hears("revoke")
+    await subscriber.releases(flow)
+
+
 async def test_everything_is_pushed_acknowledged_and_stored(archived: object) -> None:
     async with scripted_subscriber("cache", "s1", max_frame=4096) as subscriber:
-        stored, kinds, seen = Stored(), [], []
+        stored, kinds, seen = StoredOffers(), [], []
 
         def see(frame: push_pb2.PublisherFrame) -> None:
             kinds.append(frame.WhichOneof("kind"))
@@ -100,7 +123,7 @@ async def test_everything_is_pushed_acknowledged_and_stored(archived: object) ->
 @pytest.mark.parametrize("due", [True, False])
 async def test_an_offer_that_is_due_is_made_though_nothing_was_pushed(due: bool) -> None:
     async with scripted_subscriber("cache", "s1", max_frame=4096) as subscriber:
-        stored, kinds = Stored(), []
+        stored, kinds = StoredOffers(), []
 
         def nothing(start: Datamarker) -> Generator[Piece, None, None]:
             for number in (1, 2):
@@ -113,42 +136,33 @@ async def test_an_offer_that_is_due_is_made_though_nothing_was_pushed(due: bool)
     assert kinds.count("datamarker") == (3 if due else 1)
 
 
-async def test_nothing_goes_beyond_the_credit(archived: object) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        run = asyncio.create_task(delivery(subscriber, archived).run())
-        await subscriber.hears("hello")
-        flow = await subscriber.accepts(await subscriber.hears("assign"), credit=1)
-        while not (part := (await subscriber.hears_later("part")).part).last:
-            pass
-        assert subscriber.heard_nothing("datamarker"), "one body at a time, when none fits"
-        await subscriber.says(progress=push_pb2.Progress(flow=flow.flow, epoch=7, number=part.number))
-        assert (await subscriber.hears_later("batch")).batch.number == part.number + 1
-        run.cancel()
-        await asyncio.gather(run, return_exceptions=True)
+async def test_nothing_goes_beyond_the_credit(archived: object, subscriber: ScriptedSubscriber) -> None:
+    run, flow = await accepted(subscriber, delivery(subscriber, archived), credit=1)
+    while not (part := (await subscriber.hears_later("part")).part).last:
+        pass
+    assert subscriber.heard_nothing("datamarker"), "one body at a time, when none fits"
+    await subscriber.says(progress=push_pb2.Progress(flow=flow.flow, epoch=7, number=part.number))
+    assert (await subscriber.hears_later("batch")).batch.number == part.number + 1
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
 
 
 def nothing(start: Datamarker) -> Generator[Piece, None, None]:
     yield from ()
 
 
-async def test_what_the_application_has_itself_is_where_it_begins() -> None:
+async def test_what_the_application_has_itself_is_where_it_begins(subscriber: ScriptedSubscriber) -> None:
     asked = []
 
     def pieces(start: Datamarker) -> Generator[Piece, None, None]:
         asked.append(start)
         yield from ()
 
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        stored = Stored()
-        run = asyncio.create_task(delivery(subscriber, pieces, stored).run())
-        await subscriber.hears("hello")
-        flow = await subscriber.accepts(await subscriber.hears("assign"), have=marker_at(9))
-        await subscriber.hears("notice")
-        await subscriber.acks(await subscriber.hears("datamarker"))
-        await subscriber.hears("notice")
-        await subscriber.hears("revoke")
-        await subscriber.releases(flow)
-        assert (await run).marker == marker_at(9), "further than the range: handed over there"
+    stored = StoredOffers()
+    run, flow = await accepted(subscriber, delivery(subscriber, pieces, stored), have=marker_at(9))
+    await subscriber.hears("notice")
+    await finishes(subscriber, flow)
+    assert (await run).marker == marker_at(9), "further than the range: handed over there"
     assert asked == [marker_at(9)]
 
 
@@ -160,74 +174,64 @@ async def test_what_the_application_has_itself_is_where_it_begins() -> None:
         (push_pb2.Failed.STALE_EPOCH, EpochRefused),
     ],
 )
-async def test_what_the_subscriber_cannot_go_on_with(reason: push_pb2.Failed.Reason, kind: type[Exception]) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        run = asyncio.create_task(delivery(subscriber, nothing).run())
-        await subscriber.hears("hello")
-        flow = await subscriber.accepts(await subscriber.hears("assign"))
-        await subscriber.says(
-            failed=push_pb2.Failed(flow=flow.flow, epoch=7, reason=reason, update_id="u", message="m")
-        )
-        with pytest.raises(kind):
-            await run
+async def test_what_the_subscriber_cannot_go_on_with(
+    reason: push_pb2.Failed.Reason, kind: type[Exception], subscriber: ScriptedSubscriber
+) -> None:
+    run, flow = await accepted(subscriber, delivery(subscriber, nothing))
+    await subscriber.says(failed=push_pb2.Failed(flow=flow.flow, epoch=7, reason=reason, update_id="u", message="m"))
+    with pytest.raises(kind):
+        await run
 
 
-async def test_a_subscriber_that_hangs_up_leaves_or_is_not_there() -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        run = asyncio.create_task(delivery(subscriber, nothing).run())
-        await subscriber.hears("hello")
-        subscriber.hang_up()
-        with pytest.raises(StreamBroken):
-            await run
-        run = asyncio.create_task(delivery(subscriber, nothing).run())
-        await subscriber.hears("hello")
-        flow = await subscriber.accepts(await subscriber.hears("assign"))
-        await subscriber.releases(flow)
-        with pytest.raises(StreamBroken, match="leaves"):
-            await run
+async def test_a_subscriber_that_hangs_up_leaves_or_is_not_there(subscriber: ScriptedSubscriber) -> None:
+    run = asyncio.create_task(delivery(subscriber, nothing).run())
+    await subscriber.hears("hello")
+    subscriber.hang_up()
+    with pytest.raises(StreamBroken):
+        await run
+    run, flow = await accepted(subscriber, delivery(subscriber, nothing))
+    await subscriber.releases(flow)
+    with pytest.raises(StreamBroken, match="leaves"):
+        await run
+    subscriber.address = "127.0.0.1:1"
     with pytest.raises(StreamBroken, match="cannot be reached"):
         await delivery(subscriber, nothing).run()
 
 
-async def test_what_cannot_be_stored_ends_it(archived: object) -> None:
+async def test_what_cannot_be_stored_ends_it(archived: object, subscriber: ScriptedSubscriber) -> None:
     def refuse(offer: Offer, updates: int, size: int, settled: Settled | None) -> None:
         raise EpochRefused("a newer one is there")
 
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        run = asyncio.create_task(delivery(subscriber, archived, refuse).run())
-        taking = asyncio.create_task(takes_all(subscriber))
-        with pytest.raises(EpochRefused):
-            await run
-        taking.cancel()
+    run = asyncio.create_task(delivery(subscriber, archived, refuse).run())
+    taking = asyncio.create_task(takes_all(subscriber))
+    with pytest.raises(EpochRefused):
+        await run
+    taking.cancel()
 
 
 @pytest.mark.parametrize("proceed", [True, False])
-async def test_what_the_archive_lacks_too_is_told_before_it_goes_on(proceed: bool) -> None:
+async def test_what_the_archive_lacks_too_is_told_before_it_goes_on(
+    proceed: bool, subscriber: ScriptedSubscriber
+) -> None:
     def pieces(start: Datamarker) -> Generator[Piece, None, None]:
         gap = LogGap(LossKind.PURGED, "3", "4", "gone")
         yield Piece(None, marker_at(1).order, None, (gap, marker_at(2)))
 
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        run = asyncio.create_task(delivery(subscriber, pieces).run())
-        await subscriber.hears("hello")
-        flow = await subscriber.accepts(await subscriber.hears("assign"))
-        await subscriber.hears("notice")
-        loss = (await subscriber.hears("data_loss")).data_loss
-        assert (loss.first_missing, loss.last_missing) == ("3", "4")
-        await subscriber.says(loss_decision=push_pb2.LossDecision(flow=flow.flow, epoch=7, proceed=proceed))
-        if not proceed:
-            with pytest.raises(ReplayError, match="does not go on"):
-                await run
-            return
-        await subscriber.acks(await subscriber.hears("datamarker"))
-        await subscriber.hears("notice")
-        await subscriber.hears("revoke")
-        await subscriber.releases(flow)
-        await run
+    run, flow = await accepted(subscriber, delivery(subscriber, pieces))
+    await subscriber.hears("notice")
+    loss = (await subscriber.hears("data_loss")).data_loss
+    assert (loss.first_missing, loss.last_missing) == ("3", "4")
+    await subscriber.says(loss_decision=push_pb2.LossDecision(flow=flow.flow, epoch=7, proceed=proceed))
+    if not proceed:
+        with pytest.raises(ReplayError, match="does not go on"):
+            await run
+        return
+    await finishes(subscriber, flow)
+    await run
 
 
 @pytest.mark.parametrize("refused", ["", "1000 are parked"])
-async def test_what_is_to_be_parked_is_stored_before_it_is_told(refused: str) -> None:
+async def test_what_is_to_be_parked_is_stored_before_it_is_told(refused: str, subscriber: ScriptedSubscriber) -> None:
     stored, go_on = threading.Event(), threading.Event()
     parked: list[DeadLetter] = []
 
@@ -238,52 +242,47 @@ async def test_what_is_to_be_parked_is_stored_before_it_is_told(refused: str) ->
         return refused
 
     told, parcel = letter(5)
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        subscriber.version = 2
-        rows = ((told.rows[0], told.place),)
-        run = asyncio.create_task(delivery(subscriber, nothing, park=park, parked=rows).run())
-        await subscriber.hears("hello")
-        assign = (await subscriber.hears("assign")).assign
-        assert rows_from_messages(assign.parked) == rows
-        flow = await subscriber.accepts(push_pb2.PublisherFrame(assign=assign))
-        (frame,) = park_frames(told.id, parcel, told.place, "no", 1 << 20)
-        frame.flow, frame.epoch = flow.flow, 7
-        await subscriber.says(park=frame)
-        await asyncio.to_thread(stored.wait, 30)
-        await subscriber.hears("notice")
-        await subscriber.acks(await subscriber.hears("datamarker"))
-        await subscriber.hears("notice")
-        await subscriber.hears("revoke")  # all that it says without having stored it
-        go_on.set()
-        answer = (await subscriber.hears("parked")).parked
-        assert (answer.update_id, answer.refused, parked[0].error) == (told.id, refused, "no")
-        run.cancel()
-        await asyncio.gather(run, return_exceptions=True)
+    subscriber.version = 2
+    rows = ((told.rows[0], told.place),)
+    run = asyncio.create_task(delivery(subscriber, nothing, park=park, parked=rows).run())
+    await subscriber.hears("hello")
+    assign = (await subscriber.hears("assign")).assign
+    assert rows_from_messages(assign.parked) == rows
+    flow = await subscriber.accepts(push_pb2.PublisherFrame(assign=assign))
+    (frame,) = park_frames(told.id, parcel, told.place, "no", 1 << 20)
+    frame.flow, frame.epoch = flow.flow, 7
+    await subscriber.says(park=frame)
+    await asyncio.to_thread(stored.wait, 30)
+    await subscriber.hears("notice")
+    await subscriber.acks(await subscriber.hears("datamarker"))
+    await subscriber.hears("notice")
+    await subscriber.hears("revoke")  # all that it says without having stored it
+    go_on.set()
+    answer = (await subscriber.hears("parked")).parked
+    assert (answer.update_id, answer.refused, parked[0].error) == (told.id, refused, "no")
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
 
 
-async def test_what_cannot_be_parked_ends_it() -> None:
+async def test_what_cannot_be_parked_ends_it(subscriber: ScriptedSubscriber) -> None:
     def park(told: DeadLetter, parcel: Parcel) -> str:
         raise EpochRefused("a newer one is there")
 
     told, parcel = letter(5)
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        subscriber.version = 2
-        run = asyncio.create_task(delivery(subscriber, nothing, park=park).run())
-        await subscriber.hears("hello")
-        flow = await subscriber.accepts(await subscriber.hears("assign"))
-        (frame,) = park_frames(told.id, parcel, told.place, "no", 1 << 20)
-        frame.flow, frame.epoch = flow.flow, 7
-        await subscriber.says(park=frame)
-        with pytest.raises(EpochRefused):
-            await run
+    subscriber.version = 2
+    run, flow = await accepted(subscriber, delivery(subscriber, nothing, park=park))
+    (frame,) = park_frames(told.id, parcel, told.place, "no", 1 << 20)
+    frame.flow, frame.epoch = flow.flow, 7
+    await subscriber.says(park=frame)
+    with pytest.raises(EpochRefused):
+        await run
 
 
-async def test_who_may_not_push_is_told_at_once() -> None:
+async def test_who_may_not_push_is_told_at_once(subscriber: ScriptedSubscriber) -> None:
     """Another attempt would be refused as well, for as long as the patience lasts."""
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        run = asyncio.create_task(delivery(subscriber, nothing).run())
-        await subscriber.hears("hello")
-        goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.NOT_ALLOWED, message="maria may not push here")
-        await subscriber.says(goodbye=goodbye)
-        with pytest.raises(ReplayError, match="maria may not push here"):
-            await run
+    run = asyncio.create_task(delivery(subscriber, nothing).run())
+    await subscriber.hears("hello")
+    goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.NOT_ALLOWED, message="maria may not push here")
+    await subscriber.says(goodbye=goodbye)
+    with pytest.raises(ReplayError, match="maria may not push here"):
+        await run
