@@ -144,7 +144,7 @@ def test_down_ends_the_publishers_that_a_killed_up_left(left: Left, capsys: pyte
         assert process.poll() == 0
         assert stranger.poll() is None
         stranger.kill()
-    assert "stopped 1 publisher that" in capsys.readouterr().out
+    assert "stopped 1 publisher left by" in capsys.readouterr().out
     left.tell(os.getpid(), 1)
     down(left.file, None)
     assert capsys.readouterr().out == f"nothing runs for {left.file}\n"
