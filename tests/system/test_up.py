@@ -119,7 +119,7 @@ def test_it_is_up_ready_refused_twice_killed_up_again_and_down(up: Up) -> None:
     code, text = up.does("down", "-f", str(up.file))
     assert (code, text) == (0, f"stopped {up.file}\n")
     assert marked(up.mark) == {}
-    assert f"process {publisher} goes on" in (up.folder / "up.log").read_text()
+    assert f"process {publisher} keeps running" in (up.folder / "up.log").read_text()
 
 
 def test_what_is_not_ready_is_said(up: Up) -> None:
