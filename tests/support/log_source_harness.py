@@ -12,6 +12,7 @@ from pymysql.err import OperationalError
 from publisher.sources import open_source
 from publisher.sources.memory.source import MemorySource
 from tests.support.databases import DatabaseServer, purge
+from tests.support.eventually import until
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
@@ -88,7 +89,12 @@ class RocksHarness(Harness):
         self.writer.write(changes)
 
     def rotate(self) -> None:
+        # RocksDB deletes the flushed file. On a busy machine it would be gone before the source's thread kept it.
+        until(self._is_kept, "the source keeps no link to the file that is written")
         self.writer.flush()
+
+    def _is_kept(self) -> bool:
+        return all(log.stat().st_nlink > 1 for log in self.path.glob("*.log"))
 
     def restart(self) -> None:
         self.source.stop()
