@@ -17,15 +17,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import cases
 from benchmarks.caravans_report import caravans_report
 from benchmarks.mysql_report import mysql_report
 from benchmarks.operate_report import operate_report
 from benchmarks.replay_report import replay_report
 from wormhole.host.compiled import compiled_modules, hot_modules
+from wormholectl.show.printer import print_table, print_text
 
 _OUT = Path("build/bench")
 _MESSAGE = 256 << 10  # what a batch is; raw gRPC carries messages of the same size
@@ -42,19 +40,19 @@ def _profile(name: str) -> Path | None:
     return _OUT / f"{name}.svg"
 
 
-def _repeat(runs: int, label: str, console: Console, once: Callable[[], Any]) -> list[Any]:
+def _repeat(runs: int, label: str, once: Callable[[], Any]) -> list[Any]:
     results = []
     for run in range(runs):
-        console.print(f"  {label}: run {run + 1} of {runs} ...", style="dim")
+        print_text(f"  {label}: run {run + 1} of {runs} ...", flush=True)
         results.append(once())
     return results
 
 
-def throughput(console: Console, runs: int, scale: float) -> list[dict[str, Any]]:
+def throughput(runs: int, scale: float) -> list[dict[str, Any]]:
     """A log written beforehand, to one subscriber."""
-    table = Table(title="Throughput: a log written beforehand, one publisher, one subscriber; median (min - max)")
-    for column in ("case", "updates/s", "MB/s", "of raw gRPC", "publisher s", "subscriber s", "peak MiB"):
-        table.add_column(column, justify="left" if column == "case" else "right")
+    title = "Throughput: a log written beforehand, one publisher, one subscriber; median (min - max)"
+    columns = ("case", "updates/s", "MB/s", "of raw gRPC", "publisher s", "subscriber s", "peak MiB")
+    shown: list[Sequence[str]] = []
     rows = []
     for size, count, per_batch, modes in (
         (100, 2_000_000, 1, ("batch", "single")),
@@ -75,17 +73,19 @@ def throughput(console: Console, runs: int, scale: float) -> list[dict[str, Any]
                         cases.raw_mb_per_s(total * (size + 40), _MESSAGE),
                     )
 
-                results = _repeat(runs, name, console, once)
+                results = _repeat(runs, name, once)
                 ours = [r[0] for r in results]
                 ratios = [r[0].mb_per_s / r[1] for r in results]
-                table.add_row(
-                    name,
-                    _spread([r.updates_per_s for r in ours]),
-                    _spread([r.mb_per_s for r in ours]),
-                    _spread(ratios, 2),
-                    f"{statistics.median(r.publisher_cpu_s for r in ours):.1f}",
-                    f"{statistics.median(r.subscriber_cpu_s for r in ours):.1f}",
-                    f"{max(r.publisher_peak_mib for r in ours):.0f}",
+                shown.append(
+                    (
+                        name,
+                        _spread([r.updates_per_s for r in ours]),
+                        _spread([r.mb_per_s for r in ours]),
+                        _spread(ratios, 2),
+                        f"{statistics.median(r.publisher_cpu_s for r in ours):.1f}",
+                        f"{statistics.median(r.subscriber_cpu_s for r in ours):.1f}",
+                        f"{max(r.publisher_peak_mib for r in ours):.0f}",
+                    )
                 )
                 rows.append(
                     {
@@ -97,17 +97,15 @@ def throughput(console: Console, runs: int, scale: float) -> list[dict[str, Any]
                         "publisher_peak_mib": [r.publisher_peak_mib for r in ours],
                     }
                 )
-    console.print(table)
+    print_table(columns, shown, "", title)
     return rows
 
 
-def latency(console: Console, runs: int, seconds: float) -> list[dict[str, Any]]:
+def latency(runs: int, seconds: float) -> list[dict[str, Any]]:
     """Open loop at 2,000 updates a second of 2.5 KB."""
-    table = Table(
-        title="Latency from the scheduled write to the callback: 2,000/s of 2.5 KB, open loop; median (min - max)"
-    )
-    for column in ("applications", "p50 ms", "p99 ms", "worst ms", "publisher cores", "subscriber cores", "peak MiB"):
-        table.add_column(column, justify="right")
+    title = "Latency from the scheduled write to the callback: 2,000/s of 2.5 KB, open loop; median (min - max)"
+    columns = ("applications", "p50 ms", "p99 ms", "worst ms", "publisher cores", "subscriber cores", "peak MiB")
+    shown: list[Sequence[str]] = []
     rows: list[dict[str, Any]] = []
     cores = []
     for applications in (1, 10, 20, 40):
@@ -115,15 +113,17 @@ def latency(console: Console, runs: int, seconds: float) -> list[dict[str, Any]]
         def once(applications: int = applications) -> cases.Latency:
             return cases.latency(applications, 2000, 2500, seconds, _profile(f"latency-{applications}"))
 
-        results = _repeat(runs, f"{applications} applications", console, once)
-        table.add_row(
-            str(applications),
-            _spread([r.p50_ms for r in results], 1),
-            _spread([r.p99_ms for r in results], 1),
-            _spread([r.worst_ms for r in results], 1),
-            _spread([r.publisher_cores for r in results], 2),
-            _spread([r.subscriber_cores for r in results], 2),
-            f"{max(r.publisher_peak_mib for r in results):.0f}",
+        results = _repeat(runs, f"{applications} applications", once)
+        shown.append(
+            (
+                str(applications),
+                _spread([r.p50_ms for r in results], 1),
+                _spread([r.p99_ms for r in results], 1),
+                _spread([r.worst_ms for r in results], 1),
+                _spread([r.publisher_cores for r in results], 2),
+                _spread([r.subscriber_cores for r in results], 2),
+                f"{max(r.publisher_peak_mib for r in results):.0f}",
+            )
         )
         cores.append(statistics.median(r.publisher_cores for r in results))
         rows.append(
@@ -135,15 +135,15 @@ def latency(console: Console, runs: int, seconds: float) -> list[dict[str, Any]]
                 "publisher_peak_mib": [r.publisher_peak_mib for r in results],
             }
         )
-    console.print(table)
-    console.print(f"publisher CPU per added subscriber: {(cores[-1] - cores[0]) / 39 * 100:.2f} % of a core")
+    print_table(columns, shown, "", title)
+    print_text(f"publisher CPU per added subscriber: {(cores[-1] - cores[0]) / 39 * 100:.2f} % of a core")
 
     def filtered() -> cases.Latency:
         return cases.latency(1, 2000, 2500, seconds, _profile("latency-filtered"), filtered=20)
 
-    results = _repeat(runs, "1 application and 20 that keep a twentieth each", console, filtered)
+    results = _repeat(runs, "1 application and 20 that keep a twentieth each", filtered)
     added = [(r.publisher_cores - cores[0]) / 20 * 100 for r in results]
-    console.print(f"publisher CPU per added subscriber that keeps 1/20: {_spread(added, 2)} % of a core")
+    print_text(f"publisher CPU per added subscriber that keeps 1/20: {_spread(added, 2)} % of a core")
     rows.append({"filtered": 20, "percent_of_a_core_each": added, "p99_ms": [r.p99_ms for r in results]})
     return rows
 
@@ -160,13 +160,12 @@ def main() -> None:
     parser.add_argument("--replay-picture", default=str(_OUT / "replay-latest.png"), help="where the replay's goes")
     parser.add_argument("--json", default=str(_OUT / "bench.json"), help="where the figures go")
     arguments = parser.parse_args()
-    console = Console()
     _OUT.mkdir(parents=True, exist_ok=True)
     compiled, hot = compiled_modules(), hot_modules()
     form = (
         "compiled" if compiled == hot else "INTERPRETED" if not compiled else f"partly compiled: {', '.join(compiled)}"
     )
-    console.print(
+    print_text(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, grpcio {version('grpcio')}, "
         f"protobuf {version('protobuf')}, hot modules {form}"
     )
@@ -182,12 +181,11 @@ def main() -> None:
         "runs": runs,
     }
     if arguments.only in (None, "throughput"):
-        result["throughput"] = throughput(console, runs, scale)
+        result["throughput"] = throughput(runs, scale)
     if arguments.only in (None, "latency"):
-        result["latency"] = latency(console, runs, seconds)
+        result["latency"] = latency(runs, seconds)
     if arguments.only in (None, "caravans"):
         result["caravans"] = caravans_report(
-            console,
             runs,
             quick=arguments.quick,
             size_mb=arguments.backlog or (200 if arguments.quick else 2000),
@@ -195,16 +193,16 @@ def main() -> None:
             picture=Path(arguments.picture),
         )
     if arguments.only in (None, "mysql"):
-        result["mysql"] = mysql_report(console, runs, quick=arguments.quick, profile=_profile)
+        result["mysql"] = mysql_report(runs, quick=arguments.quick, profile=_profile)
     if arguments.only in (None, "operate"):
-        result["operate"] = operate_report(console, runs, quick=arguments.quick)
+        result["operate"] = operate_report(runs, quick=arguments.quick)
     if arguments.only in (None, "replay"):
         result["replay"] = replay_report(
-            console, runs, quick=arguments.quick, picture=Path(arguments.replay_picture), profile=_profile
+            runs, quick=arguments.quick, picture=Path(arguments.replay_picture), profile=_profile
         )
     result["seconds"] = time.time() - started
     Path(arguments.json).write_text(json.dumps(result, indent=1))
-    console.print(f"figures: {arguments.json}")
+    print_text(f"figures: {arguments.json}")
 
 
 if __name__ == "__main__":

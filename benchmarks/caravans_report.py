@@ -8,11 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import caravans
 from benchmarks.caravans import CatchUp
+from wormholectl.show.printer import print_table, print_text
 
 __all__ = ["caravans_report"]
 
@@ -20,21 +18,19 @@ _COUNTS = (1, 2, 5, 10)
 _BUFFERS = {"off": caravans.MINIMAL_BUFFER, "on": "64MiB"}
 
 
-def caravans_report(
-    console: Console, runs: int, *, quick: bool, size_mb: int, rate_mib: float, picture: Path
-) -> dict[str, Any]:
+def caravans_report(runs: int, *, quick: bool, size_mb: int, rate_mib: float, picture: Path) -> dict[str, Any]:
     """Everything, as ``make bench CASE=caravans`` prints it. ``size_mb``: the backlog of the paper's experiment."""
-    results = _catch_up(console, size_mb, rate_mib)
+    results = _catch_up(size_mb, rate_mib)
     draw(results, picture, size_mb, rate_mib)
-    console.print(f"picture: {picture}")
+    print_text(f"picture: {picture}")
     seconds = 5.0 if quick else 20.0
     loaded = [
         caravans.under_load(200_000_000 if quick else 1_000_000_000, 1000, seconds, one_mib=8, total_mib=16)
         for _ in range(runs)
     ]
-    _print_loaded(console, loaded)
+    _print_loaded(loaded)
     beside = [caravans.frozen(1000, 5.0 if quick else 60.0) for _ in range(1 if quick else min(runs, 2))]
-    _print_frozen(console, beside)
+    _print_frozen(beside)
     return {
         "size_mb": size_mb,
         "rate_mib": rate_mib,
@@ -44,43 +40,41 @@ def caravans_report(
     }
 
 
-def _catch_up(console: Console, size_mb: int, rate_mib: float) -> dict[str, list[CatchUp]]:
-    table = Table(
-        title=f"{caravans.FLOWS} flows over a backlog of {size_mb / 1000:g} GB, each caravan at most {rate_mib:g} "
+def _catch_up(size_mb: int, rate_mib: float) -> dict[str, list[CatchUp]]:
+    title = (
+        f"{caravans.FLOWS} flows over a backlog of {size_mb / 1000:g} GB, each caravan at most {rate_mib:g} "
         "MiB/s: bytes read per byte of log, and seconds until "
         "each flow had caught up"
     )
-    for column in ("change buffer", "max caravans", "amplification", "median s", "longest s"):
-        table.add_column(column, justify="left" if column == "change buffer" else "right")
+    columns = ("change buffer", "max caravans", "amplification", "median s", "longest s")
+    shown: list[Sequence[str]] = []
     results: dict[str, list[CatchUp]] = {name: [] for name in _BUFFERS}
     with caravans.backlog(size_mb * 1_000_000) as (folder, _, count):
         for name, change_buffer in _BUFFERS.items():
             for number in _COUNTS:
-                console.print(f"  change buffer {name}, {number} caravans ...", style="dim")
+                print_text(f"  change buffer {name}, {number} caravans ...", flush=True)
                 one = caravans.catch_up(folder, count, number, change_buffer, rate_mib)
                 results[name].append(one)
-                table.add_row(
-                    f"{name} ({change_buffer})",
-                    str(number),
-                    f"{one.amplification:.2f}",
-                    f"{statistics.median(one.seconds):.1f}",
-                    f"{max(one.seconds):.1f}",
+                shown.append(
+                    (
+                        f"{name} ({change_buffer})",
+                        str(number),
+                        f"{one.amplification:.2f}",
+                        f"{statistics.median(one.seconds):.1f}",
+                        f"{max(one.seconds):.1f}",
+                    )
                 )
-    console.print(table)
+    print_table(columns, shown, "", title)
     return results
 
 
-def _print_loaded(console: Console, results: Sequence[caravans.UnderLoad]) -> None:
-    table = Table(
-        title=(
-            "A live flow at 1,000/s of 2.5 KB while ten others catch up; at most 8 MiB/s for one reader, 16 MiB/s "
-            "for all"
-        )
+def _print_loaded(results: Sequence[caravans.UnderLoad]) -> None:
+    title = (
+        "A live flow at 1,000/s of 2.5 KB while ten others catch up; at most 8 MiB/s for one reader, 16 MiB/s for all"
     )
-    for column in ("p50 ms alone", "p50 ms", "p99 ms alone", "p99 ms", "worst second: one", "all", "read MiB"):
-        table.add_column(column, justify="right")
-    for one in results:
-        table.add_row(
+    columns = ("p50 ms alone", "p50 ms", "p99 ms alone", "p99 ms", "worst second: one", "all", "read MiB")
+    shown = [
+        (
             f"{one.p50_alone_ms:.1f}",
             f"{one.p50_ms:.1f}",
             f"{one.p99_alone_ms:.1f}",
@@ -89,20 +83,23 @@ def _print_loaded(console: Console, results: Sequence[caravans.UnderLoad]) -> No
             f"{one.worst_second_of_all:.1%} of the cap",
             f"{one.caught_up_mib:.0f}",
         )
-    console.print(table)
+        for one in results
+    ]
+    print_table(columns, shown, "", title)
 
 
-def _print_frozen(console: Console, results: Sequence[caravans.Frozen]) -> None:
-    table = Table(title="Five live flows at 1,000/s of 2.5 KB beside a subscriber stopped with SIGSTOP all the time")
-    for column in ("p99 ms alone", "p99 ms", "publisher peak MiB"):
-        table.add_column(column, justify="right")
-    for one in results:
-        table.add_row(
+def _print_frozen(results: Sequence[caravans.Frozen]) -> None:
+    title = "Five live flows at 1,000/s of 2.5 KB beside a subscriber stopped with SIGSTOP all the time"
+    columns = ("p99 ms alone", "p99 ms", "publisher peak MiB")
+    shown = [
+        (
             f"{one.p99_alone_ms:.1f}",
             f"{one.p99_ms:.1f} ({one.p99_ms / one.p99_alone_ms:.2f}x)",
             f"{one.publisher_peak_mib:.0f}",
         )
-    console.print(table)
+        for one in results
+    ]
+    print_table(columns, shown, "", title)
 
 
 def draw(results: Mapping[str, Sequence[CatchUp]], path: Path, size_mb: int, rate_mib: float) -> None:

@@ -8,41 +8,36 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import mysql
 from benchmarks.mysql import Case, Peers, Rate
+from wormholectl.show.printer import print_table, print_text
 
 __all__ = ["mysql_report"]
 
 
-def mysql_report(
-    console: Console, runs: int, *, quick: bool, profile: Callable[[str], Path | None]
-) -> list[dict[str, Any]]:
+def mysql_report(runs: int, *, quick: bool, profile: Callable[[str], Path | None]) -> list[dict[str, Any]]:
     """Every case, as ``make bench CASE=mysql`` prints it; ``profile``: where the flame graph of a case's publisher
     goes.
     """
-    table = Table(title="MariaDB's binlog to one subscriber's batch callback; medians")
+    title = "MariaDB's binlog to one subscriber's batch callback; medians"
     columns = (
         "case", "rows/s", "transactions/s", "MB/s", "x mysql-replication", "of the raw copy's time",
         "publisher s", "subscriber s", "peak MiB",
     )  # fmt: skip
-    for column in columns:
-        table.add_column(column, justify="left" if column == "case" else "right")
+    shown: list[Sequence[str]] = []
     told = []
     for number, case in enumerate(mysql.CASES):
         if quick:
             case = replace(case, transactions=max(1, case.transactions // 10), sample=case.sample // 10)
-        console.print(f"  {case.name}: filling a server ...", style="dim")
+        print_text(f"  {case.name}: filling a server ...", flush=True)
         with mysql.filled_server(case) as server:
             ours: list[Rate] = []
             theirs: list[Peers] = []
             for run in range(runs):
-                console.print(f"  {case.name}: run {run + 1} of {runs} ...", style="dim")
+                print_text(f"  {case.name}: run {run + 1} of {runs} ...", flush=True)
                 ours.append(mysql.publisher(server, case, profile(f"mysql-{number}")))
                 theirs.append(mysql.peers(server, case))
-        table.add_row(*_row(case, ours, theirs))
+        shown.append(_row(case, ours, theirs))
         told.append(
             {
                 "case": case.name,
@@ -51,7 +46,7 @@ def mysql_report(
                 "peers": [asdict(one) for one in theirs],
             }
         )
-    console.print(table)
+    print_table(columns, shown, "", title)
     return told
 
 

@@ -10,12 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import operate
 from benchmarks.operate import MODULES, Imported, Log, Rest, Start
 from wormhole.model.errors import ConfigError
+from wormholectl.show.printer import print_table, print_text
 
 __all__ = ["mariadb_log", "operate_report"]
 
@@ -37,20 +35,20 @@ def mariadb_log(folder: Path) -> Iterator[Log]:
         yield Log(f'source = "{server.url}"\npassword_file = "{server.password_file}"', lambda: server.sql(insert))
 
 
-def operate_report(console: Console, runs: int, *, quick: bool) -> dict[str, Any]:
+def operate_report(runs: int, *, quick: bool) -> dict[str, Any]:
     """What ``make bench CASE=operate`` prints; the figures again for JSON."""
-    console.print("  what imports alone take ...", style="dim")
+    print_text("  what imports alone take ...", flush=True)
     limits = {name: [operate.imported(modules) for _ in range(runs)] for name, modules in MODULES.items()}
     found: dict[str, list[Start]] = {}
     for name, log in _logs():
-        console.print(f"  starts of a publisher of {name} ...", style="dim")
+        print_text(f"  starts of a publisher of {name} ...", flush=True)
         found[name] = operate.starts(log, runs)
-    console.print("  ten publishers at rest ...", style="dim")
+    print_text("  ten publishers at rest ...", flush=True)
     rest = operate.at_rest(10, 5.0 if quick else 60.0)
-    console.print("  wormholectl flows ...", style="dim")
+    print_text("  wormholectl flows ...", flush=True)
     command = operate.command_seconds(runs)
-    console.print(_times(found, command, limits))
-    console.print(_rests(rest, limits))
+    _print_times(found, command, limits)
+    _print_rests(rest, limits)
     return {
         "imports": {name: [asdict(one) for one in ones] for name, ones in limits.items()},
         "starts": {name: [asdict(one) for one in ones] for name, ones in found.items()},
@@ -74,10 +72,10 @@ def _has_mariadb() -> bool:
         return False
 
 
-def _times(starts: dict[str, list[Start]], command: Sequence[float], limits: dict[str, list[Imported]]) -> Table:
-    table = Table(title="Seconds; median (min - max)")
-    for column in ("what", "s", "its imports alone", "an interpreter alone", "mark"):
-        table.add_column(column, justify="left" if column == "what" else "right")
+def _print_times(starts: dict[str, list[Start]], command: Sequence[float], limits: dict[str, list[Imported]]) -> None:
+    title = "Seconds; median (min - max)"
+    columns = ("what", "s", "its imports alone", "an interpreter alone", "mark")
+    shown: list[Sequence[str]] = []
     bare = _spread([one.seconds for one in limits["nothing"]])
     imports = _spread([one.seconds for one in limits["publisher"]])
     for name, ones in starts.items():
@@ -87,15 +85,15 @@ def _times(starts: dict[str, list[Start]], command: Sequence[float], limits: dic
         ):
             mark = f"< {_START_S:g} {_verdict(statistics.median(values) < _START_S)}"
             label = f"publisher of {name}, process start to first update delivered, {what}"
-            table.add_row(label, _spread(values), imports, bare, mark)
-    table.add_row("wormholectl flows", _spread(command), _spread([one.seconds for one in limits["flows"]]), bare, "")
-    return table
+            shown.append((label, _spread(values), imports, bare, mark))
+    shown.append(("wormholectl flows", _spread(command), _spread([one.seconds for one in limits["flows"]]), bare, ""))
+    print_table(columns, shown, "", title)
 
 
-def _rests(rest: dict[str, Rest], limits: dict[str, list[Imported]]) -> Table:
-    table = Table(title="At rest: a monitor and ten publishers of RocksDBs that nobody writes to")
-    for column in ("process", "% of a core", "resident MB", "of these anonymous", "its imports alone MB", "mark"):
-        table.add_column(column, justify="left" if column == "process" else "right")
+def _print_rests(rest: dict[str, Rest], limits: dict[str, list[Imported]]) -> None:
+    title = "At rest: a monitor and ten publishers of RocksDBs that nobody writes to"
+    columns = ("process", "% of a core", "resident MB", "of these anonymous", "its imports alone MB", "mark")
+    shown: list[Sequence[str]] = []
     for name, one in rest.items():
         kind = name.partition(",")[0]
         mark = ""
@@ -104,8 +102,8 @@ def _rests(rest: dict[str, Rest], limits: dict[str, list[Imported]]) -> Table:
             mark = f"< {_CPU_PERCENT:g} %, < {_RESIDENT_MB:g} MB {_verdict(met)}"
         imports = statistics.median(one.resident_mb for one in limits[kind])
         figures = (f"{one.cpu_percent:.2f}", f"{one.resident_mb:.1f}", f"{one.anonymous_mb:.1f}", f"{imports:.1f}")
-        table.add_row(name, *figures, mark)
-    return table
+        shown.append((name, *figures, mark))
+    print_table(columns, shown, "", title)
 
 
 def _spread(values: Sequence[float]) -> str:

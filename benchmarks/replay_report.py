@@ -9,13 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import replay
 from benchmarks.cases import scratch
 from benchmarks.replay import Replayed, Replayer
 from benchmarks.spark_cluster import cluster
+from wormholectl.show.printer import print_table, print_text
 
 __all__ = ["break_even", "draw", "replay_report"]
 
@@ -31,21 +29,21 @@ _WORKERS: Final = 2
 _CLUSTER: Final = f"cluster, {_WORKERS} workers"
 
 
-def replay_report(console: Console, runs: int, *, quick: bool, picture: Path, profile: Profile) -> dict[str, Any]:
+def replay_report(runs: int, *, quick: bool, picture: Path, profile: Profile) -> dict[str, Any]:
     """Everything, as ``make bench CASE=replay`` prints it; the figures again for JSON."""
     scale = 10 if quick else 1
     with scratch() as folder, replay.replayer(folder, "local[2]", profile=profile("replay-local-2")) as local:
-        speeds = _speeds(console, local, runs, scale, profile)
-        _print_archives(console, speeds)
-        _print_speeds(console, speeds)
-        shares = _shares(console, local, _SHARE_UPDATES // scale, runs)
-    _print_shares(console, shares)
+        speeds = _speeds(local, runs, scale, profile)
+        _print_archives(speeds)
+        _print_speeds(speeds)
+        shares = _shares(local, _SHARE_UPDATES // scale, runs)
+    _print_shares(shares)
     draw(shares, picture, _SHARE_UPDATES // scale)
-    console.print(f"picture: {picture}")
+    print_text(f"picture: {picture}")
     return {"speeds": speeds, "latest": shares}
 
 
-def _speeds(console: Console, local: Replayer, runs: int, scale: int, profile: Profile) -> list[dict[str, Any]]:
+def _speeds(local: Replayer, runs: int, scale: int, profile: Profile) -> list[dict[str, Any]]:
     with ExitStack() as stack:
 
         def folder() -> Path:
@@ -58,25 +56,23 @@ def _speeds(console: Console, local: Replayer, runs: int, scale: int, profile: P
         with replay.world(1000, 100, 1000) as world:
             for name, by in masters.items():
                 first = world.replay(by, "log")
-                console.print(f"  a command that starts Spark, on {name}: {first.command_s:.1f} s", style="dim")
-        return [_speed(console, size, count // scale, runs, masters, profile) for size, count in _SIZES.items()]
+                print_text(f"  a command that starts Spark, on {name}: {first.command_s:.1f} s", flush=True)
+        return [_speed(size, count // scale, runs, masters, profile) for size, count in _SIZES.items()]
 
 
-def _speed(
-    console: Console, size: int, count: int, runs: int, masters: Mapping[str, Replayer], profile: Profile
-) -> dict[str, Any]:
+def _speed(size: int, count: int, runs: int, masters: Mapping[str, Replayer], profile: Profile) -> dict[str, Any]:
     """Archive, catch-up, a plain reader, and the replay on each master, one after the other, ``runs`` times."""
     name = f"{count:,} of {size} B"
     archived, taken, read = [], [], []
     replays: dict[str, list[Replayed]] = {master: [] for master in masters}
     for run in range(runs):
-        console.print(f"  {name}: run {run + 1} of {runs}: log, archive, catch-up ...", style="dim")
+        print_text(f"  {name}: run {run + 1} of {runs}: log, archive, catch-up ...", flush=True)
         with replay.world(count, size, count, profile(f"archiver-{size}")) as world:
             archived.append(world.archived)
             taken.append(world.taken)
             read.append(world.read())
             for master, by in masters.items():
-                console.print(f"  {name}: run {run + 1} of {runs}: replay on {master} ...", style="dim")
+                print_text(f"  {name}: run {run + 1} of {runs}: replay on {master} ...", flush=True)
                 replays[master].append(world.replay(by, "log"))
     return {
         "case": name,
@@ -89,7 +85,7 @@ def _speed(
     }
 
 
-def _shares(console: Console, local: Replayer, count: int, runs: int) -> list[dict[str, Any]]:
+def _shares(local: Replayer, count: int, runs: int) -> list[dict[str, Any]]:
     """By what a handler works: ``log``, which pushes as much whatever the keys, and ``latest`` by the share of updates
     that go to a key which had one before.
     """
@@ -98,7 +94,7 @@ def _shares(console: Console, local: Replayer, count: int, runs: int) -> list[di
         keys = round(count * (1 - share))
         with replay.world(count, _SHARE_SIZE, keys) as world:
             for one in found:
-                console.print(f"  {share:.0%} repeated, a handler of {one['handler_us']} us ...", style="dim")
+                print_text(f"  {share:.0%} repeated, a handler of {one['handler_us']} us ...", flush=True)
                 taken = [world.replay(local, "latest", one["handler_us"]) for _ in range(runs)]
                 one["latest"].append({"share": share, "keys": keys, "runs": [asdict(each) for each in taken]})
                 if len(one["log"]) < runs:
@@ -110,36 +106,36 @@ def _median(ones: Sequence[Mapping[str, Any]], name: str) -> float:
     return float(statistics.median(one[name] for one in ones))
 
 
-def _print_archives(console: Console, speeds: Sequence[Mapping[str, Any]]) -> None:
-    table = Table(title="The archiver over a log written beforehand; medians")
-    for column in ("case", "updates/s", "MB/s", "of catch-up's time", "archive / log", "files", "CPU s", "peak MiB"):
-        table.add_column(column, justify="left" if column == "case" else "right")
+def _print_archives(speeds: Sequence[Mapping[str, Any]]) -> None:
+    title = "The archiver over a log written beforehand; medians"
+    columns = ("case", "updates/s", "MB/s", "of catch-up's time", "archive / log", "files", "CPU s", "peak MiB")
+    shown: list[Sequence[str]] = []
     for one in speeds:
         seconds = _median(one["archived"], "seconds")
         pairs = zip(one["archived"], one["catch_up"], strict=True)
         times = [archived["seconds"] / catch_up["seconds"] for archived, catch_up in pairs]
-        table.add_row(
-            one["case"],
-            f"{one['updates'] / seconds:,.0f}",
-            f"{one['bytes'] / seconds / 1e6:.0f}",
-            f"{statistics.median(times):.1f}",
-            f"{statistics.median(a['archive_bytes'] / a['log_bytes'] for a in one['archived']):.2f}",
-            f"{_median(one['archived'], 'files'):.0f}",
-            f"{_median(one['archived'], 'cpu_s'):.1f}",
-            f"{max(a['peak_mib'] for a in one['archived']):.0f}",
+        shown.append(
+            (
+                one["case"],
+                f"{one['updates'] / seconds:,.0f}",
+                f"{one['bytes'] / seconds / 1e6:.0f}",
+                f"{statistics.median(times):.1f}",
+                f"{statistics.median(a['archive_bytes'] / a['log_bytes'] for a in one['archived']):.2f}",
+                f"{_median(one['archived'], 'files'):.0f}",
+                f"{_median(one['archived'], 'cpu_s'):.1f}",
+                f"{max(a['peak_mib'] for a in one['archived']):.0f}",
+            )
         )
-    console.print(table)
+    print_table(columns, shown, "", title)
 
 
-def _print_speeds(console: Console, speeds: Sequence[Mapping[str, Any]]) -> None:
-    table = Table(
-        title=(
-            f"Replay of {replay.SHARDS} shards to one subscriber's batch callback, mode log; medians. Whole: from "
-            "the first flow held; the command finds a Spark that runs"
-        )
+def _print_speeds(speeds: Sequence[Mapping[str, Any]]) -> None:
+    title = (
+        f"Replay of {replay.SHARDS} shards to one subscriber's batch callback, mode log; medians. Whole: from "
+        "the first flow held; the command finds a Spark that runs"
     )
-    for column in ("case", "by", "updates/s", "MB/s", "x catch-up", "x rows as objects", "whole s", "command s"):
-        table.add_column(column, justify="left" if column in ("case", "by") else "right")
+    columns = ("case", "by", "updates/s", "MB/s", "x catch-up", "x rows as objects", "whole s", "command s")
+    shown: list[Sequence[str]] = []
     for one in speeds:
         updates, size = one["updates"], one["bytes"]
         catch_up = [c["seconds"] for c in one["catch_up"]]
@@ -154,17 +150,19 @@ def _print_speeds(console: Console, speeds: Sequence[Mapping[str, Any]]) -> None
             rows.append((f"replay, {master}", [r["push_s"] for r in found], f"{whole:.1f}", f"{command:.1f}"))
         for number, (name, seconds, whole_s, command_s) in enumerate(rows):
             middle = statistics.median(seconds)
-            table.add_row(
-                one["case"] if not number else "",
-                name,
-                f"{updates / middle:,.0f}",
-                f"{size / middle / 1e6:.0f}",
-                _times(catch_up, seconds),
-                _times(objects, seconds),
-                whole_s,
-                command_s,
+            shown.append(
+                (
+                    one["case"] if not number else "",
+                    name,
+                    f"{updates / middle:,.0f}",
+                    f"{size / middle / 1e6:.0f}",
+                    _times(catch_up, seconds),
+                    _times(objects, seconds),
+                    whole_s,
+                    command_s,
+                )
             )
-    console.print(table)
+    print_table(columns, shown, "", title)
 
 
 def _times(others: Sequence[float], ours: Sequence[float]) -> str:
@@ -172,22 +170,20 @@ def _times(others: Sequence[float], ours: Sequence[float]) -> str:
     return f"{statistics.median(a / b for a, b in zip(others, ours, strict=True)):.2f}"
 
 
-def _print_shares(console: Console, shares: Sequence[Mapping[str, Any]]) -> None:
-    table = Table(
-        title="The last change of each key against every change; seconds from the first flow held, local[2]; medians"
-    )
-    for column in ("updates to keys that had one", "updates", *(_handler(one) for one in shares)):
-        table.add_column(column, justify="right")
+def _print_shares(shares: Sequence[Mapping[str, Any]]) -> None:
+    title = "The last change of each key against every change; seconds from the first flow held, local[2]; medians"
+    columns = ("updates to keys that had one", "updates", *(_handler(one) for one in shares))
+    shown: list[Sequence[str]] = []
     every = [_median(one["log"], "whole_s") for one in shares]
-    table.add_row("log: any", f"{shares[0]['log'][0]['updates']:,}", *(f"{log_s:.1f}" for log_s in every))
+    shown.append(("log: any", f"{shares[0]['log'][0]['updates']:,}", *(f"{log_s:.1f}" for log_s in every)))
     for rows in zip(*(one["latest"] for one in shares), strict=True):
         seconds = [_median(row["runs"], "whole_s") for row in rows]
         told = [f"{latest_s:.1f} (x {log_s / latest_s:.1f})" for latest_s, log_s in zip(seconds, every, strict=True)]
-        table.add_row(f"latest: {rows[0]['share']:.0%}", f"{rows[0]['keys']:,}", *told)
-    console.print(table)
+        shown.append((f"latest: {rows[0]['share']:.0%}", f"{rows[0]['keys']:,}", *told))
+    print_table(columns, shown, "", title)
     for one, log_s in zip(shares, every, strict=True):
         share = break_even([(row["share"], log_s, _median(row["runs"], "whole_s")) for row in one["latest"]])
-        console.print(
+        print_text(
             f"{_handler(one)}: "
             + (
                 "`latest` is faster at none of these shares"

@@ -12,7 +12,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -41,6 +41,10 @@ _FIND_S: Final = 15.0
 _LATE_S: Final = 10.0
 _AROUND: Final = 8
 """Lines that are not flows, at least."""
+_LEFT_OUT_FIRST: Final = ("IN FLIGHT", "UPDATES", "SUBSCRIBER", "STATE")
+_LEAST_REST: Final = 10
+_GAP: Final = 1
+"""Columns between two cells."""
 
 
 @dataclass(slots=True)
@@ -68,9 +72,9 @@ class Seen:
         self.problems, self.told = (problem,), now
 
 
-def draw(seen: Seen, now: float, height: int) -> RenderableType:
+def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
     """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the one most behind
-    first.
+    first. A column of figures that does not fit into ``width`` is left out: a figure is never cut.
     """
     parts: list[RenderableType] = []
     flows: list[tuple[admin_pb2.FlowStatus, admin_pb2.PublisherStatus]] = []
@@ -95,31 +99,49 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
         parts.append(Text("asking ..."))
     flows.sort(key=lambda pair: (-pair[0].lag_s, pair[0].flow))
     room = max(height - len(parts) - _AROUND, 3)
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    # Which flow it is stays readable, and what it waits for has the rest of the line.
-    table.add_column("FLOW", no_wrap=True, min_width=max((len(flow.flow) for flow, _ in flows[:room]), default=0))
-    for name in ("STATE", "LAG", "SUBSCRIBER", "IN FLIGHT", "UPDATES"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
-    table.add_column("WAITS FOR", no_wrap=True, overflow="ellipsis", ratio=1)
+    rows: list[tuple[str, dict[str, str]]] = []
     for flow, status in flows[:room]:
         found = diagnose(status, flow)
         waits = "" if found.stage is Stage.NONE else f"{found.stage.value}: {found.what}"
         style = (
             "red" if flow.state in {"held", "needs_replay"} or flow.paused else "yellow" if flow.lag_s > _LATE_S else ""
         )
-        cells = (
-            flow.flow,
-            "paused" if flow.paused else flow.state,
-            lag_text(flow),
-            flow.subscriber or "-",
-            f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
-            f"{flow.updates:,}",
-            waits,
-        )
-        table.add_row(*map(_text, cells), style=style)
+        cells = {
+            "FLOW": flow.flow,
+            "STATE": "paused" if flow.paused else flow.state,
+            "LAG": lag_text(flow),
+            "SUBSCRIBER": flow.subscriber or "-",
+            "IN FLIGHT": f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
+            "UPDATES": f"{flow.updates:,}",
+            "WAITS FOR": waits,
+        }
+        rows.append((style, cells))
     hidden = len(flows) - room
     rest = f"{hidden} more flows that are less behind; " if hidden > 0 else ""
-    return Group(*parts, Text(), table, Text(f"\n{rest}q ends", "dim"))
+    return Group(*parts, Text(), _table(rows, width), Text(f"\n{rest}q ends", "dim"))
+
+
+def _table(rows: Sequence[tuple[str, Mapping[str, str]]], width: int) -> Table:
+    """``rows``: a style, and the cells by their column. The last column has the rest of the line."""
+    columns = {name: max(len(name), *(len(cells[name]) for _, cells in rows)) for name in rows[0][1]} if rows else {}
+    last = list(columns)[-1:]
+    columns.update(dict.fromkeys(last, _LEAST_REST))
+    for name in _LEFT_OUT_FIRST:
+        if sum(columns.values()) + _GAP * (len(columns) - 1) > width:
+            columns.pop(name, None)
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    for name, widest in columns.items():
+        table.add_column(
+            name,
+            no_wrap=True,
+            overflow="ellipsis",
+            justify="right" if name == "UPDATES" else "left",
+            ratio=1 if name in last else None,
+            min_width=widest,
+        )
+    for style, cells in rows:
+        table.add_row(*(_text(cells[name]) for name in columns), style=style)
+    return table
 
 
 def _text(text: str, style: str = "") -> Text:
@@ -172,7 +194,7 @@ def watch(where: Where, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         asking.start()
         try:
             while not wrong:
-                live.update(draw(seen, clock.monotonic(), console.height), refresh=True)
+                live.update(draw(seen, clock.monotonic(), console.height, console.width), refresh=True)
                 if pressed(_LOOK_S) in {"q", "Q", "\x1b"}:
                     break
         finally:

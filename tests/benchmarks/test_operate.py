@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
-from rich.console import Console
+import pytest
 
 from benchmarks import operate_report as module
 from benchmarks.operate import MODULES, Imported, Rest, Start, configuration, imported, resident_mb, rocksdb_log
@@ -29,12 +28,11 @@ def test_memory_is_in_megabytes_and_the_anonymous_part_is_a_part() -> None:
     assert bare.seconds > 0
 
 
-def test_every_figure_stands_beside_its_limit_and_a_missed_mark_is_named() -> None:
+def test_every_figure_stands_beside_its_limit_and_a_missed_mark_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     limits = {name: [Imported(0.7, 50.0)] for name in MODULES}
-    console = Console(width=240, record=True, file=io.StringIO())
-    console.print(module._times({"RocksDB": [Start(1.5, 2.5)]}, [0.9], limits))
-    console.print(module._rests({"monitor": Rest(0.5, 61.0, 40.0), "publisher, each": Rest(1.5, 90.0, 50.0)}, limits))
-    rows = console.export_text().splitlines()
+    module._print_times({"RocksDB": [Start(1.5, 2.5)]}, [0.9], limits)
+    module._print_rests({"monitor": Rest(0.5, 61.0, 40.0), "publisher, each": Rest(1.5, 90.0, 50.0)}, limits)
+    rows = capsys.readouterr().out.splitlines()
     assert any("first start" in row and "1.50" in row and "0.70" in row and "< 2 met" in row for row in rows)
     assert any("after kill -9" in row and "2.50" in row and "< 2 MISSED" in row for row in rows)
     assert any("monitor" in row and "61.0" in row and "MISSED" in row for row in rows)

@@ -237,7 +237,7 @@ def test_top() -> None:
     seen = top.Seen()
     seen.learn([Answer("h:7" + HOSTILE, _status()), Answer("h", None, HOSTILE)], 1.0)
     console = Console(file=_Output(terminal=True), force_terminal=True, width=4000, highlight=False)
-    console.print(top.draw(seen, 2.0, 50))
+    console.print(top.draw(seen, 2.0, 50, console.width))
     _search(console.file.getvalue(), ours=True)  # type: ignore[attr-defined]
 
 

@@ -7,6 +7,7 @@ peer's, and nothing in them reaches a terminal raw (:mod:`wormhole.model.visible
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,6 +38,9 @@ __all__ = [
 
 SCHEMA: Final = 1
 """Version of every JSON object that the command line prints; a new field does not change it."""
+
+# 1,202,000 and 12.5% and 1.5 MiB/s, also with more in parentheses: 8.0 (x 0.8).
+_FIGURE: Final = re.compile(r"-?\d[\d,]*(\.\d+)?%?( ([KMGT]i)?B(/s)?)?(\s+\(.*\))?")
 
 Piece = tuple[str, str]
 """Text and its style, as Rich names styles."""
@@ -96,19 +100,27 @@ def print_line(pieces: Sequence[Piece], *, flush: bool = True) -> None:
         sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """A table, or ``empty`` when it has no rows. As wide as it needs when nobody looks at it in a terminal; where it
-    does not fit into one, each row is a block of its own, since cells that are broken over lines cannot be read.
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str, title: str = "") -> None:
+    """Print a table below its ``title``, or ``empty`` when it has no rows. Columns of figures end at the same place.
+
+    No cell is ever cut. A file or a pipe gets lines as wide as the content. On a terminal that is narrower than the
+    table, each row is a block of several lines.
     """
     if not rows:
         print_text(empty)
         return
+    if title:
+        print_line([(title, "bold")])
     rows = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    cells = list(zip(*rows, strict=True))
+    widths = [max(map(len, (name, *column))) for name, column in zip(columns, cells, strict=True)]
+    right = [number > 0 and _are_figures(column) for number, column in enumerate(cells)]  # the first names the row
     if not sys.stdout.isatty():
-        # Nobody's window to fit into: what reads this splits lines.
         for row in (columns, *rows):
-            print_text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            aligned = zip(row, widths, right, strict=True)
+            print_text(
+                "  ".join(cell.rjust(wide) if ends else cell.ljust(wide) for cell, wide, ends in aligned).rstrip()
+            )
         return
     if sum(widths) + 2 * (len(widths) - 1) > _console().width:
         for row in rows:
@@ -118,11 +130,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: st
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name)
+    for name, ends in zip(columns, right, strict=True):
+        table.add_column(name, justify="right" if ends else "left", no_wrap=True)
     for row in rows:
         table.add_row(*map(Text, row))
     _console().print(table)
+
+
+def _are_figures(column: Sequence[str]) -> bool:
+    cells = [cell for cell in column if cell not in {"", "-"}]
+    return bool(cells) and all(map(_FIGURE.fullmatch, cells))
 
 
 def _print_block(columns: Sequence[str], row: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[4]
 def screen(seen: Seen, now: float, height: int = 40, width: int = 160) -> str:
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(draw(seen, now, height))
+        console.print(draw(seen, now, height, width))
     return capture.get()
 
 
@@ -41,6 +41,21 @@ def test_which_flow_it_is_can_be_read_in_a_narrow_terminal() -> None:
     seen.learn(TOLD, 10.0)
     for flow in TOLD[0].status.flows if TOLD[0].status is not None else ():
         assert f"\n{flow.flow} " in screen(seen, 10.5, width=60)
+
+
+def test_no_width_of_the_terminal_cuts_a_figure() -> None:
+    many = status("db1")
+    many.flows[0].updates = 1_202_001_234
+    seen = Seen()
+    seen.learn([Answer("h:7", many)], 10.0)
+    for width in range(60, 160):
+        row = next(line for line in screen(seen, 10.5, width=width).splitlines() if line.startswith("cache/db1"))
+        assert "1m 15s / 20 B / 1,500 tx" in row
+        if "1,2" in row:
+            assert "1,202,001,234" in row
+        if " of " in row:
+            assert "1.0 MiB of 4.0 MiB" in row
+    assert "1,202,001,234" in row
 
 
 def test_what_went_away_is_shown_with_what_it_told_last() -> None:

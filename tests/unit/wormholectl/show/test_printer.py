@@ -64,6 +64,31 @@ def test_a_table_wider_than_the_terminal_is_told_in_blocks(
     assert capsys.readouterr().out.splitlines()[1].split() == ["cache/db1", "live"]
 
 
+def test_figures_end_at_the_same_place_and_no_width_cuts_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ["CASE", "UPDATES/S", "READ", "SPREAD", "PLACE"]
+    rows = [
+        ["small", "1,202,000", "5 B", "8.0 (x 0.8)", "1/2/30"],
+        ["large", "999", "1.5 MiB", "28.0 (x 0.9)", "1/2/3"],
+        ["none", "-", "", "", ""],
+    ]
+    print_table(columns, rows, "", title="Throughput")
+    assert capsys.readouterr().out.splitlines() == [
+        "Throughput",
+        "CASE   UPDATES/S     READ        SPREAD  PLACE",
+        "small  1,202,000      5 B   8.0 (x 0.8)  1/2/30",
+        "large        999  1.5 MiB  28.0 (x 0.9)  1/2/3",
+        "none           -",
+    ]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for width in range(10, 60):
+        monkeypatch.setattr(printer, "_console", lambda width=width: Console(width=width, color_system=None))
+        print_table(columns, rows, "")
+        shown = capsys.readouterr().out
+        assert all(cell in shown for row in rows for cell in row)
+
+
 def test_a_terminal_gets_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     print_line([("[x]", "bold"), ("y", "")])

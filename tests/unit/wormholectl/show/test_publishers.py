@@ -13,14 +13,14 @@ ONE = [Answer("h:7", status("db1"))]
 def test_caravans_and_subscribers_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     show(CARAVANS, ONE, as_json=False)
     _, row, limits, *events = capsys.readouterr().out.splitlines()
-    assert row == "1 (lead)  1/2/30  2.0 KiB/s  4.0 KiB/s  77 B  5 B     cache/db1"
+    assert row == "1 (lead)  1/2/30  2.0 KiB/s  4.0 KiB/s  77 B     5 B  cache/db1"
     assert limits == "at most 4 caravans, each 8.0 MiB/s, together -; change buffers 5 B of 64.0 MiB"
     assert [event.split("  ", 1)[1] for event in events] == [
         "caravan 1: starts at 1/2/0",
         "caravan 2: ends at 1/2/9: merged into caravan 1",
     ]
     show(SUBSCRIBERS, ONE, as_json=False)
-    assert "cache/c1    h:1      connected  1" in capsys.readouterr().out
+    assert "cache/c1    h:1      connected      1" in capsys.readouterr().out
 
 
 def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +30,7 @@ def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) ->
     ]
     show(SHARDS, ONE, as_json=False)
     assert capsys.readouterr().out.splitlines()[1] == (
-        "db1    shop/main/db1  2      1m 15s / 20 B / 1,500 tx  cache, mail; last is cache/db1"
+        "db1    shop/main/db1      2  1m 15s / 20 B / 1,500 tx  cache, mail; last is cache/db1"
     )
 
 
