@@ -24,7 +24,7 @@ from tests.support.databases import DURABLE, DatabaseServer, NewServer
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormholectl.app import app
 
-_SQL = re.compile(r"(?:SET|GRANT|ALTER|FLUSH) [^;]+;")
+_SQL = re.compile(r"(?:SET|GRANT|ALTER|FLUSH|DROP USER) [^;]+;")
 
 
 class Doctor:
@@ -66,6 +66,13 @@ def test_a_good_server(new_server: NewServer, tmp_path: Path) -> None:
     if server.flavour == "mariadb":
         server.sql(
             "SET GLOBAL gtid_strict_mode = ON", f"GRANT REPLICA MONITOR ON *.* TO '{server.user}'@'{server.host}'"
+        )
+        server.sql("GRANT INSERT, DROP ON test.* TO PUBLIC")
+    else:
+        server.sql(
+            "CREATE ROLE everybody",
+            "GRANT INSERT, DROP ON test.* TO everybody",
+            "SET GLOBAL mandatory_roles = 'everybody', GLOBAL activate_all_roles_on_login = ON",
         )
     code, found = Doctor(server, tmp_path).report()
     assert code == 0
@@ -221,6 +228,35 @@ def test_a_wrong_account_is_a_wrong_request(doctor: Doctor) -> None:
     assert (code, "the server refuses the account" in output) == (2, True)
     code, output = doctor.run(url=f"{doctor.url}/shop")
     assert (code, "one log for all its databases" in output) == (2, True)
+
+
+def test_an_anonymous_account_shadows_the_one_that_is_meant(database_server: DatabaseServer, doctor: Doctor) -> None:
+    server = database_server
+    doctor.url = doctor.url.replace(server.user, "shadowed")
+    grants = "REPLICATION CLIENT" if server.flavour == "mysql" else "BINLOG MONITOR, REPLICA MONITOR"
+    server.sql(
+        f"CREATE USER 'shadowed'@'%' IDENTIFIED BY '{server.password}'",
+        f"GRANT SELECT, REPLICATION SLAVE, {grants} ON *.* TO 'shadowed'@'%'",
+        "CREATE USER ''@'127.0.0.1'",
+    )
+    try:
+        code, output = doctor.run()
+        text = " ".join(output.split())
+        assert (code, "the server refuses the account" in text) == (2, True)
+        shown = re.search(r"SELECT User, Host FROM mysql.user WHERE User IN \('', 'shadowed'\);", text)
+        assert shown
+        assert {("", "127.0.0.1"), ("shadowed", "%")} == {tuple(map(str, row)) for row in server.sql(shown[0])}
+        assert "DROP USER ''@'127.0.0.1';" in text
+        # Without a password the server lets the login in, as the anonymous account.
+        result = CliRunner().invoke(app, ["doctor", doctor.url, "--json"])
+        found = {finding["check"]: finding for finding in json.loads(result.output)["findings"]}
+        assert (result.exit_code, "grants" in found, "TO ''@" in result.output) == (1, False, False)
+        assert "the login as 'shadowed' got the anonymous account ''@'127.0.0.1'" in found["account"]["what"]
+        follow(server, found["account"])
+        code, found = doctor.report()
+        assert (code, found["grants"]["severity"], "account" in found) == (0, "ok", False)
+    finally:
+        server.sql("DROP USER IF EXISTS 'shadowed'@'%'", "DROP USER IF EXISTS ''@'127.0.0.1'")
 
 
 def test_a_server_that_is_not_there(doctor: Doctor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator, Sequence
@@ -71,6 +72,13 @@ _REFUSALS: Final = (
         "TLS is asked for and the server offers none",
         "let the server have a certificate (ssl_cert, ssl_key), or write tls=prefer",
     ),
+)
+# A password was given, and this is the host that the server looked accounts up for. The characters are those that are
+# safe in SQL: the server chooses the text.
+_SHADOWED: Final = re.compile(r"@'(?P<host>[\w.:-]+)' \(using password: YES\)", re.ASCII)
+_SHADOW_HINT: Final = (
+    "; where it is right, an anonymous account ''@'{host}' may shadow '{user}'@'%'; as an administrator: "
+    "SELECT User, Host FROM mysql.user WHERE User IN ('', '{user}'); and, if '' is listed, DROP USER ''@'{host}';"
 )
 _NONSENSE: Final = (
     "it is tried again; check host and port, and what is between here and the server (a proxy, another service); "
@@ -212,7 +220,13 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
         if number in numbers:
             user = about.user if isinstance(about, Address) else "wormhole"
             source = f" ({about.password_from})" if isinstance(about, Address) and about.password_from else ""
-            return UsageError(f"{about}: {what.format(text=text, source=source)}", hint=hint.format(user=user))
+            shadow = _SHADOWED.search(text)
+            if shadow:
+                hint += _SHADOW_HINT
+            quoted, host = user.replace("'", "''"), shadow["host"] if shadow else ""
+            return UsageError(
+                f"{about}: {what.format(text=text, source=source)}", hint=hint.format(user=quoted, host=host)
+            )
     if number in _PASSING or 2000 <= number < 3000 or not number:
         kind = SourceSilent if isinstance(error.__context__, TimeoutError) else SourceUnavailable
         return kind(f"{about}: {text}", hint="it is tried again; look at the server's error log")

@@ -281,6 +281,8 @@ def _time_zone(settings: Settings) -> Iterator[Finding]:
 
 
 def _replication(settings: Settings) -> Iterator[Finding]:
+    if settings.replicas is None and settings.anonymous:
+        return  # what that account lacks is not to be granted
     if settings.replicas is None:
         yield Finding(
             "replica",
@@ -324,6 +326,8 @@ def _replication(settings: Settings) -> Iterator[Finding]:
 
 
 def _replication_ids(settings: Settings) -> Iterator[Finding]:
+    if settings.anonymous:
+        return
     held = {privilege for grant in settings.grants for privilege in grant.privileges if grant.scope == "*.*"}
     if settings.mariadb and not held & {"REPLICATION MASTER ADMIN", "ALL PRIVILEGES", "ALL"}:
         # No warning: the privilege also permits changes, and only ids that somebody chose by hand collide with a
@@ -335,7 +339,10 @@ def _replication_ids(settings: Settings) -> Iterator[Finding]:
 
 
 def _privileges(settings: Settings) -> Iterator[Finding]:
-    writing = {privilege for grant in settings.grants for privilege in grant.privileges} & _WRITING
+    if settings.anonymous:
+        return
+    own = {privilege for grant in settings.grants if not grant.public for privilege in grant.privileges}
+    writing = own & _WRITING
     if writing:
         yield Finding(
             "least_privilege",

@@ -39,13 +39,13 @@ def fatal(settings: Settings) -> list[Finding]:
 def refuse(settings: Settings, server: str) -> None:
     """Raise when the log of ``server`` (its name in messages) cannot be tailed rightly.
 
-    :class:`~wormhole.model.errors.UsageError` when only privileges are missing, else
+    :class:`~wormhole.model.errors.UsageError` when only the account or its privileges are wrong, else
     :class:`~wormhole.model.errors.UnsupportedLog`; the message holds every reason, the hint every next step.
     """
     found = fatal(settings)
     if not found:
         return
-    kind = UsageError if all(finding.check == "grants" for finding in found) else UnsupportedLog
+    kind = UsageError if all(finding.check in ("account", "grants") for finding in found) else UnsupportedLog
     reasons = "; ".join(f"{finding.what}: {finding.because}" for finding in found)
     raise kind(f"{server}: {reasons}", hint=" Then: ".join(finding.next_step for finding in found))
 
@@ -150,7 +150,25 @@ def _replica_logs(settings: Settings) -> Finding | None:
     )
 
 
-def _grants(settings: Settings) -> Finding:
+def _account(settings: Settings) -> Finding | None:
+    if not settings.anonymous:
+        return None
+    user, _, _ = settings.login.rpartition("@")
+    host = settings.account[1:]
+    return Finding(
+        "account",
+        PROBLEM,
+        f"the login as {user!r} got the anonymous account ''@'{host}' (SELECT CURRENT_USER(), USER();)",
+        "the server prefers the account with the more exact host, whatever its name: the privileges of "
+        f"'{user}'@'%' do not count",
+        f"DROP USER ''@'{host}'; or, if it is needed: CREATE USER '{user}'@'{host}' IDENTIFIED BY ...; with the "
+        "grants of docs/mysql.md",
+    )
+
+
+def _grants(settings: Settings) -> Finding | None:
+    if settings.anonymous:
+        return None
     needed = ["REPLICATION SLAVE", "BINLOG MONITOR" if settings.mariadb else "REPLICATION CLIENT"]
     if settings.mariadb and settings.version < (10, 5, 2):
         needed[1] = "REPLICATION CLIENT"
@@ -175,5 +193,6 @@ _REQUIRED: Final[tuple[Callable[[Settings], Finding | None], ...]] = (
     _binlog_row_metadata,
     _server_id,
     _replica_logs,
+    _account,
     _grants,
 )

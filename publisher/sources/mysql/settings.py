@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from pymysql.connections import Connection
@@ -31,7 +31,12 @@ Flavour = Literal["mysql", "mariadb"]
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _FILE: Final = re.compile(r"(.+)\.(\d{1,10})", re.DOTALL)
-_GRANT: Final = re.compile(r"GRANT (?P<what>.+?) ON (?:(?:TABLE|FUNCTION|PROCEDURE) )?(?P<scope>.+?) TO ", re.DOTALL)
+_GRANT: Final = re.compile(
+    r"GRANT (?P<what>.+?) ON (?:(?:TABLE|FUNCTION|PROCEDURE) )?(?P<scope>.+?) TO (?P<public>PUBLIC\b)?", re.DOTALL
+)
+# As in `mandatory_roles` and CURRENT_ROLE(): a name with or without quotes, and a host where it is not %.
+_QUOTED: Final = r"""`[^`]*`|'[^']*'|"[^"]*"|[^`'",@\s]+"""
+_ROLE: Final = re.compile(rf"(?P<name>{_QUOTED})(?:@(?P<host>{_QUOTED}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +70,14 @@ class ReplicaChannel:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Privileges of our account, upper case, on ``scope``: ``*.*``, ``db.*`` or ``db.table``, without quotes."""
+    """Privileges of our account, upper case, on ``scope``: ``*.*``, ``db.*`` or ``db.table``, without quotes.
+
+    ``public``: every account of the server has them, by MariaDB's ``PUBLIC`` or MySQL's ``mandatory_roles``.
+    """
 
     privileges: frozenset[str]
     scope: str
+    public: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,8 @@ class Settings:
     domain) and ``gtid_binlog_state`` (last per domain and server) are filled. ``place`` and ``logs`` are ``None`` and
     empty without a log, or where the account may not see them, which ``denied`` says with the statements that were
     refused. ``replicas`` is ``None`` when it may not see whether the server is a replica. ``tls``: the connection's
-    cipher, empty without TLS. ``account``: ``user@host`` as the server knows it.
+    cipher, empty without TLS. ``account``: ``user@host`` of the account that the server took for the connection;
+    ``login``: the same as the client named itself.
     """
 
     flavour: Flavour
@@ -98,6 +108,7 @@ class Settings:
     grants: tuple[Grant, ...] = ()
     semi_sync_clients: int = 0
     account: str = ""
+    login: str = ""
     tls: str = ""
     denied: tuple[str, ...] = field(default=())
 
@@ -105,6 +116,11 @@ class Settings:
     def mariadb(self) -> bool:
         """Whether it is MariaDB."""
         return self.flavour == "mariadb"
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether the server took an account without a name, which shadows those of more general hosts."""
+        return self.account.startswith("@")
 
     def variable(self, *names: str, default: str = "") -> str:
         """The value of the first of these variables that the server has: names change between versions."""
@@ -149,7 +165,7 @@ def parse_grant(text: str) -> Grant | None:
     # Columns in parentheses limit a privilege to part of a table: not what we look for.
     names = re.sub(r"\w+(?: \w+)* \([^)]*\)", "", found["what"])
     privileges = frozenset(name.strip().upper() for name in names.split(",") if name.strip())
-    return Grant(privileges, found["scope"].replace("`", ""))
+    return Grant(privileges, found["scope"].replace("`", ""), public=bool(found["public"]))
 
 
 def read_settings(connection: Connection[DictCursor]) -> Settings:
@@ -177,6 +193,7 @@ class _Reading:
         flavour: Flavour = "mariadb" if "mariadb" in text.lower() else "mysql"
         mariadb = flavour == "mariadb"
         logging = variables.get("log_bin", "").upper() in ("ON", "1")
+        accounts = query(self._connection, "SELECT CURRENT_USER() AS account, USER() AS login")[0]
         return Settings(
             flavour=flavour,
             version=version,
@@ -191,9 +208,10 @@ class _Reading:
             place=self._place(flavour, version) if logging else None,
             logs=self._logs() if logging else (),
             replicas=self._replicas(flavour, version),
-            grants=self._grants(flavour),
+            grants=self._grants(str(accounts["account"]), None if mariadb else variables.get("mandatory_roles", "")),
             semi_sync_clients=self._semi_sync_clients(),
-            account=str(query(self._connection, "SELECT CURRENT_USER() AS account")[0]["account"]),
+            account=str(accounts["account"]),
+            login=str(accounts["login"]),
             tls=self._tls(),
             denied=tuple(self._denied),
         )
@@ -227,12 +245,24 @@ class _Reading:
             rows = self._allowed("SHOW REPLICA STATUS" if version >= (8, 0, 22) else "SHOW SLAVE STATUS")
         return None if rows is None else tuple(_channel(row) for row in rows)
 
-    def _grants(self, flavour: Flavour) -> tuple[Grant, ...]:
-        sql = "SHOW GRANTS"
-        if flavour == "mysql":
-            # What an active role brings is shown only when asked for.
-            role = str(query(self._connection, "SELECT CURRENT_ROLE() AS role")[0]["role"])
-            sql += "" if role == "NONE" else f" FOR CURRENT_USER() USING {role}"
+    def _grants(self, account: str, mandatory: str | None) -> tuple[Grant, ...]:
+        """``mandatory``: the roles that MySQL grants to every account; ``None``: a MariaDB."""
+        if mandatory is None:
+            return self._shown_grants("SHOW GRANTS")
+        # What an active role brings is shown only when asked for, and then as the account's own.
+        active = str(query(self._connection, "SELECT CURRENT_ROLE() AS role")[0]["role"])
+        if active == "NONE":
+            return self._shown_grants("SHOW GRANTS")
+        effective = self._shown_grants(f"SHOW GRANTS FOR CURRENT_USER() USING {active}")
+        roles, everybodys = _roles(active), _roles(mandatory)
+        if not roles.keys() & everybodys.keys():
+            return effective
+        using = ",".join(role for named, role in roles.items() if named not in everybodys)
+        # Only where the account is named are the roles that are active left out.
+        own = self._shown_grants(f"SHOW GRANTS FOR {_quoted(account)}{using and f' USING {using}'}")
+        return (*own, *(replace(one, public=True) for one in effective))
+
+    def _shown_grants(self, sql: str) -> tuple[Grant, ...]:
         lines = [str(next(iter(row.values()), "")) for row in self._allowed(sql) or ()]
         return tuple(grant for grant in map(parse_grant, lines) if grant is not None)
 
@@ -243,6 +273,16 @@ class _Reading:
     def _tls(self) -> str:
         rows = query(self._connection, "SHOW SESSION STATUS LIKE 'Ssl\\_cipher'")
         return str(rows[0]["Value"]) if rows else ""
+
+
+def _roles(text: str) -> dict[tuple[str, str], str]:
+    """The roles of a list, by name and host."""
+    return {(one["name"].strip("`'\""), (one["host"] or "%").strip("`'\"")): one[0] for one in _ROLE.finditer(text)}
+
+
+def _quoted(account: str) -> str:
+    user, _, host = account.rpartition("@")
+    return "@".join(f"`{part.replace('`', '``')}`" for part in (user, host))
 
 
 def _channel(row: Mapping[str, Any]) -> ReplicaChannel:

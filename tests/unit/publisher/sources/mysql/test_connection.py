@@ -172,6 +172,21 @@ def test_whose_move_an_error_is(number: int, kind: type[WormholeError], says: st
     assert "secret" not in str(error)
 
 
+@pytest.mark.parametrize(
+    ("said", "shadowed"),
+    [
+        ("Access denied for user 'o'neil'@'localhost' (using password: YES)", True),
+        ("Access denied for user 'o'neil'@'localhost' (using password: NO)", False),
+        ("Access denied for user 'o'neil'@'h'; DROP TABLE x' (using password: YES)", False),
+    ],
+)
+def test_an_anonymous_account_may_shadow_the_one_that_is_refused(said: str, shadowed: bool) -> None:
+    error = translate(pymysql.OperationalError(1045, said), Address("db1", 3306, "o'neil", "top secret"))
+    sql = "SELECT User, Host FROM mysql.user WHERE User IN ('', 'o''neil');"
+    assert (sql in str(error.hint)) is shadowed
+    assert ("DROP USER ''@'localhost';" in str(error.hint)) is shadowed
+
+
 def test_an_error_without_a_number_is_one_of_the_connection() -> None:
     assert server_text(pymysql.InternalError("Packet sequence number wrong")) == (0, "Packet sequence number wrong")
     with pytest.raises(SourceUnavailable, match="SHOW x: Packet sequence"), translating("SHOW x"):

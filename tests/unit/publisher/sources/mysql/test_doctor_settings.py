@@ -169,10 +169,18 @@ def test_what_an_account_should_and_should_not_have() -> None:
     writer = examine(changed(MYSQL, grants=select_only("UPDATE", "SUPER")))
     assert writer["least_privilege"].what == "wormhole@% has SUPER, UPDATE"
     assert "least_privilege" not in examine(changed(MYSQL, grants=select_only()))
+    everybodys = Grant(frozenset({"INSERT", "DROP"}), "test.*", public=True)
+    assert "least_privilege" not in examine(changed(MARIADB, grants=(*select_only(), everybodys)))
     blind = examine(changed(MYSQL, grants=(Grant(frozenset({"REPLICATION SLAVE"}), "*.*"),)))
     assert blind["select"].next_step == "GRANT SELECT ON *.* TO 'wormhole'@'%';"
     one = Grant(frozenset({"SELECT"}), "shop.*")
     assert "select" not in examine(changed(MYSQL, grants=(one,)))
+
+
+def test_nothing_is_granted_to_an_anonymous_account() -> None:
+    for settings in (MYSQL, MARIADB):
+        found = examine(changed(settings, account="@localhost", login="wormhole@localhost", grants=(), replicas=None))
+        assert not [one for one in found.values() if "TO ''@" in one.what + one.next_step]
 
 
 def test_what_needs_nothing_is_said_all_the_same() -> None:

@@ -73,13 +73,18 @@ def test_a_server_as_it_should_be_is_not_refused(settings: Settings) -> None:
             "grants",
             "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.*",
         ),
+        (
+            changed(MYSQL, account="@localhost", login="reader@localhost", grants=()),
+            "account",
+            "DROP USER ''@'localhost'; or, if it is needed: CREATE USER 'reader'@'localhost'",
+        ),
     ],
 )
 def test_what_is_refused_and_what_to_run(settings: Settings, check: str, says: str) -> None:
     [finding] = fatal(settings)
     assert (finding.check, finding.severity) == (check, Severity.PROBLEM)
     assert says in finding.next_step
-    with pytest.raises(UsageError if check == "grants" else UnsupportedLog) as caught:
+    with pytest.raises(UsageError if check in ("account", "grants") else UnsupportedLog) as caught:
         refuse(settings, "u@db1:3306")
     assert finding.what in caught.value.message
     assert finding.because in caught.value.message

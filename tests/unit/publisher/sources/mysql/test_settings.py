@@ -29,7 +29,7 @@ class Server:
         rows = [{"Variable_name": name, "Value": value} for name, value in variables.items()]
         self.answers = {
             "SHOW GLOBAL VARIABLES": rows,
-            "SELECT CURRENT_USER() AS account": [{"account": "wormhole@%"}],
+            "SELECT CURRENT_USER() AS account, USER() AS login": [{"account": "wormhole@%", "login": "wormhole@db7"}],
             "SELECT CURRENT_ROLE() AS role": [{"role": "NONE"}],
             "SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%\\_clients'": [],
             "SHOW SESSION STATUS LIKE 'Ssl\\_cipher'": [{"Variable_name": "Ssl_cipher", "Value": "TLS_X"}],
@@ -78,7 +78,8 @@ def test_a_mysql(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.place == LogPlace("binlog.000002", 157, "", "test")
     assert found.logs == (BinaryLog("binlog.000001", 10), BinaryLog("binlog.000002", 157))
     assert found.grants == (Grant(frozenset({"SELECT", "REPLICATION SLAVE"}), "*.*"),)
-    assert (found.replicas, found.denied, found.tls, found.account) == ((), (), "TLS_X", "wormhole@%")
+    assert (found.replicas, found.denied, found.tls) == ((), (), "TLS_X")
+    assert (found.account, found.login, found.anonymous) == ("wormhole@%", "wormhole@db7", False)
 
 
 def test_the_names_before_8_2(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +110,20 @@ def test_what_an_active_role_brings_is_asked_for(monkeypatch: pytest.MonkeyPatch
         {"x": "GRANT REPLICATION CLIENT ON *.* TO `u`@`%`"}
     ]
     assert read(server, monkeypatch).grants == (Grant(frozenset({"REPLICATION CLIENT"}), "*.*"),)
+
+
+@pytest.mark.parametrize("mandatory", ["every", "'every'@'%', `o,r`@`h`", '`o,r`@`h`,"every"@%'])
+def test_what_a_mandatory_role_brings_is_everybodys(mandatory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = mysql(answers={"SELECT CURRENT_ROLE() AS role": [{"role": "`every`@`%`,`reader`@`%`"}]})
+    server.answers["SHOW GLOBAL VARIABLES"].append({"Variable_name": "mandatory_roles", "Value": mandatory})
+    server.answers["SHOW GRANTS FOR `wormhole`@`%` USING `reader`@`%`"] = [{"x": GRANT}]
+    server.answers["SHOW GRANTS FOR CURRENT_USER() USING `every`@`%`,`reader`@`%`"] = [
+        {"x": "GRANT DROP ON `test`.* TO `u`@`%`"}
+    ]
+    assert read(server, monkeypatch).grants == (
+        Grant(frozenset({"SELECT", "REPLICATION SLAVE"}), "*.*"),
+        Grant(frozenset({"DROP"}), "test.*", public=True),
+    )
 
 
 def test_a_mariadb(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +178,8 @@ def test_what_breaks_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         ("GRANT SELECT (`a`, `b`), INSERT ON `s`.`t` TO `u`@`%`", Grant(frozenset({"INSERT"}), "s.t")),
         ("GRANT EXECUTE ON PROCEDURE `s`.`p` TO `u`@`%`", Grant(frozenset({"EXECUTE"}), "s.p")),
         ("GRANT `reader`@`%` TO `u`@`%`", None),
+        ("GRANT DROP ON `test`.* TO PUBLIC", Grant(frozenset({"DROP"}), "test.*", public=True)),
+        ("GRANT DROP ON `test`.* TO `PUBLIC`@`%`", Grant(frozenset({"DROP"}), "test.*")),
         ("GRANT PROXY ON ``@`` TO `u`@`%`", Grant(frozenset({"PROXY"}), "@")),
     ],
 )
