@@ -7,6 +7,7 @@ the copy runs interpreted.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from tests.support import scratch
 
 # What pytest exits with: 1 = tests failed; 2 = interrupted, also by an error in collection; 5 = nothing selected.
 GREEN, RED = 0, 1
-TIMEOUT = 180.0  # seconds for one selection; a fault may well make a test wait for what never comes
+TIMEOUT = 180.0  # seconds for one selection
+PATIENCE = "20"  # seconds that a test waits: a fault may well make it wait for what never comes
 KILLED = 124
 
 
@@ -100,7 +102,10 @@ Runner = Callable[[Path, Sequence[str]], tuple[int, str]]
 
 
 def _pytest(copy: Path, selection: Sequence[str]) -> tuple[int, str]:
-    return scratch.run_tests(copy, ["-q", "-x", "--no-header", *selection], timeout=TIMEOUT, quiet=True)
+    # An empty PYTHONDONTWRITEBYTECODE lets Python keep byte code; `run_all` sees to it that none is mixed up.
+    settings = {"WORMHOLE_TEST_PATIENCE": PATIENCE, "PYTHONDONTWRITEBYTECODE": ""}
+    arguments = ["-q", "-x", "--no-header", *selection]
+    return scratch.run_tests(copy, arguments, timeout=TIMEOUT * len(selection), quiet=True, settings=settings)
 
 
 def run_all(
@@ -117,15 +122,18 @@ def run_all(
         raise FaultError(f"the tests are not green without any fault (pytest exit {status}):\n{_end_of(output)}")
     say(f"without a fault: green ({len(selections)} selections)")
     results: list[Result] = []
-    for fault in faults:
+    for number, fault in enumerate(faults):
         started = time.monotonic()
         path = copy / fault.file
-        sound = path.read_text()
+        sound, written_ns = path.read_text(), path.stat().st_mtime_ns
         path.write_text(applied(fault, sound))
+        # Python takes byte code for a source's by the second and the size: each fault has a second of its own.
+        os.utime(path, (number, number))
         try:
             status, output = run(copy, fault.tests)
         finally:
             path.write_text(sound)
+            os.utime(path, ns=(written_ns, written_ns))
         result = Result(fault, *_judge(status, output), time.monotonic() - started)
         results.append(result)
         say(f"{'caught' if result.caught else 'MISSED'}  {fault.name}: {result.what}  ({result.seconds:.1f} s)")

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.prepare import ROOT
@@ -48,17 +48,19 @@ def run_tests(
     timeout: float | None = None,
     quiet: bool = False,
     program: Sequence[str] = ("pytest",),
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Run pytest in ``copy`` over ``selection``; returns its exit status and, when ``quiet``, what it printed.
 
-    ``program``: the module that Python runs, and its arguments before those of pytest. A run that outlives ``timeout``
+    ``program``: the module that Python runs, and its arguments before those of pytest. ``settings``: more variables of
+    the environment. A run that outlives ``timeout``
     (seconds) is killed with everything it started and counts as status 124.
     """
     command = [sys.executable, "-m", *program, "-p", "no:cacheprovider", *selection]
     process = subprocess.Popen(
         command,
         cwd=copy,
-        env=environment(copy),
+        env={**environment(copy), **(settings or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if quiet else None,
         stderr=subprocess.STDOUT if quiet else None,
