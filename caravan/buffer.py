@@ -132,8 +132,8 @@ def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A transaction of which a segment has a part. The id alone does not tell it: a datastore may give the id of one
-    that it rolled back to the next one, which is in another file. A transaction never spans files.
+    """A transaction of which a segment has a part. The id alone does not identify it: a datastore may give the id of
+    one that it rolled back to the next one, which is in another file. A transaction never spans files.
     """
 
     id: str

@@ -40,7 +40,7 @@ _REOPEN_S = 1.0  # after a log could not be read: long enough to keep the log fi
 
 @dataclass(frozen=True, slots=True)
 class FleetEvents:
-    """What the fleet tells its owner. Called on the event loop; must not block.
+    """The fleet's events for its owner. Called on the event loop; must not block.
 
     ``held``: a flow cannot be read for (data loss, divergence or an undecodable log); it left its caravan.
     ``advanced``: a caravan read a segment; the datamarker is the last one before it.
@@ -204,7 +204,7 @@ class Fleet:
         self._pause(cause)
 
     def files(self, files: Sequence[tuple[int, int]]) -> None:
-        """The log's files and their sizes, as the source tells them now."""
+        """The log's files and their sizes, as the source lists them now."""
         self.governor.log_map = LogMap(files)
 
     @property

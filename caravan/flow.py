@@ -196,7 +196,7 @@ class CaravanFlow:
 
     def _misses(self, gap: LogGap, begin: LogPosition) -> bool:
         """Whether the flow is before ``gap``. What was never logged took no room in the log: there the place alone
-        cannot tell, but the marker says how far the flow came.
+        does not know it, but the marker says how far the flow came.
         """
         if gap.reached(self.marker.delivered):
             return False

@@ -96,16 +96,16 @@ class Governor:
             return
         self.pace.adjust(late_s, bool(head.flows))
         others = [c for c in self._all() if c is not head]
-        told = speeds(
+        targets = speeds(
             head.bytes_per_s(now),
             {c.number: self.log_map.between(c.buffer.place, head.buffer.place) for c in others},
             read_rate=self.limits.read_rate,
             total_read_rate=self.limits.total_read_rate,
             pace=self.pace.rate,
         )
-        head.aim(told.lead, now)
+        head.aim(targets.lead, now)
         for caravan in others:
-            caravan.aim(told.others[caravan.number], now)
+            caravan.aim(targets.others[caravan.number], now)
 
     def _all(self) -> Iterable[Caravan]:
         return self._caravans.values()

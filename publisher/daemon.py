@@ -52,7 +52,7 @@ async def serve(
 ) -> None:
     """Serve one log until cancelled.
 
-    ``ready`` is told the admin address. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    ``ready`` is called with the admin address. Raises :class:`~wormhole.model.errors.WormholeError`."""
     settings = find_log(config, dataset, copy, log)
     place = source_of(config, dataset, copy, log)
     check_formats(config, dataset)

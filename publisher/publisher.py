@@ -1,6 +1,6 @@
 """The publisher of one log: joins source, caravans, streams, markers and coordination.
 
-Everything it decides is in the parts; here stands only what happens when one of them tells something.
+Everything it decides is in the parts; this module only connects their events.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Publisher:
             owner=store.owner or f"{host}:{os.getpid()}:{self.started}",
         )
         self.identity = hello.publisher
-        self.http_address = ""  # of its metrics and health, told by who serves them
+        self.http_address = ""  # of its metrics and health, set by the daemon that serves them
         self.admin_address = ""  # of its admin service, likewise
         limits = limits_of(served.dataset.caravans, settings.change_buffer)
         self.store = store
@@ -96,8 +96,8 @@ class Publisher:
         self.ack_ages: dict[str, Histogram] = {}  # by application
         self.log_watch = LogWatch()
         self.progress = Progress()
-        told = FleetEvents(self._held, self._advanced)
-        self.fleet = Fleet(source, limits, told, self._gather_interval, lambda: self._lag, clock=clock)
+        fleet_events = FleetEvents(self._held, self._advanced)
+        self.fleet = Fleet(source, limits, fleet_events, self._gather_interval, lambda: self._lag, clock=clock)
         self.caps = ConfiguredLimits(coordinator, served.dataset, self.fleet, clock)
         events = StreamEvents(
             ready=lambda stream: self.assigner.changed(),
@@ -110,7 +110,7 @@ class Publisher:
             decided=self._decided,
             ended=self._ended,
         )
-        # One update of the largest size, and what stands beside it: of all subscribers together.
+        # One update of the largest size, and its surroundings: of all subscribers together.
         self.parking_room = Room(settings.max_update_bytes + _BESIDE_AN_UPDATE)
         behind: set[str] = set()
         self.delivery_counter = DeliveryCounter(store, clock)
@@ -231,7 +231,7 @@ class Publisher:
         # it.
         await self.fleet.run(min((latest, *self.applications.unused_starts()), key=lambda marker: marker.order))
 
-    # -- what the parts tell
+    # -- events of the parts
 
     def _gather_interval(self) -> float:
         # Streams of flows that catch up get what another caravan reads, at its pace.
@@ -325,8 +325,9 @@ class Publisher:
             self.assigner.revoke(stream, flow, f"goes back to {to}")
 
     async def move(self, flow: PublisherFlow, to: Datamarker) -> None:
-        """Set the flow's marker, forwards or backwards, in a new epoch; whoever has the flow is asked for it and
-        gets it again at ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its record."""
+        """Set the flow's marker, forwards or backwards, in a new epoch; the subscriber that has the flow is asked to
+        release it and gets it again at ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its
+        record."""
         async with self._controlling:  # an operator and the application may want it at once
             self.markers.drop(flow.key)
             flow.begin_move()

@@ -1,5 +1,5 @@
 """``spark-submit spark_replay/submit.py --app A ...``: ``wormholectl replay`` with the same options, on the cluster
-that Spark is told.
+that Spark gets.
 
 ``--master`` and Spark's settings go before this file, as for every job; what follows it is for ``wormholectl replay``.
 """

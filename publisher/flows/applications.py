@@ -1,6 +1,6 @@
 """The applications that a publisher serves: which are configured, and that each has a flow of every shard of the log.
 
-What is wrong with one application is told and tried again; the others never notice.
+A problem of one application is reported and tried again; it never affects the others.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Applications:
                     await self._try_to_serve(name, config)
 
     async def _try_to_serve(self, name: str, config: ApplicationConfig) -> None:
-        """What is wrong with one application is told and tried again; the others never notice."""
+        """A problem of one application is reported and tried again; it never affects the others."""
         try:
             await self._configure(name, config)
         except WormholeError as error:

@@ -124,7 +124,7 @@ class Assigner:
         self._said = BatchedLog(lambda line: _log.info("%s", line))
         self._stopping = False
 
-    # -- what is told
+    # -- events
 
     def changed(self) -> None:
         """Something that the assignment depends on changed."""
@@ -263,7 +263,7 @@ class Assigner:
         flow.was_at(subscriber, None if member is None else member.stream)
 
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
-        """Whether the subscriber can be told what to park because it follows parked updates."""
+        """Whether the subscriber accepts which updates to park because they follow parked ones."""
         if flow.parked and not stream.parks:
             problem = Problem(
                 f"{len(flow.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "

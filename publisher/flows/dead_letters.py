@@ -55,7 +55,7 @@ _FOLLOWS: Final = "an earlier update of its row is parked"
 
 class DeadLetterOffice:
     """See the module. ``limit``: parked updates of one flow. ``flows``: every flow. ``held``: whether a subscriber has
-    the flow; ``again``: assign the flow anew, told why; ``lost``: another publisher owns it.
+    the flow; ``again``: assign the flow anew, with the reason; ``lost``: another publisher owns it.
     """
 
     def __init__(
@@ -239,15 +239,15 @@ class DeadLetterOffice:
         await self.look()
         flows = [flow for key, flow in sorted(self._flows.items()) if only in (None, key)]
         all_ = [(flow, letter) for flow in flows for letter in flow.parked or ()]
-        told: list[admin_pb2.DeadLetter] = []
+        described: list[admin_pb2.DeadLetter] = []
         left = _LIST_BYTES
         for flow, letter in all_[:limit]:
             one = _told(flow, letter)
             left -= one.ByteSize()
             if left < 0:
                 break
-            told.append(one)
-        return told, len(all_)
+            described.append(one)
+        return described, len(all_)
 
     async def retry(self, flow: PublisherFlow, key: str, preview: bool = False) -> str:
         """Deliver the parked updates of the row ``key`` (empty: all) again; what will be or was done. Raises

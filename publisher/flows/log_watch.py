@@ -105,7 +105,7 @@ class LogWatch:
         if self._ends and self._ends[-1][1].incarnation != end.incarnation:
             self._ends.clear()
         self._ends.append((now, end))
-        # A file that was given up since tells no distance any more.
+        # A file that was released since gives no distance any more.
         while self._ends[0][0] < now - _GROWTH_S or self._map.between(self._ends[0][1], end) is None:
             self._ends.popleft()
 
@@ -146,7 +146,7 @@ class LogWatch:
 
     @property
     def status(self) -> SourceStatus | None:
-        """What the source told last."""
+        """What the source reported last."""
         return self._status
 
     def end(self) -> LogPosition | None:

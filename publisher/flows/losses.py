@@ -1,5 +1,5 @@
-"""Flows that cannot be read on from where they are: the application is told what is missing and decides, or an operator
-does.
+"""Flows that cannot be read on from where they are: the application receives the missing range and decides, or an
+operator does.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class Losses:
         gap = LogGap(kind, error.first_missing, error.last_missing, str(error))
         if kind is LossKind.PURGED:  # what a log that diverged lacks was delivered
             gap = gap.without(caravan_flow.marker.delivered)
-        told = ""
+        reported = ""
         while True:
             try:
                 resume = await asyncio.to_thread(_resume, self._source, error)
                 break
             except WormholeError as trouble:
                 # Whatever the reason: a loss that is never reported could be accepted by nobody.
-                if str(trouble) != told:
-                    told = str(trouble)
+                if str(trouble) != reported:
+                    reported = str(trouble)
                     _log.warning("the loss of %s is reported later: %s", flow.name, trouble, extra=flow.about)
                 await self._clock.sleep(_RETRY_S)
                 if flow.caravan_flow is not caravan_flow:

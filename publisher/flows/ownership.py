@@ -2,7 +2,7 @@
 answered.
 
 Two publishers of one log would take its flows from each other. With a coordination service the registered one serves;
-without one (static form) nobody can tell, so a publisher yields at each subscriber to another one that is connected
+without one (static form) that is unknown, so a publisher yields at each subscriber to another one that is connected
 there.
 """
 

@@ -1,4 +1,4 @@
-"""What an operator asked for and does not get, with the status that gRPC tells it by."""
+"""A refused request of an operator, with its gRPC status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["RefusedError", "code_of", "one_line"]
 
 
 class RefusedError(UsageError):
-    """A change that is not made; ``code`` tells programs why."""
+    """A change that is not made; ``code`` is the reason for programs."""
 
     def __init__(
         self, code: grpc.StatusCode, message: str, *, flow: str | None = None, hint: str | None = None
@@ -20,7 +20,7 @@ class RefusedError(UsageError):
 
 
 def code_of(error: WormholeError) -> grpc.StatusCode:
-    """The status that stands for the error."""
+    """The gRPC status of the error."""
     match error:
         case RefusedError():
             return error.code
@@ -35,5 +35,5 @@ def code_of(error: WormholeError) -> grpc.StatusCode:
 
 
 def one_line(error: WormholeError) -> str:
-    """The error as the one line that a client is told."""
+    """The error as one line for the client."""
     return " ".join(str(error).split())

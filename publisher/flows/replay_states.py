@@ -49,7 +49,7 @@ class Run:
     monotonic clock.
 
     ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the
-    task was told. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
+    task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
     ``updates``, ``bytes``: acknowledged. ``parking``: what is being parked in this epoch, of which more may come;
     ``max_frame``: bytes of the largest message to its subscriber.
     """

@@ -10,7 +10,7 @@ happens when somebody dies:
 - the driver: the lease runs out, and the flow goes live if the log holds its datamarker, else it needs a replay, which
   everybody sees.
 - a task: the next one opens the flow in a higher epoch; what the former one still says is refused.
-- a subscriber: the next task is told another one, as soon as no handler of the former can run any more.
+- a subscriber: the next task gets another one, as soon as no handler of the former can run any more.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a
-    handler gives up on is parked; ``parked``: what is. ``counted_to``: up to where deliveries are
+    """The orders of a task: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a
+    handler fails on finally is parked; ``parked``: what is. ``counted_to``: up to where deliveries are
     counted. ``rewound``: the datamarker was set back and nothing was acknowledged since.
     """
 
@@ -86,8 +86,8 @@ class Replays:
     """See the module. Requests raise :class:`~publisher.flows.refused_error.RefusedError` and what the store and the
     source raise; nothing is changed then, and the same request may be made again.
 
-    ``settle`` stores what was acknowledged; ``stored`` is told of a marker that is durable; ``control``, ``move`` and
-    ``record`` are the publisher's. ``room``: the memory for what subscribers want to be parked.
+    ``settle`` stores what was acknowledged; ``stored`` is called with a marker that is durable; ``control``, ``move``
+    and ``record`` are the publisher's. ``room``: the memory for what subscribers want to be parked.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Replays:
         self._ending: set[FlowKey] = set()
         self._looking = asyncio.Lock()  # each look opens a reader, and a server has a number of those
 
-    # -- what is told
+    # -- events
 
     def lock(self, key: FlowKey) -> asyncio.Lock:
         """Held while something about the flow's replay, or about its datamarker, is decided."""
@@ -362,7 +362,7 @@ class Replays:
                 self._background.spawn(self._run_out(flow.key))
 
     def fence(self, flow: PublisherFlow) -> None:
-        """Something that a task was told when it opened the flow holds no more: it has to open it again."""
+        """What a task received when it opened the flow has changed: it has to open it again."""
         run = self.run_of(flow)
         if run is not None:
             _fenced(run)
@@ -460,14 +460,14 @@ class Replays:
             return None
 
     async def reaches(self, flow: PublisherFlow) -> bool:
-        """Whether the log holds the flow's datamarker; no when it cannot be told."""
+        """Whether the log holds the flow's datamarker; no when that is unknown."""
         try:
             return await self._gap(flow.marker) is None
         except WormholeError:
             return False
 
     async def earliest(self) -> Datamarker | None:
-        """Where the log begins; ``None`` when it cannot be told."""
+        """Where the log begins; ``None`` when that is unknown."""
         try:
             return await asyncio.to_thread(self._source.earliest)
         except WormholeError:

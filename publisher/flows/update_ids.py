@@ -28,7 +28,7 @@ def check_update_id(text: str) -> None:
 
 
 def is_behind(kind: str, update_id: str, marker: Datamarker) -> bool:
-    """Whether the update ends at or before the marker, as far as its id and the marker's logical position can tell.
+    """Whether the update ends at or before the marker, as far as its id and the marker's logical position show.
 
     ``kind``: of the source; one that no datastore is installed for numbers its transactions.
     """

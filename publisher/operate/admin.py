@@ -1,4 +1,4 @@
-"""The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``): what it tells, and the changes that it
+"""The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``): its reports, and the changes that it
 takes.
 
 Whoever reaches the address may ask how it is; everything else needs a credential

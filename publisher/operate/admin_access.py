@@ -1,9 +1,9 @@
-"""Who may change a publisher's flows: whoever can read the host's token, or who has a certificate that the
+"""Who may change a publisher's flows: a process that can read the host's token, or has a certificate that the
 configuration lists.
 
 Subscribers hold certificates of the same authority, so a valid certificate alone permits nothing. The token is made
-once for a state folder and shared by the publishers of that folder; whoever can read it could write the marker store
-beside it just as well.
+once for a state folder and shared by the publishers of that folder; a process that can read it could write the marker
+store beside it just as well.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Control:
         self._changing = asyncio.Lock()
 
     async def change(self, request: admin_pb2.ChangeRequest, certificate: str = "") -> admin_pb2.ChangeReply:
-        """Make the change, or with ``request.preview`` tell what it would do. ``certificate``: whose permitted it.
+        """Make the change, or with ``request.preview`` report what it would do. ``certificate``: whose permitted it.
 
         Raises :class:`~publisher.flows.refused_error.RefusedError` and what the store and the source raise; nothing is
         changed then.
@@ -257,7 +257,7 @@ class Control:
             after = self._status(flow)
             after.state, after.cause = "unassigned", "goes on soon"
             after.ClearField("replay")
-            note = f"{flow.application} is told what is missing, and decides as at any loss of log"
+            note = f"{flow.application} gets the missing range, and decides as at any loss of log"
             return _Step("accept-loss", after, lambda: self._no_replay(flow), "needs_replay", "goes on", [note])
         if flow.lost_record:
             after = self._status(flow)

@@ -44,8 +44,8 @@ async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, ins
         return web.Response(text=text, status=200 if found.ready else 503)
 
     async def described(request: web.Request) -> web.Response:
-        told = await whole_status(publisher)
-        return web.Response(body=told.SerializeToString(), content_type="application/x-protobuf")
+        status = await whole_status(publisher)
+        return web.Response(body=status.SerializeToString(), content_type="application/x-protobuf")
 
     app = web.Application()
     app.add_routes(

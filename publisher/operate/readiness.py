@@ -1,7 +1,7 @@
 """Whether a publisher makes progress: alive is not enough, a process can be up and stuck.
 
 A canary for its log: the log's end moved and the reader did not (:class:`~publisher.flows.progress.Progress`). That a
-subscriber is slow or away is not the publisher's readiness; its lag tells.
+subscriber is slow or away is not the publisher's readiness; its lag reports it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _why_stuck(publisher: Publisher, stuck: float) -> str:
     unread = publisher.log_watch.behind(lead.buffer.place)
     more = "" if unread is None else f", {unread} bytes are not read"
     return (
-        f"the log {log} grows and nothing of it was read for {stuck:.0f} s: the reader stands at "
+        f"the log {log} grows and nothing of it was read for {stuck:.0f} s: the reader is at "
         f"{lead.buffer.place}{more}. "
         "Next: see that its disk or server answers (`wormholectl doctor`), then restart this publisher; nothing is "
         "lost by that"

@@ -152,9 +152,11 @@ class ReplayRequests:
         if len(asked.progress) > _MOST_PROGRESS:
             raise _wrong(f"progress has {len(asked.progress)} bytes, at most {_MOST_PROGRESS} are kept")
         self._replays.check(key, request.replay, request.ticket)  # before anything is made of what may be large
-        for name, told in (("windows", asked.settled.windows), ("processed", asked.settled.processed)):
-            if len(told) > _MOST_WINDOWS:
-                raise _wrong(f"settled.{name} has {len(told)} entries, at most {_MOST_WINDOWS} are booked at one time")
+        for name, counts in (("windows", asked.settled.windows), ("processed", asked.settled.processed)):
+            if len(counts) > _MOST_WINDOWS:
+                raise _wrong(
+                    f"settled.{name} has {len(counts)} entries, at most {_MOST_WINDOWS} are booked at one time"
+                )
         marker = _marker(asked, "marker")
         await self._replays.advance(
             key,
@@ -193,20 +195,20 @@ class ReplayRequests:
 
     async def _purged(self, gap: Gap) -> admin_pb2.PurgedLog:
         first, last = (gap.first_missing, gap.last_missing) if isinstance(gap, PositionPurged) else ("", "")
-        told = admin_pb2.PurgedLog(first_missing=first, last_missing=last, message=gap.message)
+        purged = admin_pb2.PurgedLog(first_missing=first, last_missing=last, message=gap.message)
         earliest = await self._replays.earliest()
         if earliest is not None:
-            told.earliest.CopyFrom(marker_to_message(earliest))
-        return told
+            purged.earliest.CopyFrom(marker_to_message(earliest))
+        return purged
 
     def _tell(self, key: FlowKey, reply: admin_pb2.ReplayReply) -> None:
         flow: PublisherFlow | None = self._publisher.assigner.flows.get(key)
         if flow is None:
             return  # its application was removed meanwhile
         reply.flow.CopyFrom(flow_status(self._publisher, flow, self._publisher.lead_flows()))
-        told = replay_status(self._publisher, flow)
-        if told is not None:
-            reply.replay.CopyFrom(told)
+        status = replay_status(self._publisher, flow)
+        if status is not None:
+            reply.replay.CopyFrom(status)
 
 
 def _marker(

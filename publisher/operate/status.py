@@ -1,4 +1,4 @@
-"""What a publisher tells about itself, as a message (``wormhole.wire.v1.PublisherStatus``)."""
+"""A publisher's report about itself, as a message (``wormhole.wire.v1.PublisherStatus``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["flow_status", "replay_status", "status", "whole_status"]
 
 _EVENTS = 50
 _EVENTS_OF_ONE = 5
-# What is told of flows and subscribers grows with their number and with what they say: so a page of it has a bound,
+# The report on flows and subscribers grows with their number and with their texts: so a page of it has a bound,
 # well below the 4 MiB of a gRPC message, and what it costs the loop to make one has as well.
 _PAGE_BYTES: Final = 2 << 20
 _PAGE_FLOWS: Final = 500
@@ -64,12 +64,12 @@ def _add_flows(message: admin_pb2.PublisherStatus, publisher: Publisher, only: s
     names = sorted(name for name in flows if name > after) if not only else [only] if only in flows else []
     size = 0
     for count, name in enumerate(names):
-        told = flow_status(publisher, flows[name], lead_flows)
-        size += told.ByteSize()
+        flow = flow_status(publisher, flows[name], lead_flows)
+        size += flow.ByteSize()
         if count and (size > _PAGE_BYTES or count == _PAGE_FLOWS):
             message.more = names[count - 1]
             return
-        message.flows.append(told)
+        message.flows.append(flow)
 
 
 def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
@@ -113,16 +113,18 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
     if stuck is not None:
         message.stuck_s = stuck
     history = publisher.fleet.history
-    message.events.extend(_event(happened) for happened in tuple(history)[-_EVENTS:])
+    message.events.extend(_event(event) for event in tuple(history)[-_EVENTS:])
     names = _LIST_BYTES
     for _, caravan in sorted(publisher.fleet.caravans.items()):
-        told = _caravan(caravan, caravan is lead, history, publisher.clock.monotonic())
-        names -= told.ByteSize()
+        described = _caravan(caravan, caravan is lead, history, publisher.clock.monotonic())
+        names -= described.ByteSize()
         if names < 0:
-            unlisted = f"the {len(told.flows)} flows of caravan {caravan.number} are not listed here: they are too many"
+            unlisted = (
+                f"the {len(described.flows)} flows of caravan {caravan.number} are not listed here: they are too many"
+            )
             _warn(message, Problem(unlisted))
-            del told.flows[:]
-        message.caravans.append(told)
+            del described.flows[:]
+        message.caravans.append(described)
     left = _LIST_BYTES
     streams = publisher.assigner.streams()
     for count, stream in enumerate(streams):
@@ -200,7 +202,7 @@ def replay_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.Replay
     replay, run = flow.control.replay, publisher.replays.run_of(flow)
     if replay is None:
         return None
-    told = admin_pb2.ReplayStatus(
+    message = admin_pb2.ReplayStatus(
         replay=replay.id,
         who=replay.who,
         state=replay.state.value,
@@ -212,16 +214,16 @@ def replay_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.Replay
         opener=replay.opener,
     )
     if replay.begin is not None:
-        told.begin.CopyFrom(marker_to_message(replay.begin))
+        message.begin.CopyFrom(marker_to_message(replay.begin))
     if replay.until is not None:
-        told.until.CopyFrom(marker_to_message(replay.until))
+        message.until.CopyFrom(marker_to_message(replay.until))
     if replay.snapshot is not None:
-        told.snapshot.CopyFrom(marker_to_message(replay.snapshot))
+        message.snapshot.CopyFrom(marker_to_message(replay.snapshot))
     if run is not None:
-        told.updates, told.bytes = run.updates, run.bytes
+        message.updates, message.bytes = run.updates, run.bytes
     if replay.state is not ReplayState.NEEDS_REPLAY:
-        told.lease_left_s = replay.lease_s if run is None else max(0.0, run.until - publisher.clock.monotonic())
-    return told
+        message.lease_left_s = replay.lease_s if run is None else max(0.0, run.until - publisher.clock.monotonic())
+    return message
 
 
 def _event(event: CaravanEvent) -> admin_pb2.CaravanEvent:
@@ -240,5 +242,5 @@ def _caravan(caravan: Caravan, lead: bool, history: Iterable[CaravanEvent], now:
         cause=caravan.cause,
         target_bytes_per_s=caravan.target,
         read_bytes=caravan.read_bytes,
-        events=[_event(happened) for happened in mine[-_EVENTS_OF_ONE:]],
+        events=[_event(event) for event in mine[-_EVENTS_OF_ONE:]],
     )

@@ -1,7 +1,7 @@
 """How long to wait before the next try: to dial a subscriber, and to give it a flow again. Pure.
 
 What fails and comes again at once costs the publisher: a connection, and for each flow an epoch, which is a durable
-write that all flows share. So whoever gets nothing done is tried again less and less often.
+write that all flows share. So a subscriber that makes no progress is tried again less and less often.
 """
 
 from __future__ import annotations

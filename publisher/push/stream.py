@@ -271,7 +271,9 @@ class SubscriberStream:
         self._connection.close(StreamBroken(cause))
 
     def refuse(self, error: ProtocolError, why: Refusal = Refusal.PROTOCOL) -> None:
-        """End the connection, for a fault of the subscriber: it is told which, and is dialled again after a while."""
+        """End the connection, for a fault of the subscriber: it receives the reason, and is dialled again after a
+        while.
+        """
         self._connection.refuse(error, why)
 
     # -- one connection after the other
@@ -279,8 +281,8 @@ class SubscriberStream:
     async def run(self) -> None:
         """Dial, serve and dial again until cancelled.
 
-        Who leaves is dialled again too, in no hurry: where a file lists the subscribers nobody else tells that it came
-        back.
+        A subscriber that leaves is dialled again too, later: where a file lists the subscribers nothing reports that it
+        came back.
         """
         redial = Redial()
         self._dialer.reading.streams += 1
@@ -351,7 +353,7 @@ class SubscriberStream:
                 self.connected = True
                 self.left = self.leaving = self.vacant = False
                 if not self.info.started:
-                    self.life = object()  # nobody tells when it started: each connection may be to a new process
+                    self.life = object()  # its start time is unknown: each connection may be to a new process
                 self.problem = NO_PROBLEM
                 self._events.ready(self)
             case Opened(push, have, life, processed, epochs):

@@ -166,7 +166,7 @@ class Archiver(Subscriber):
                     busy.append(self._begin(largest, largest.writer.spill))
             if not busy:
                 return
-            # What fails is told to the callbacks of the shard that it failed for.
+            # A failure is raised in the callbacks of its shard.
             await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
 
     async def _claim(self, shard: _Shard, name: str, marker: Datamarker, *, acknowledged: bool = False) -> None:
@@ -190,7 +190,7 @@ class Archiver(Subscriber):
     async def _leave(self, notice: ShardNotice) -> None:
         """Nothing more comes in this epoch.
 
-        What stands before the last datamarker may still count: the manifest decides.
+        What lies before the last datamarker may still count: the manifest decides.
         """
         shard = self._shards.get(notice.shard)
         if shard is None or shard.epoch != notice.epoch:

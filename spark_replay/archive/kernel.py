@@ -30,8 +30,8 @@ _INSIDE: Final = 20
 def scan(
     blob: bytes, sizes: array[int], ops: bytearray, flags: bytearray, key_sizes: array[int], old_sizes: array[int]
 ) -> tuple[bytes, bytes]:
-    """What stands in columns of its own of serialized ``wormhole.wire.v1.Update`` messages, of ``sizes`` one after the
-    other in ``blob``.
+    """The values with columns of their own in serialized ``wormhole.wire.v1.Update`` messages, of ``sizes`` one after
+    the other in ``blob``.
 
     Fills, from the front: the numbers of the operations, ``PARTIAL`` and ``LARGE``, and the sizes of the keys (of the
     keys before a change) in the bytes that are returned. An old key has the form of a key, so that the two can be
@@ -127,7 +127,7 @@ def spread(
     """What is known of each transaction, to each of its updates.
 
     ``tx_end`` has one entry for each, also for one that goes on, which is none of the first ``ended``: all updates. Of
-    files, sources and times one entry stands for all. ``indexes``: of every update in its transaction; empty where they
+    files, sources and times one entry is for all. ``indexes``: of every update in its transaction; empty where they
     count up, from ``first_index`` in the first transaction. ``ends_tx``: set to 1 at the last update of each
     transaction that ends. Raises ``ValueError`` for columns that do not fit each other.
     """

@@ -1,7 +1,7 @@
 """Memory of a process that takes much, writes it to a file and lets it go, over and over:
 :mod:`wormhole.host.allocator`, with pyarrow.
 
-pyarrow has an allocator of its own, and is told to use the process's one by ``ARROW_DEFAULT_MEMORY_POOL=system``, which
+pyarrow has an allocator of its own, and uses the process's one through ``ARROW_DEFAULT_MEMORY_POOL=system``, which
 it looks for when it is imported.
 """
 

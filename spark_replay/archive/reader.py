@@ -338,8 +338,8 @@ def segments_of(
 
     ``markers``: datamarkers among the rows, ascending. A segment has the newest one that lies at its end; ``None``:
     none does, and there is nothing to offer. Where nothing but a datamarker came, it has no run. A piece holds about
-    ``limit`` bytes of updates, more where one transaction came in one piece. ``whole``: each row stands for itself (the
-    last change of its key) and ends its transaction.
+    ``limit`` bytes of updates, more where one transaction came in one piece. ``whole``: each row is complete by itself
+    (the last change of its key) and ends its transaction.
 
     ``schema_of``: schema by id; what it raises goes through.
     """

@@ -1,6 +1,6 @@
 """Creating a file only if there is none, where pyarrow cannot: S3 by a conditional request, HDFS by moving a folder.
 
-Both answer by what the service decides, never by looking first: between a look and a write somebody else can have
+Both answer by what the service decides, never by reading first: between a read and a write somebody else can have
 written.
 """
 

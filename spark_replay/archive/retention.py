@@ -39,7 +39,7 @@ class Expired:
 
 def outdated(manifest: Manifest, before_us: int, modified_us: Mapping[str, int]) -> int:
     """How many of the oldest files hold nothing that was committed at ``before_us`` or later. The first younger one
-    keeps all behind it, so that no hole comes into being. Where a log tells no times, those at which the files were
+    keeps all behind it, so that no hole comes into being. Where a log has no times, those at which the files were
     written count (``modified_us``, by name).
     """
     count = 0

@@ -51,7 +51,7 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
 
     def stop() -> None:
         nonlocal stopped
-        if not stopped:  # to be told twice is no reason to leave in a hurry
+        if not stopped:  # a second signal is no reason to leave in a hurry
             stopped = True
             task.cancel()
 

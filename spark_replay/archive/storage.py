@@ -98,7 +98,7 @@ class Storage(ABC):
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """Create the file, whole and durable, unless there is one: ``False``. Folders above come into being.
 
-        ``False`` also where it cannot be told who was first; then what is there says it.
+        ``False`` also where it is unknown which was first; then the stored object decides.
         """
 
     def replace(self, name: str, data: bytes) -> None:

@@ -129,7 +129,7 @@ class ArchiveStore:
     def read(self, shard: str, *, settled: bool = False) -> Manifest | None:
         """The newest manifest; ``None``: nothing was archived of the shard.
 
-        ``settled``: only when no power cut can take it back, for who tells others to rely on it: its writer may have
+        ``settled``: only when no power cut can take it back, for callers that report it as durable: its writer may have
         died between naming it and being sure. Raises :class:`~wormhole.model.errors.ArchiveError` for one that is
         damaged, of a newer release, or not this dataset's, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
         """

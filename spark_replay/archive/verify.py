@@ -58,9 +58,9 @@ def verify(
     store: ArchiveStore,
     shards: Sequence[str] = (),
     deep: bool = False,
-    told: Callable[[str, int, int], None] | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
 ) -> Report:
-    """Look at ``shards`` (all when empty). ``told`` hears of progress: shard, files done, files in all.
+    """Verify ``shards`` (all when empty). ``on_progress`` is called with shard, files done, files in all.
 
     One file is in memory at a time, and of it one row group. Raises :class:`~wormhole.model.errors.UsageError` for a
     shard that is not archived, and :class:`~wormhole.model.errors.ArchiveUnavailable`; all else that is wrong is in the
@@ -68,12 +68,12 @@ def verify(
     """
     report = Report()
     for shard in store.chosen(shards):
-        _verify_shard(store, shard, deep, report, told)
+        _verify_shard(store, shard, deep, report, on_progress)
     return report
 
 
 def _verify_shard(
-    store: ArchiveStore, shard: str, deep: bool, report: Report, told: Callable[[str, int, int], None] | None
+    store: ArchiveStore, shard: str, deep: bool, report: Report, on_progress: Callable[[str, int, int], None] | None
 ) -> None:
     report.shards += 1
     try:
@@ -89,8 +89,8 @@ def _verify_shard(
     report.unnamed += len(lying.keys() - {entry.name for entry in manifest.files})
     last = b""
     for number, entry in enumerate(manifest.files):
-        if told is not None:
-            told(shard, number, len(manifest.files))
+        if on_progress is not None:
+            on_progress(shard, number, len(manifest.files))
         report.files += 1
         report.bytes += entry.bytes
         report.unsummed += not entry.blocks

@@ -88,8 +88,8 @@ class Piece:
     """The next of what is pushed: a body (or none), the place before it, and what may be offered behind it (or
     nothing).
 
-    ``gap``: log that the archive does not hold either, before the body; it is told, and goes on at the datamarker only
-    when the application says so.
+    ``gap``: log that the archive does not hold either, before the body; it is reported, and delivery continues only at
+    the datamarker when the application says so.
     """
 
     body: Body | None
@@ -112,7 +112,7 @@ Store = Callable[[Offer, int, int, Settled | None], None]
 blocks, may raise.
 """
 Park = Callable[[DeadLetter, Parcel], str]
-"""Has an update stored that the application gave up on: empty once it is durable, else why it is refused; blocks, may
+"""Stores an update whose handler failed finally: empty once it is durable, else why it is refused; blocks, may
 raise.
 """
 
@@ -177,7 +177,7 @@ class Delivery:
         """Push everything, have it acknowledged and stored, and get the flow back.
 
         Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended,
-        :class:`~wormhole.model.errors.HandlerFailed` when the application gave up,
+        :class:`~wormhole.model.errors.HandlerFailed` when the application stops retrying,
         :class:`~wormhole.model.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park``
         raise, and :class:`~wormhole.model.errors.ReplayError` when the application does not go on behind a loss.
         """
@@ -356,7 +356,7 @@ class Delivery:
             if sent.offer.marker is marker:
                 break
         settled = self._sent_counts.acknowledged(marker)
-        if settled is not None:  # now: what is told next is of what lies behind the datamarker
+        if settled is not None:  # now: what is reported next lies behind the datamarker
             self._settled = settled if self._settled is None else self._settled.then(settled)
         self._to_store.set()
 
@@ -371,7 +371,7 @@ class Delivery:
                 )
             case _:
                 return HandlerFailed(
-                    f"the handler gave up at update {event.update_id}: {event.message}",
+                    f"the handler stopped retrying at update {event.update_id}: {event.message}",
                     hint="mend the handler and restart the subscriber, then take the replay up again",
                 )
 
@@ -421,7 +421,7 @@ def _following(pieces: Generator[Piece, None, None]) -> Piece | None:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait for a thread that cannot be stopped, also when we are: what it raises was told, or is of no interest any
+    """Wait for a thread that cannot be stopped, also when we are: what it raises was reported, or is of no interest any
     more.
     """
     while not task.done():

@@ -115,7 +115,7 @@ def _look(store: ArchiveStore, one: ShardFiles) -> _Looked:
             updates += batch.num_rows
             alone += pc.sum(keyless(batch.column("key"))).as_py()
             sketch.add(_hashes(batch))
-    except WormholeError as error:  # Spark would tell a stack
+    except WormholeError as error:  # Spark would report a stack trace
         return _Looked(one.shard, problem=error.message, hint=error.hint or "")
     return _Looked(one.shard, updates, alone, sketch.hashes)
 

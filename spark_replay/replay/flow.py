@@ -95,7 +95,7 @@ class ReplayFlow:
         self._seen(reply)
 
     def give_back(self) -> None:
-        """As if it had not been begun; what cannot be told to the publisher ends with the lease."""
+        """As if it had not been begun; what cannot be sent to the publisher ends with the lease."""
         with suppress(WormholeError):
             self._seen(self._client.cancel(self._request.who))
         self.finished = True
@@ -127,12 +127,12 @@ class ReplayFlow:
         return self.plan.snapshot_rows + done_rows(self.plan.files, self._place)
 
     def run(self) -> FlowReport:
-        """Push the range and hand over. Raises nothing: the report says what happened, whatever it was."""
+        """Push the range and hand over. Raises nothing: the report contains the result."""
         try:
             return self._pushed()
         except WormholeError as error:
             return self._failed(error)
-        except Exception as error:  # noqa: BLE001 - told beside what the other flows came to
+        except Exception as error:  # noqa: BLE001 - reported beside the other flows' results
             _log.exception("%s: internal error", self.plan.flow)
             return self._failed(ReplayError(f"internal error: {type(error).__name__}: {error}", hint="report this"))
         finally:
@@ -180,7 +180,7 @@ class ReplayFlow:
                 f"data loss: the live log begins behind the end of the archive, {missing} is nowhere any more "
                 f"({gap.message})"
             ),
-            "the application is told the same range; let the archiver run all the time, and let the log live longer "
+            "the application gets the same range; let the archiver run all the time, and let the log live longer "
             "than "
             "the archiver may be down",
         )

@@ -120,9 +120,7 @@ def resumed(
         raise UsageError(
             f"no flow is with a replay {request.id!r}: it is done, was cancelled, or its lease ran out and the "
             "live log went on",
-            hint=f"replays that have flows: {', '.join(others)}"
-            if others
-            else "`wormholectl flows` tells how they are",
+            hint=f"replays that have flows: {', '.join(others)}" if others else "`wormholectl flows` shows their state",
         )
     places = _places(request, settings.store)
     plans: list[FlowPlan] = []
@@ -221,7 +219,7 @@ def _places(request: ReplayRequest, store: ArchiveStore) -> Mapping[str, Datamar
 
 
 def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -> Datamarker:
-    """Where the archive goes on behind a snapshot, ``place``, for a flow that stands at ``stored``."""
+    """Where the archive goes on behind a snapshot, ``place``, for a flow whose datamarker is ``stored``."""
     if place is None:
         raise ReplayError(
             f"the archive does not reach back to {stored.order}, and no snapshot holds what is before: "
@@ -237,9 +235,9 @@ def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -
         )
     if not manifest.whole and stored.order >= manifest.begin.order:
         raise ReplayError(
-            f"the flow stands at {stored.order}, and the archive begins at {manifest.begin.order} and not at "
+            f"the flow's datamarker is {stored.order}, and the archive begins at {manifest.begin.order} and not at "
             "the first row any more: "
-            "if this ended half way, nobody could tell that rows are missing",
+            "if this ended half way, missing rows would go unnoticed",
             shard=manifest.shard,
             hint="give the snapshot to an application that has not begun yet: another name, or one whose datamarker "
             "is before that",
@@ -247,15 +245,14 @@ def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -
     return place
 
 
-def _check_same(replay: str, told: admin_pb2.ReplayStatus, place: Datamarker, flow: str) -> None:
+def _check_same(replay: str, status: admin_pb2.ReplayStatus, place: Datamarker, flow: str) -> None:
     """How far a first pass came is a place among the rows of its snapshot.
 
     Of another one some would never come, or stay although they are gone."""
-    if told.HasField("snapshot") and marker_from_message(told.snapshot).order == place.order:
+    if status.HasField("snapshot") and marker_from_message(status.snapshot).order == place.order:
         return
-    begun = (
-        f"with one that ends at {marker_from_message(told.snapshot).order}" if told.HasField("snapshot") else "without"
-    )
+    ends = marker_from_message(status.snapshot).order
+    begun = f"with one that ends at {ends}" if status.HasField("snapshot") else "without"
     raise ReplayError(
         f"the snapshot ends at {place.order}, and the replay was begun {begun}",
         flow=flow,
@@ -301,19 +298,19 @@ def _taken_up(
     place: Datamarker | None,
 ) -> FlowPlan:
     _check_copy(one, store, flow.flow)
-    told, shard = flow.replay, _shard(flow.flow)
+    status, shard = flow.replay, _shard(flow.flow)
     manifest = _manifest(store, shard)
-    opened = told.attempts or not told.HasField("begin")
-    begin = marker_from_message(flow.marker if opened else told.begin)
-    until, first = marker_from_message(told.until), None
+    opened = status.attempts or not status.HasField("begin")
+    begin = marker_from_message(flow.marker if opened else status.begin)
+    until, first = marker_from_message(status.until), None
     lacking = begin.order < manifest.begin.order and not manifest.whole
     if lacking or (place is not None and begin.order <= manifest.begin.order):
         # The datamarker leaves the beginning when all of the snapshot is there, and not before.
         first, begin = begin, _goes_on(manifest, place, begin)
-        _check_same(request.id, told, begin, flow.flow)
+        _check_same(request.id, status, begin, flow.flow)
     files = files_between(manifest, begin, until)
     rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
-    mode = "latest" if told.mode == admin_pb2.LATEST else "log"
+    mode = "latest" if status.mode == admin_pb2.LATEST else "log"
     return FlowPlan(flow.flow, one, Range(shard, begin, until, False, rows, size), files, mode, begun=True, first=first)
 
 
@@ -324,7 +321,7 @@ def _manifest(store: ArchiveStore, shard: str) -> Manifest:
         raise ReplayError(
             f"the archive in {store.to} holds nothing of {shard}; it has {held}",
             shard=shard,
-            hint="does the archiver run? `wormholectl archive run`; `wormholectl archive show` tells what is there",
+            hint="does the archiver run? `wormholectl archive run`; `wormholectl archive show` lists what is there",
         )
     return manifest
 

@@ -94,12 +94,12 @@ class Jobs:
         self._describe(task)
         with _giving_up(task.flow), reading():
             ordered = rows().repartition(1).sortWithinPartitions("place")
-            told: Any = ordered.mapInArrow(push, "outcome binary").collect()
+            collected: Any = ordered.mapInArrow(push, "outcome binary").collect()
             # Spark runs nothing where it knows that there are no rows; the end of the range is to be acknowledged all
             # the same
-            if not told:
+            if not collected:
                 return self._one(task, partial(push_latest, batches=()))
-        outcome: Outcome = pickle.loads(bytes(told[0]["outcome"]))  # noqa: S301 - what our own task wrote a few lines above
+        outcome: Outcome = pickle.loads(bytes(collected[0]["outcome"]))  # noqa: S301 - what our own task wrote a few lines above
         return outcome
 
     def _one(self, task: Task, does: Callable[[Task], Outcome]) -> Outcome:
@@ -121,12 +121,12 @@ def _push_pieces(task: Task, pieces: Iterable[tuple[int, bytes]]) -> Iterator[Ou
 def _ready(slot: int) -> int:
     import pandas  # noqa: F401 - pyarrow imports it with the first value that it converts, which takes half a second
 
-    return slot  # whoever runs this has imported the module, and with it all else that a task needs
+    return slot  # to run it, this module was imported, and with it all that a task needs
 
 
 @contextmanager
 def _giving_up(flow: str | None = None) -> Iterator[None]:
-    """What Spark says when it gives up becomes one line."""
+    """Turn the error with which Spark ends a job into one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

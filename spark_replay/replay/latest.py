@@ -4,7 +4,7 @@ Rows come with those of one key together, by place; they are folded to one::
 
     last change      first change     the row says
     DELETE           any              DELETE
-    UPSERT           any              UPSERT    (the log cannot tell what was there)
+    UPSERT           any              UPSERT    (the log does not say what was there)
     INSERT, UPDATE   INSERT           INSERT    there was no such row as the range began
                      UPDATE, DELETE   UPDATE    there was one
                      UPSERT           UPSERT
@@ -14,7 +14,7 @@ Where the log holds parts of rows, the values are laid over each other column by
 A partial INSERT after a DELETE stays beside it, because an UPDATE would leave in place what the DELETE removed. A key
 that changed once keeps its bytes.
 
-A table without a key has no rows that could be told apart: each of its changes stays as it is.
+Rows of a table without a key cannot be identified: each of its changes stays as it is.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def folded(
     batches: Iterable[pa.RecordBatch], schemas: Mapping[int, Schema], *, by_values: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one shard, those of one key together and by place, in batches cut anywhere, to rows per key in no order
-    with a column ``changes`` more: for how many of the rows each stands. Places are those of the last changes, so they
+    with a column ``changes`` more: the number of rows that each replaces. Places are those of the last changes, so they
     differ. Rows without a key come back as they are.
 
     ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond its datamarker, what passed in the

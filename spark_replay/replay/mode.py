@@ -79,10 +79,10 @@ def _auto(shard: str, why: str | None, counted: Estimate | None, valued: bool) -
         return Choice(shard, "log", f"every change: {why}")
     if counted is None:
         raise ValueError(f"auto, and no estimate of {shard}")
-    told = f"about {counted.keys:,} keys in {counted.updates:,} updates"
+    share = f"about {counted.keys:,} keys in {counted.updates:,} updates"
     if counted.distinct >= BREAK_EVEN:
-        return Choice(shard, "log", f"every change: {told}, so too few would be left out")
-    return Choice(shard, "latest", f"the last of each key: {told}", valued)
+        return Choice(shard, "log", f"every change: {share}, so too few would be left out")
+    return Choice(shard, "latest", f"the last of each key: {share}", valued)
 
 
 def obstacle(

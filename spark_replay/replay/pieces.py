@@ -142,7 +142,7 @@ def log_pieces(
 
 @contextmanager
 def _about(shard: str, entry: FileEntry) -> Iterator[None]:
-    """What is wrong with a file is told with the range that it has."""
+    """Report a problem of a file with the range that the file covers."""
     try:
         yield
     except ArchiveError as error:
@@ -203,7 +203,7 @@ class Pass:
     than before; an iterator cannot be, and ends the pass then.
 
     The flow's datamarker must not move within the pass, for it holds no prefix of the log: the one that is offered is
-    the flow's own, its time counted up so that acknowledgements can be told apart; ``progress`` is the place that was
+    the flow's own, its time counted up so that acknowledgements differ; ``progress`` is the place that was
     come to.
     """
 
@@ -253,7 +253,7 @@ class Pass:
     def _all(self, progress: bytes) -> Iterator[tuple[bytes, pa.RecordBatch]]:
         if self._failed or progress < self._passed_over:
             self._anew()
-        kept = tuple(self._kept)  # at once: another thread may still be told what the connection before had stored
+        kept = tuple(self._kept)  # at once: another thread may still receive what the previous connection stored
         yield from (one for one in kept if one[0] > progress)
         while (batch := self._next()) is not None:
             if not batch.num_rows:

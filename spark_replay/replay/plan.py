@@ -171,7 +171,7 @@ def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Dat
         why = f"its manifests were set back, {held(manifest)}"
         hint = (
             "put the newer manifests back, then take the replay up again; "
-            "`wormholectl archive verify` tells what else is missing"
+            "`wormholectl archive verify` lists what else is missing"
         )
     elif begin.order < manifest.begin.order and not manifest.whole:
         why = held(manifest)
@@ -183,12 +183,12 @@ def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Dat
 def _utc(us: int) -> str:
     try:
         return datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):  # whoever wrote it counted in something else
+    except (ValueError, OverflowError, OSError):  # its writer used another unit
         return f"{us} us"
 
 
 def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, markers: Markers) -> Range:
-    """The range of one shard whose flow stands at ``stored``.
+    """The range of one shard whose flow's datamarker is ``stored``.
 
     Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive does not hold, and says what it
     holds; :class:`~wormhole.model.errors.ArchiveError` for a manifest whose files are no chain, and

@@ -41,7 +41,7 @@ class Counter:
         self._before = self._last = 0
 
     def seen(self, value: int) -> int:
-        """The count now tells ``value``; all of it."""
+        """Set the count to ``value``."""
         if value < self._last:
             self._before += self._last
         self._last = value
@@ -62,7 +62,7 @@ class Pace:
         self._seen: deque[tuple[float, int, int, int]] = deque()
 
     def look(self, now: float, done: int, all_: int, updates: int, size: int, flows: tuple[int, int]) -> Progress:
-        """What is to be told at ``now`` (seconds, monotonic)."""
+        """What to report at ``now`` (seconds, monotonic)."""
         seen = self._seen
         seen.append((now, done, updates, size))
         while len(seen) > 2 and seen[0][0] < now - _SPAN_S:

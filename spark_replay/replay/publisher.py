@@ -34,7 +34,7 @@ _METHOD: Final = "/wormhole.wire.v1.Admin/Replay"
 _PIECE: Final = (
     128 << 10
 )  # of the body of a parked update: a publisher takes requests of 512 KiB, and the schema comes with the last
-_OPTIONS: Final = [("grpc.max_receive_message_length", -1)]  # of what is parked all rows are told at once
+_OPTIONS: Final = [("grpc.max_receive_message_length", -1)]  # all parked rows come in one reply
 _TIMEOUT_S: Final = 60.0
 """Beginning and finishing may open a log, and every change waits for the store."""
 
@@ -95,7 +95,7 @@ class ReplayClient:
 
     def open(self, opener: str = "", above: int = 0) -> admin_pb2.ReplayReply:
         """A new epoch, above ``above``, and whom to dial; while there is nobody, only ``cause``. ``opener``: who asks,
-        for :meth:`renew` to tell who was the last.
+        so that :meth:`renew` finds the last one.
         """
         return self._ask(open=admin_pb2.OpenReplay(parks=True, opener=opener, above=above))
 
@@ -117,14 +117,14 @@ class ReplayClient:
         return self._ask(advance=what)
 
     def park(self, epoch: int, letter: DeadLetter, parcel: Parcel) -> str:
-        """Have an update stored that the subscriber gave up on. Why it is refused; empty: it is durable."""
+        """Store an update whose handler failed finally. Returns why that is refused; empty: it is durable."""
         refused = ""
         for frame in park_frames(letter.id, parcel, letter.place, letter.error, _PIECE):
             refused = self._ask(park=admin_pb2.ParkReplay(epoch=epoch, park=frame)).refused
         return refused
 
     def renew(self) -> admin_pb2.ReplayReply:
-        """The lease begins anew; the reply tells how far the flow is."""
+        """Renew the lease; the reply contains the flow's place."""
         return self._ask(renew=admin_pb2.RenewReplay())
 
     def finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:

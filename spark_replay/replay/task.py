@@ -1,8 +1,8 @@
 """What one Spark task does: pushes one flow, attempt after attempt, until it is done or cannot go on.
 
 What passes (a subscriber that died, a publisher that is started again) is waited out here; what does not comes back as
-an :class:`Outcome`, never as an exception: Spark would try the task again, and in the end tell a stack of Java. Only
-what an executor dies of is Spark's business; its next attempt opens the flow in a higher epoch and goes on at the
+an :class:`Outcome`, never as an exception: Spark would try the task again, and in the end report a Java stack trace.
+Only what an executor dies of is Spark's business; its next attempt opens the flow in a higher epoch and goes on at the
 stored datamarker.
 """
 
@@ -164,7 +164,7 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SY
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is pushed on one connection, and what is told of what is stored.
+    """What is pushed on one connection, and what is reported as stored.
 
     ``partial``: see :class:`~spark_replay.replay.delivery.Delivery`.
     """
@@ -194,7 +194,7 @@ def _run(task: Task, source: _Sources, clock: Clock) -> Outcome:
     except WormholeError as error:
         text = f"{error.message} ({error.position})" if error.position else error.message
         return attempts.outcome(_ended_by(error), text, error.hint or "")
-    except Exception as error:  # noqa: BLE001 - told to whoever runs the replay, with where it happened
+    except Exception as error:  # noqa: BLE001 - reported by the replay, with its place
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"internal error: {type(error).__name__}: {error} ({where.name}, line {where.lineno})"
         return attempts.outcome(Ended.FAILED, text, "report this")
@@ -273,7 +273,7 @@ class _Attempts:
     def _is_newest(self) -> bool:
         """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next
         one. Asked by name, for the publisher may have counted an attempt of ours whose answer did not come; one of an
-        earlier release tells none.
+        earlier release sends none.
         """
         return self._client.renew().replay.opener in ("", self._opener)
 
@@ -284,7 +284,7 @@ class _Attempts:
                 self._epoch = reply.opened.epoch
                 return reply.opened
             if reply.flow.paused:
-                self._moved()  # for as long as whoever paused it wants
+                self._moved()  # for as long as it is paused
             elif self._clock.monotonic() > self._waits_until:
                 cause = problem_of(reply)
                 raise StreamBroken(

@@ -1,6 +1,6 @@
 """The columns of a table as Parquet has them, out of all schemas that the table ever had. Pure.
 
-A column keeps its name through all schemas; where its type changed, one type that holds every value exactly stands for
+A column keeps its name through all schemas; where its type changed, one type that holds every value exactly replaces
 all of them:
 
 ======================================  =============================================================
@@ -101,7 +101,7 @@ def parse_type(text: str) -> str:
 
 
 def free_names(names: Iterable[str]) -> dict[str, str]:
-    """What each column is called. SQL does not tell capitals from small letters, and names with ``_`` in front are
+    """What each column is called. SQL ignores case, and names with ``_`` in front are
     ours: a name that is taken gets an ``_`` behind it.
     """
     shown: dict[str, str] = {}
@@ -116,7 +116,7 @@ def free_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type that stands for a type's name."""
+    """The Arrow type of a type's name."""
     if match := _DECIMAL.fullmatch(kind):
         return pa.decimal128(int(match[1]), int(match[2]))
     return _ARROW[kind]

@@ -64,13 +64,13 @@ def history(
     types: Mapping[str, str] | None = None,
     fields: Mapping[str, str] | None = None,
     value_format: FormatSpec | str | None = None,
-    looking: bool = True,
+    inspect: bool = True,
 ) -> DataFrame:
     """The versions of the rows of ``table`` in archive rows ``df``: its columns, ``_op`` that began the version,
     ``_valid_from`` and ``_valid_to`` (places; the version is current where that is NULL) with their times,
     ``_ended_by``, ``_shard``, ``_tx`` and ``_unavailable``.
 
-    ``whole``: shards of which ``df`` holds every change since the first. ``looking``: see :func:`version_rows`.
+    ``whole``: shards of which ``df`` holds every change since the first. ``inspect``: see :func:`version_rows`.
     ``types``, ``fields``, ``value_format``: as for :func:`~spark_replay.tables.rows.rows`. Raises as that does.
     """
     import pyspark.sql.functions as f
@@ -78,7 +78,7 @@ def history(
     if (problem := key_problem(schemas_of(df), table)) is not None:
         raise UsageError(f"{table} has no history: {problem}", hint="spark_replay.rows gives its changes as they came")
     shaped = rows(
-        version_rows(df.where(f.col("table") == table), whole, looking=looking),
+        version_rows(df.where(f.col("table") == table), whole, inspect=inspect),
         table,
         types=types,
         fields=fields,
@@ -122,7 +122,7 @@ def write_history(
                 types=how.types,
                 fields=how.fields,
                 value_format=how.value_format,
-                looking=selection.looking,
+                inspect=selection.needs_inspection,
             )
             folder.write(shaped, name)
             written[table] = TableWritten(name, folder.rows(name))
@@ -140,21 +140,21 @@ def write_history(
 
 
 def version_rows(
-    df: DataFrame, whole: Collection[str] = (), *, current: bool = False, looking: bool = True
+    df: DataFrame, whole: Collection[str] = (), *, current: bool = False, inspect: bool = True
 ) -> DataFrame:
     """The versions as archive rows, whose ``update`` holds the whole image, with ``_valid_from`` .. ``_ended_by``
     beside them.
 
     ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT as the log had it.
-    ``looking``: a Spark job looks, when the function is called, for what ends many rows and for keys that changed; not
-    needed where manifests say there is none. Rows without a key must not be among them. Raises
+    ``inspect``: a Spark job runs at once and collects the changes that end many rows, and changed keys; not needed
+    where the manifests list none. Rows without a key must not be among them. Raises
     :class:`~wormhole.model.errors.ReplayError` for too much to hold in memory.
     """
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schemas = schemas_of(df)
-    gathered = _gather(df) if looking else _Gathered({}, [])
+    gathered = _gather(df) if inspect else _Gathered({}, [])
     names = [field.name for field in SCHEMA]
     events = _in_groups(df.where(~f.col("op").isin(*_ENDING)), gathered.links)
     order = ["shard", "table", "_group", "place"]
@@ -210,14 +210,14 @@ def _range_of(row: Row, shard: str, table: str) -> tuple[bytes, bytes]:
     if first and stop and isinstance(first[0], bytes) and isinstance(stop[0], bytes):
         return first[0], stop[0]
     raise ReplayError(
-        f"a range delete in {table} came without its keys, which were too large: nobody can tell which rows are left",
+        f"a range delete in {table} came without its keys, which were too large: it is unknown which rows are left",
         shard=shard,
         hint="leave the table out, or begin behind it",
     )
 
 
 def _in_groups(df: DataFrame, links: list[tuple[str, str, bytes, bytes]]) -> DataFrame:
-    """Each row with its group; one that changed its key stands in the group of the key before as well."""
+    """Each row with its group; one that changed its key is also in the group of its former key."""
     import pyspark.sql.functions as f
 
     group, old_group = f.col("key"), f.col("old_key")
@@ -312,7 +312,7 @@ def _change(row: dict[str, Any]) -> Change:
 
 
 def _made_anew(update: bytes) -> tuple[bytes, str]:
-    """An update that makes the row for whoever has nothing of it, and its operation."""
+    """An update that creates the row where it does not exist, and its operation."""
     row = read_row(update)
     op = Op.UPSERT if row.op in _UPSERTS else Op.INSERT
     if op is Op.INSERT:

@@ -57,7 +57,7 @@ class Selection:
     schemas: tuple[Schema, ...]
 
     @property
-    def looking(self) -> bool:
+    def needs_inspection(self) -> bool:
         """Whether anything in the files ends many rows at once, or changes a key."""
         files = [entry for one in self.shards for entry in one.files]
         return any(entry.key_changes or any(entry.ops.get(op) for op in _ENDING) for entry in files)
@@ -130,11 +130,11 @@ def ordered_schemas(store: ArchiveStore, ranges: Sequence[ShardFiles]) -> tuple[
 
 
 def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
-    """Why rows of the table cannot be told apart through all of its history; ``None`` where they can."""
+    """Why the table's rows cannot be identified through all of its history; ``None`` where they can."""
     # A barrier's schema has no columns, and says nothing about the key.
     keys = {schema.key for schema in schemas if schema.table == table and schema.columns}
     if not all(keys):
-        return "it has no primary key: two equal rows cannot be told apart"
+        return "it has no primary key: two equal rows cannot be distinguished"
     if len(keys) > 1:
         versions = "; ".join(sorted(", ".join(f"{one.name} {one.type}" for one in key) for key in keys))
         return f"its primary key changed ({versions}): the log does not say which row became which"

@@ -67,7 +67,7 @@ def write_snapshot(
     readings = readings or {}
     with reading():
         source = attach(read(spark, store, selection.shards), selection.schemas).where(f.col("table").isin(*names))
-        current = version_rows(source, selection.whole, current=True, looking=selection.looking).select(
+        current = version_rows(source, selection.whole, current=True, inspect=selection.needs_inspection).select(
             *SCHEMA.names, "shard"
         )
         folder.write(current.sortWithinPartitions("table", "shard", "place"), _UPDATES, row_group=_ROW_GROUP)

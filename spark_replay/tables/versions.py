@@ -158,7 +158,7 @@ def versions(
         if change.left or change.op == Op.DELETE.value:
             continue
         if change.old_key is not None and (replaced := current.pop(change.key, None)) is not None:
-            # Somebody else's row stood under the new key: the log did not hold how it went.
+            # The new key belonged to another row, whose deletion the log does not have.
             if not _end(replaced, barriers, change.place):
                 replaced.version.ended = Ended(change.place, change.time, change.op)
             yield replaced.version

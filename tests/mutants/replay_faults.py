@@ -44,7 +44,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="resumed-with-any-snapshot",
         file="spark_replay/replay/flow_plans.py",
-        old="        _check_same(request.id, told, begin, flow.flow)\n",
+        old="        _check_same(request.id, status, begin, flow.flow)\n",
         new="",
         tests=(
             "tests/unit/spark_replay/replay/test_flow_plans.py::test_a_replay_that_began_with_a_snapshot_is_taken_up",

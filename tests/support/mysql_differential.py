@@ -179,7 +179,7 @@ class Follower:
         reached = (0, 0)
         while reached < end:
             segment = self._reader.read(1 << 20, 0.2)
-            assert time.monotonic() < deadline, f"the reader stands at {reached}, and the log ends at {end}"
+            assert time.monotonic() < deadline, f"the reader is at {reached}, and the log ends at {end}"
             if segment is None:
                 continue
             assert not segment.broken, segment.broken

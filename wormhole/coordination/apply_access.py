@@ -64,7 +64,7 @@ def take_over(settings: CoordinatorConfig) -> None:
 
 
 def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, Path]:
-    """Write a credentials file for each identity that has none in ``folder``, and tell ZooKeeper of them.
+    """Write a credentials file for each identity that has none in ``folder``, and register them with ZooKeeper.
 
     The operator's, the publishers', and one for the subscribers of each stored application; gives the files by what
     they are for. A root that is closed gets the rights of new ones at once. ``settings.auth_file``: of an operator,

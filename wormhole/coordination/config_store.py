@@ -176,7 +176,7 @@ class ConfigStore:
                 raise refused("store the configuration", self._session.settings, result)
 
     async def _trim(self) -> None:
-        # What was recorded stands; what is left over now goes next time.
+        # What was recorded stays; what is left over now goes next time.
         with contextlib.suppress(WormholeError):
             names = await self._nodes.children(self._paths.history)
             await self._nodes.each(names[:-HISTORY_KEPT], self._delete)

@@ -150,7 +150,7 @@ def new_client(
     on_negotiated: Callable[[float], None] = lambda seconds: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Client:
-    """A client that is not started yet. ``on_negotiated`` is told the session timeout (seconds) that the server
+    """A client that is not started yet. ``on_negotiated`` is called with the session timeout (seconds) that the server
     granted, at every connect and in kazoo's thread.
 
     Reads the file with the credentials, if there is one. Raises :class:`~wormhole.model.errors.ConfigError`.

@@ -122,7 +122,7 @@ def host_taken(info: MonitorInfo, by: str) -> ConfigError:
 
 
 def no_monitor(info: MonitorInfo) -> ConfigError:
-    """A state was told of a monitor that is not registered here."""
+    """A state was reported for a monitor that is not registered here."""
     return ConfigError(f"the monitor of {info.host} is not registered here", hint="register it first")
 
 

@@ -60,7 +60,7 @@ class StaticCoordinator(MemoryCoordinator):
         return {info.id: info.address for info in self._listed if info.application == application}
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
-        """Check that the file lists this subscriber at this address; there is nobody to tell."""
+        """Check that the file lists this subscriber at this address; nothing is registered."""
         application = await self.application(info.application)
         check_subscriber(info, application, service_on_loopback=True)
         listed = application.subscribers.get(info.id)

@@ -45,7 +45,7 @@ def _stranger(path: Path, file: Path) -> int | None:
         if not path.parent.stat().st_mode & stat.S_IWOTH or owner in {0, os.geteuid()}:
             return None
         return None if owner == file.stat().st_uid else owner
-    except OSError:  # none, or a folder that may not be looked into, which whoever opens it is told
+    except OSError:  # none, or a folder that may not be looked into, which its opening reports
         return None
 
 

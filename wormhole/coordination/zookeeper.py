@@ -164,7 +164,7 @@ class ZooKeeperCoordinator:
     async def register_publisher(self, info: PublisherInfo) -> Registration:
         shown = as_seen_by_others(info, info.address, service_on_loopback=self._on_loopback)
         if shown != info:
-            _log.info("admin address %s is on loopback: it is not told to other machines", info.address)
+            _log.info("admin address %s is on loopback: it is not published to other machines", info.address)
         place = (info.dataset, info.copy, info.log)
         path = self._paths.publisher(*place)
 

@@ -44,7 +44,7 @@ def problem_of(leaf: Leaf, source: Capabilities, formats: ValueFormats) -> tuple
             return f"entered {_needs_row_before(source)}", f"{_FIELDS}, not left"
         case OpIn(ops) if wrong := [op for op in ops if op not in source.ops]:
             merged = Op.UPSERT in source.ops and wrong[0] in (Op.INSERT, Op.UPDATE)
-            why = ' (a write is an "upsert": the log cannot tell insert from update)' if merged else ""
+            why = ' (a write is an "upsert": the log does not distinguish insert from update)' if merged else ""
             return (
                 f'the log of {source.title} has no operation "{wrong[0].value}"{why}',
                 ", ".join(f'"{op.value}"' for op in source.ops),

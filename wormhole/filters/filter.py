@@ -108,7 +108,7 @@ class Filter:
         beside = {id(term.term if isinstance(term, Not) else term) for term in _terms(self.normal)}
         for leaf in leaves(self.normal):
             if isinstance(leaf, Moved) and id(leaf) not in beside:
-                text = f"{leaf.how} says what the rest of the filter means for an update, so it stands beside it"
+                text = f"{leaf.how} says what the rest of the filter means for an update, so it is written beside it"
                 self._refuse(leaf.at, text, f"... and {leaf.how}, ... and not {leaf.how}")
         for leaf in leaves(self.where):
             problem = problem_of(leaf, source, self.formats)

@@ -137,7 +137,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._room = _REQUEST_BYTES
         self._early: list[bytes] | None = None
-        """What came between the end of the handshake and being told of it; ``None``: there is none to wait for."""
+        """What came between the end of the handshake and the report of it; ``None``: there is none to wait for."""
         self._securing: asyncio.Task[None] | None = None
 
     def idle(self) -> None:

@@ -36,7 +36,7 @@ class BatchedLog:
         self._pause = _LEAST_S
 
     def add(self, what: str, name: str, detail: str = "") -> None:
-        """``what`` happened to ``name``; the ``detail`` is logged when it happened to no other."""
+        """``what`` happened to ``name``; the ``detail`` is logged when that was the only one."""
         names = self._waiting.setdefault(what, [])
         if len(names) < _NAMES:
             names.append(f"{name} {detail}".rstrip() if not names else name)

@@ -4,7 +4,7 @@ Every process has one certificate and trusts one authority (:class:`~wormhole.co
 client certificate, so a stranger can neither receive nor push updates. A publisher dials a subscriber with the
 subscriber's **registered id** as expected name (:func:`target_options`): the certificate must carry that id as a DNS
 name, whatever address it was reached at. Together with an application's ``allow`` list this says who may receive what:
-ZooKeeper, or whoever can write there, cannot redirect updates to a host without the right certificate.
+ZooKeeper, or a process that can write there, cannot redirect updates to a host without the right certificate.
 """
 
 from __future__ import annotations

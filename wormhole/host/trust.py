@@ -314,7 +314,7 @@ def _context(protocol: int, files: TlsFiles, pems: Pems) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, files: TlsFiles, pems: Pems) -> None:
-    """What was read, not what stands there now, which may be half-written. Python's TLS takes it from files only."""
+    """What was read, not what the file holds now, which may be half-written. Python's TLS takes it from files only."""
     if not hasattr(os, "memfd_create"):
         context.load_cert_chain(files.cert, files.key)
         return

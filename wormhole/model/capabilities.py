@@ -15,7 +15,7 @@ class Capabilities:
 
     ``title``: the datastore as messages name it. ``of_bytes``: a key is one piece of bytes, and a value is bytes until
     a format is declared for it. ``databases``: tables are named ``database.table``. ``row_before``: updates hold the
-    row before the change. ``ops``: the operations that the log can tell apart.
+    row before the change. ``ops``: the operations that the log distinguishes.
     """
 
     title: str = "this source"

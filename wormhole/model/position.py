@@ -82,8 +82,8 @@ class Datamarker:
     the last update before it or a set of transaction ids. ``read_from``: the oldest transaction prepared before the
     place and not resolved there, else equal to ``order``. ``anchor``: ``None`` when no transaction before the place is
     known. ``committed_at_us``: commit time of the last transaction before the place, microseconds since 1970 in UTC, 0
-    if unknown. ``shard``: filled in where an application receives it, so that one with several shards can tell them
-    apart; not part of the place, not stored and not compared.
+    if unknown. ``shard``: filled in where an application receives it, so that one with several shards can distinguish
+    them; not part of the place, not stored and not compared.
     """
 
     order: LogPosition

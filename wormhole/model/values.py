@@ -18,7 +18,7 @@ class Op(Enum):
     DELETE = "delete"
     TRUNCATE = "truncate"
     UPSERT = "upsert"
-    """Written, and the log cannot tell whether it was there before (a put into a key-value store)."""
+    """Written, and the log does not say whether it was there before (a put into a key-value store)."""
     MERGE = "merge"
     """A merge of a key-value store: ``after`` holds the operand, not the result."""
     DELETE_RANGE = "delete_range"

@@ -1,7 +1,7 @@
 """The port to where parked updates are kept, and the pure rules of parking. ``tests/contract`` runs one suite over
 every store.
 
-An update that a handler gave up on is *parked*: stored beside the datamarkers with all that is needed to deliver it
+An update whose handler failed finally is *parked*: stored beside the datamarkers with all that is needed to deliver it
 again. What the log holds of the same row behind it has to be parked too, or the row's changes would come out of order.
 So each parked row is remembered with the place of its first parked update; whatever is delivered again from before that
 place is not affected.

@@ -19,9 +19,9 @@ class SourceStatus:
     ``end``: the place after the last complete transaction that was seen; ``pinned_bytes``: disk that the source itself
     keeps from deletion; ``oldest``: the earliest place that can still be read; ``problems``: for the operator;
     ``files``: (number, bytes) of the files that the log consists of now, ascending, empty when the source
-    cannot tell; ``budget_bytes``: how much of the log is kept before the oldest of it goes, 0 when that is not bounded
-    by bytes. ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer); empty
-    while it answers.
+    does not know; ``budget_bytes``: how much of the log is kept before the oldest of it goes, 0 when that is not
+    bounded by bytes. ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer);
+    empty while it answers.
     """
 
     end: LogPosition

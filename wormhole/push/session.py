@@ -160,7 +160,7 @@ class Acked:
 
 @dataclass(slots=True, frozen=True)
 class Released:
-    """No handler runs for the flow any more; its acks have all been told before. ``processed``: see :class:`Acked`."""
+    """No handler runs for the flow any more; all its acks have been reported. ``processed``: see :class:`Acked`."""
 
     flow: PushFlow
     processed: Sequence[push_pb2.Processed] = ()
@@ -185,7 +185,7 @@ class FlowFailed:
 @dataclass(slots=True, frozen=True)
 class ParkWanted:
     """An update is to be stored before it counts as processed; :meth:`PushSession.parked` answers. It has to be opened
-    (:func:`wormhole.push.parking.open_letter`), and told when it is done with."""
+    (:func:`wormhole.push.parking.open_letter`),, and reported when it is done with."""
 
     flow: PushFlow
     arrived: Arrived
@@ -253,7 +253,7 @@ class PushSession:
 
     @property
     def parks(self) -> bool:
-        """Whether the subscriber knows how to skip and to park, and tells how its callbacks do."""
+        """Whether the subscriber knows how to skip and to park, and reports on its callbacks."""
         return self.version >= 2
 
     def assign(
@@ -470,7 +470,7 @@ class PushSession:
                     if flow.phase is FlowPhase.REVOKED:
                         return None  # it was on its way when the flow was asked back
                     if flow.phase is not FlowPhase.DECIDING:
-                        raise ProtocolError(f"loss_decision: {flow.name} was told no data loss")
+                        raise ProtocolError(f"loss_decision: {flow.name} received no data loss")
                     flow.phase = FlowPhase.OPEN
                     return LossDecided(flow, frame.loss_decision.proceed)
             case _:

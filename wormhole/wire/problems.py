@@ -13,11 +13,11 @@ def problem_to_message(problem: Problem) -> admin_pb2.Problem | None:
     return admin_pb2.Problem(text=problem.text, hint=problem.hint) if problem else None
 
 
-def problem_of(told: admin_pb2.FlowStatus | admin_pb2.SubscriberStatus | admin_pb2.ReplayReply) -> Problem:
+def problem_of(status: admin_pb2.FlowStatus | admin_pb2.SubscriberStatus | admin_pb2.ReplayReply) -> Problem:
     """Why it waits. A publisher of an earlier release sends one text, which may end with the next step."""
-    if told.HasField("problem"):
-        return Problem(told.problem.text, told.problem.hint)
-    return Problem(told.cause)
+    if status.HasField("problem"):
+        return Problem(status.problem.text, status.problem.hint)
+    return Problem(status.cause)
 
 
 def warnings_of(status: admin_pb2.PublisherStatus) -> list[Problem]:

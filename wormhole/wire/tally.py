@@ -94,7 +94,7 @@ def tally_columns(
     """By window, of updates in columns as :class:`~wormhole.model.segment.Run` has them (arrays ``I``, ``Q``, ``q``,
     ``I``, ``I``).
 
-    Of ``tx_source`` and ``tx_committed_at_us`` one entry stands for all, as in a batch body.
+    Of ``tx_source`` and ``tx_committed_at_us`` one entry is for all, as in a batch body.
     """
     found: dict[int, Tally] = {}
     transactions, ended = len(tx_number), len(tx_end)

@@ -76,7 +76,7 @@ class Update:
                     f"update {self.id} is no valid row: {error}",
                     shard=self.shard,
                     position=str(self.position),
-                    hint="look at what stands there with `wormholectl tail`; the publisher sent what its log held",
+                    hint="read that part of the log with `wormholectl tail`; the publisher sent what its log held",
                 ) from error
         return row
 
@@ -94,7 +94,7 @@ class Update:
 
     @property
     def id(self) -> str:
-        """``<transaction id>:<index in it>``: the same on every path, so that a handler can tell a duplicate."""
+        """``<transaction id>:<index in it>``: the same on every path, so that a handler recognizes a duplicate."""
         body = self._batch.body
         return f"{body.transaction_id(body.transaction_of(self._ordinal))}:{body.index_of(self._ordinal)}"
 
@@ -149,7 +149,7 @@ class Update:
 
     @property
     def changed(self) -> frozenset[str] | None:
-        """Names of the columns whose values differ; ``None`` where the log cannot tell."""
+        """Names of the columns whose values differ; ``None`` where the log does not have them."""
         before, after = self.before, self.after
         if before is None or after is None:
             return None

@@ -88,7 +88,7 @@ def runs_of(
 
 
 def _set_schemas(run: Run, used: array[int], schemas: Sequence[Schema]) -> None:
-    """Give the run its own table of the schemas in ``used``, in which one entry stands for all."""
+    """Give the run its own table of the schemas in ``used``, in which one entry is for all."""
     ordinals = sorted(set(used))
     run.schemas = tuple(schemas[ordinal] for ordinal in ordinals)
     if len(ordinals) < 2:

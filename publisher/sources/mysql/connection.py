@@ -176,7 +176,7 @@ def bound(connection: Connection[Any], within_s: float | None = None, most_bytes
 def translating(about: Address | str, connection: Connection[Any] | None = None) -> Iterator[None]:
     """Every error of the driver or of the socket inside becomes one of ours; ``about`` is the address or the statement.
 
-    The driver parses packets without looking whether they are of their form, so that a damaged one raises whatever
+    The driver parses packets without checking their form, so that a damaged one raises whatever
     Python has: such a server is like one that is away. ``connection`` is closed then.
     """
     try:

@@ -2,7 +2,7 @@
 
 MariaDB's servers have no identity of their own, and a copy of a MySQL server keeps its uuid and gives the same GTIDs
 again: a server that was restored from an older backup, and wrote and purged until its numbers were past those that were
-seen, looks like one that only purged. What tells them apart are the files: the newest one that was seen and is still
+seen, looks like one that only purged. What distinguishes them are the files: the newest one that was seen and is still
 there must be the same. Its numbers being without holes, that proves the history up to it. Where none is left, nothing
 can prove it. A connection that never broke proves it too: nobody restores a server below one.
 """
@@ -57,8 +57,8 @@ def _lost_files(known: Known, view: ServerState, fingerprint: Callable[[int], st
         first, last = min(known.files), max(known.files)
         why = (
             f"of the binlog files {view.name(first)} to {view.name(last)}, which were seen, none is left, and no "
-            f"publisher was connected when {view.name(view.first)} and those after it were begun: they cannot be told "
-            "from those of a restored copy"
+            f"publisher was connected when {view.name(view.first)} and those after it were begun: they cannot be "
+            "distinguished from those of a restored copy"
         )
         return Lost(why, unproven=True)
     newest = max(left)

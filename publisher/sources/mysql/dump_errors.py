@@ -1,7 +1,7 @@
 """The errors with which a server ends a binlog dump, translated.
 
 Numbers and texts: MySQL 8.0-9.x and MariaDB 10.6-11.x. 1236 is used for everything that can happen to a dump, only its
-text tells which.
+text says which.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ _COMPRESSED_ROWS: Final = COMPRESSED - {events.QUERY_COMPRESSED}
 # Events that may be larger than what is held whole, and are held all the same.
 _LISTS: Final = frozenset({events.TABLE_MAP, events.PREVIOUS_GTIDS, events.GTID_LIST})
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
-# What a file begins with, of no use to a reader: MariaDB tells how the file is encrypted, and sends what is in it
+# What a file begins with, of no use to a reader: MariaDB states how the file is encrypted, and sends what is in it
 # decrypted.
 _OF_FILES: Final = frozenset({events.START_ENCRYPTION})
 _STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY

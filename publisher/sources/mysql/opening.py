@@ -103,7 +103,7 @@ class Opening:
     def walk(
         self, view: ServerState, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
     ) -> _Making:
-        """A walk from ``start`` on a connection of its own, for looking at the log; the caller closes it."""
+        """A walk from ``start`` on a connection of its own, for reading the log; the caller closes it."""
         making = _Making(self, connect(self._address), view, incarnation)
         making.begin(start, delivered, place)
         return making
@@ -182,7 +182,7 @@ class Opening:
             reach.check_executed(marker)
             begin = order
         if begin.offset > _LARGEST_OFFSET:
-            # By GTIDs the stream would begin at a place whose upper half nobody tells.
+            # By GTIDs the stream would begin at a place whose upper half is unknown.
             begin = LogPosition(incarnation, begin.file, FILE_BEGIN)
         return FromFile(view.name(begin.file), begin.offset), begin
 

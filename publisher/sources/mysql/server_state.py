@@ -22,7 +22,7 @@ _SETTLE_S: Final = 0.003
 class ServerState:
     """The server at one moment.
 
-    ``identity`` tells servers apart: MySQL's ``server_uuid``; MariaDB has none, so ``server_id`` and (where it has
+    ``identity`` distinguishes servers: MySQL's ``server_uuid``; MariaDB has none, so ``server_id`` and (where it has
     that) ``server_uid``. ``files``: (number, bytes), ascending. ``end``: (file, offset) after the last transaction.
     ``gtids``: everything executed: a GTID set (MySQL) or a position (MariaDB), as of ``end``, empty without GTIDs.
     ``purged``: MySQL's ``gtid_purged``; ``state``: MariaDB's ``gtid_binlog_state``.

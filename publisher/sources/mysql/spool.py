@@ -1,6 +1,6 @@
 """An event that is too large to be held in memory: received into a file, and read after its checksum was verified.
 
-    event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, which may be none       a 0x00 stands before the event
+    event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, which may be none       a 0x00 precedes the event
 
 Nothing of an event may be handed on before its checksum was seen, which is its last four bytes. What nobody reads is
 not kept.

@@ -86,7 +86,7 @@ def row_end_of(
     table: TableMap, candidates: tuple[int, ...], definition: Definition | None
 ) -> tuple[int, tuple[int, ...]]:
     """The position of the table's ROW END (-1: none that is known), and the columns of which one may be it, where
-    nobody can tell."""
+    that is unknown."""
     if not candidates:
         return -1, ()
     names = [column.name for column in table.columns]
@@ -106,7 +106,7 @@ def with_old_digits(table: TableMap, definition: Definition | None, logged_s: in
 
     ``logged_s``: when it was logged.
 
-    Raises :class:`DecodeError` when nobody can tell them.
+    Raises :class:`DecodeError` when they are unknown.
     """
     old = [i for i, column in enumerate(table.columns) if column.type in OLD_TEMPORAL]
     names = [column.name for column in table.columns if column.name]

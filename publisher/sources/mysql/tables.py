@@ -159,7 +159,7 @@ class Tables:
 
     def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, tuple[int, ...]]:
         """The table with what only the server knows of it: digits of old temporal columns, the key without ROW END,
-        and ROW END's position (-1: none), and the columns of which one may be it where nobody can tell."""
+        and ROW END's position (-1: none), and the columns of which one may be it where that is unknown."""
         if self._describe is None:
             return table, -1, ()
         old = any(column.type in OLD_TEMPORAL for column in table.columns)
@@ -228,7 +228,7 @@ class Tables:
         return list(found)
 
     def names_of(self, shard: int) -> list[str]:
-        """The shards that an ordinal stands for, which may be `HASHED` or `ALL_SHARDS`."""
+        """The shards of an ordinal, which may be `HASHED` or `ALL_SHARDS`."""
         if shard in (HASHED, ALL_SHARDS):
             return [self.shards[k] for k in range(self._sharding.count)] or list(self.shards.values())
         return [self.shards[shard]]

@@ -259,8 +259,8 @@ class WalKeeper:
                 else:
                     self.current.files.follow()
             except Exception as error:  # noqa: BLE001 - this thread must not end: without it the log is lost
-                _log.exception("looking at %s failed", self._path)
-                self._problem = f"looking at {self._path} failed: {error!r}; it is tried again, please report this"
+                _log.exception("scanning %s failed", self._path)
+                self._problem = f"scanning {self._path} failed: {error!r}; it is tried again, please report this"
             with self._answered:
                 self._answers = request
                 self._answered.notify_all()

@@ -3,8 +3,8 @@
 Nothing is decoded but framing and counts.
 
 Each reads the files from the oldest one (or from ``after``) at the speed of checksums, about 1 GB/s compiled; two-phase
-commit is the reason: how many sequence numbers a commit takes stands with what it prepared, which may be in any older
-file.
+commit is the reason: the number of sequence numbers of a commit is stored with what it prepared, which may be in any
+older file.
 """
 
 from __future__ import annotations

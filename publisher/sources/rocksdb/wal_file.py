@@ -64,7 +64,7 @@ class FillResult(Enum):
 
 
 class WalFile:
-    """An open WAL. ``number`` is the log's number; ``data`` stands at offset ``base``, ``frames`` are the records found
+    """An open WAL. ``number`` is the log's number; ``data`` begins at offset ``base``, ``frames`` are the records found
     in it.
 
     ``zstd``: payloads are compressed. ``timestamps``: sizes of user-defined timestamps by column family, as far as the

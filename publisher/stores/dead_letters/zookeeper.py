@@ -63,7 +63,7 @@ class ZooKeeperDeadLetters:
         return _parcel_from_bytes(bytes(data))
 
     def park(self, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
-        path, data, told = self._path(flow, letter.id), _parcel_to_bytes(parcel), letter_to_json(letter).encode()
+        path, data, record = self._path(flow, letter.id), _parcel_to_bytes(parcel), letter_to_json(letter).encode()
         folder = self._folder(flow)
         for _ in range(_RACES):
             version = self._checked(flow, epoch)
@@ -71,10 +71,10 @@ class ZooKeeperDeadLetters:
 
             def put(transaction: Any, known: bool = known) -> None:
                 if known:
-                    transaction.set_data(path, told)
+                    transaction.set_data(path, record)
                     transaction.set_data(f"{path}/{_PARCEL}", data)
                 else:
-                    transaction.create(path, told)
+                    transaction.create(path, record)
                     transaction.create(f"{path}/{_PARCEL}", data)
 
             if not known:

@@ -21,7 +21,7 @@ __all__ = [
 def open_store(config: Config, dataset: str, copy: str, log: str, *, zookeeper: str = "") -> MarkerStore:
     """The store that ``config.publisher.markers`` names, opened, for one log.
 
-    ``local`` keeps it in ``<state_dir>/<dataset>/<copy>/<log>``. ``zookeeper`` (``host:port/root``) stands in where the
+    ``local`` keeps it in ``<state_dir>/<dataset>/<copy>/<log>``. ``zookeeper`` (``host:port/root``) is used where the
     configuration names none, as with an embedded one. Blocks. Raises :class:`~wormhole.model.errors.MarkerStoreError`,
     :class:`~wormhole.model.errors.CoordinationLost` or :class:`~wormhole.model.errors.ConfigError`.
     """

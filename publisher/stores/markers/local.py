@@ -333,7 +333,7 @@ class LocalMarkerStore:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether one more block can be written; tells a full disk (or an exhausted quota) from a broken one."""
+    """Whether one more block can be written; distinguishes a full disk (or an exhausted quota) from a broken one."""
     probe = folder / ".space"
     try:
         probe.write_bytes(b"\0" * 8192)

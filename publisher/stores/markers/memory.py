@@ -1,4 +1,4 @@
-"""Datamarkers in memory: for tests, and for looking at a log without leaving a trace."""
+"""Datamarkers in memory: for tests, and for reading a log without leaving a trace."""
 
 from __future__ import annotations
 

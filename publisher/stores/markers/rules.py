@@ -106,15 +106,15 @@ def control_from_text(text: str) -> FlowControl:
 
 
 def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:
-    told: dict[str, Any] = {name: getattr(replay, name) for name in _REPLAY_TEXTS}
-    told |= {"started_s": replay.started_s, "lease_s": replay.lease_s, "attempts": replay.attempts}
-    told |= {"state": replay.state.value, "progress": base64.b64encode(replay.progress).decode()}
+    fields: dict[str, Any] = {name: getattr(replay, name) for name in _REPLAY_TEXTS}
+    fields |= {"started_s": replay.started_s, "lease_s": replay.lease_s, "attempts": replay.attempts}
+    fields |= {"state": replay.state.value, "progress": base64.b64encode(replay.progress).decode()}
     if replay.opener:  # else as an earlier release wrote it: what is there is compared as text
-        told["opener"] = replay.opener
+        fields["opener"] = replay.opener
     for name, marker in (("begin", replay.begin), ("until", replay.until), ("snapshot", replay.snapshot)):
         if marker is not None:
-            told[name] = base64.b64encode(marker_to_bytes(marker)).decode()
-    return told
+            fields[name] = base64.b64encode(marker_to_bytes(marker)).decode()
+    return fields
 
 
 def _replay_from_json(given: Any) -> ReplayControl:
@@ -144,7 +144,7 @@ def _replay_from_json(given: Any) -> ReplayControl:
 
 
 def flow_to_json(stored: StoredFlow) -> bytes:
-    """A record as the ZooKeeper store keeps it; the marker's bytes in base64, its text beside it for whoever looks."""
+    """A record as the ZooKeeper store keeps it; the marker's bytes in base64, its text beside it for people."""
     record: dict[str, Any] = {
         "marker": base64.b64encode(marker_to_bytes(stored.marker)).decode(),
         "place": str(stored.marker),

@@ -1,6 +1,6 @@
 """Datamarkers in ZooKeeper, for copies or hosts that take over from each other.
 
-One node per flow. A write names the version it read, so whoever changed the node in between makes it fail: the epoch is
+One node per flow. A write names the version it read, so a change of the node in between makes it fail: the epoch is
 checked again and the write repeated or refused. Several markers go in one ZooKeeper transaction. Nobody owns the store;
 epochs say who may write.
 """

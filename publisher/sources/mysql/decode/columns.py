@@ -42,7 +42,7 @@ def fixed_size(kind: int, meta: int) -> int:
 
 
 def length_width(kind: int, meta: int) -> int:
-    """Bytes of the length that stands before a cell, 0 where its size follows from its column."""
+    """Bytes of the length that precedes a cell, 0 where its size follows from its column."""
     if kinds.UINT < kind <= kinds.PADDED or kind in (kinds.JSON, kinds.COMPRESSED):
         return meta & 7
     return 0

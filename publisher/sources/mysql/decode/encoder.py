@@ -221,7 +221,7 @@ class Encoder:
         return ERROR
 
     def event(self, raw: bytes, start: int, end: int) -> int:
-        """Take one event that stands in no file by itself: inflated, or kept from before.
+        """Take one event that is in no file by itself: inflated, or kept from before.
 
         It has no checksum and moves no place.
 
@@ -246,7 +246,7 @@ class Encoder:
         Its rows follow, see `open_rows`.
 
         ``outline``: the header and the last four bytes. ``crc``: CRC-32 of all bytes but those four; -1: the event
-        stands in no file by itself, has no checksum and moves no place. Raises :class:`DecodeError`.
+        is in no file by itself, has no checksum and moves no place. Raises :class:`DecodeError`.
         """
         if len(outline) != HEADER + CHECKSUM:
             raise ValueError(f"an outline of {len(outline)} bytes")
@@ -259,7 +259,7 @@ class Encoder:
             self._pass(outline, 0, len(outline), size, kind, checked)
 
     def open_rows(self, head: bytes, kind: int) -> int:
-        """The event whose header came last has rows: ``head`` is what stands before them, ``kind`` its type without
+        """The event whose header came last has rows: ``head`` is what precedes them, ``kind`` its type without
         compression.
 
         Returns a status: `stops.ROWS`: `rows` is open for them; `stops.EVENT`: they are the caller's; `stops.OK`: it
@@ -334,7 +334,7 @@ class Encoder:
         return kind
 
     def _pass(self, data: bytes, start: int, end: int, size: int, kind: int, checked: bool) -> None:
-        """Move the place behind an event whose header stands at ``start`` and whose last bytes before ``end``."""
+        """Move the place behind an event whose header is at ``start`` and whose last bytes before ``end``."""
         place = self._number(data, start + 13, 4)
         if place and self.event_flags & ARTIFICIAL == 0 and kind != HEARTBEAT and kind != HEARTBEAT_V2:
             self._move(place, size, kind == FORMAT_DESCRIPTION)
@@ -384,7 +384,7 @@ class Encoder:
             raise self._bad("its table id is cut")
         table_id = self._number(data, body, 6)
         if not self.in_transaction:
-            raise self._bad("it stands outside of a transaction")
+            raise self._bad("it is outside a transaction")
         table = self._tables.get(table_id)
         if table is None:
             if table_id == 0xFFFFFF:

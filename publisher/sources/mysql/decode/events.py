@@ -74,7 +74,7 @@ CHECKSUM: Final = 4
 
 # Header flags.
 ARTIFICIAL: Final = 0x20
-"""Made by the server for this stream: stands in no file."""
+"""Made by the server for this stream: is in no file."""
 IGNORABLE: Final = 0x80
 """Whoever does not know the type may pass over the event."""
 

@@ -13,7 +13,7 @@ WHOLE_PAYLOAD: Final = 0xFFFFFF
 
 
 def tells_the_end(payload: bytes) -> bool:
-    """Whether a payload that holds no event tells the end of the stream (True) or an error (False).
+    """Whether a payload that holds no event reports the end of the stream (True) or an error (False).
 
     Raises :class:`DecodeError` for neither.
     """

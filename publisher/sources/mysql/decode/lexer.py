@@ -23,7 +23,7 @@ _NO_BACKSLASH_ESCAPES: Final = 1 << 20
 _NO_ENGINE_SUBSTITUTION: Final = 1 << 30
 
 Name = tuple[str | None, str | None]
-"""Database and table; ``None`` stands for a name that cannot be read."""
+"""Database and table; ``None`` is a name that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Dialect:
 
 @lru_cache(maxsize=64)
 def _pattern(mariadb: bool, ansi_quotes: bool, backslashes: bool, spaces: str) -> re.Pattern[str]:
-    # What stands in a version comment (/*!50100 ... */, MariaDB also /*M!100100 ... */) is read: a comment that the
+    # The text of a version comment (/*!50100 ... */, MariaDB also /*M!100100 ... */) is read: a comment that the
     # server did not run is logged as an ordinary one.
     version = r"/\*M?!(?:[0-9]{5,6})?" if mariadb else r"/\*!(?:[0-9]{5,6})?"
     escape = r"\\.|" if backslashes else ""
@@ -146,7 +146,9 @@ class Tokens:
         return name, self.name()
 
     def tables(self, database: str) -> list[Name]:
-        """Names with commas between them. Behind the first 65,536 one stands for all others, which cannot be read."""
+        """Names with commas between them. Behind the first 65,536 one entry replaces all others, as a name that cannot
+        be read.
+        """
         found = [self.table(database)]
         while self.skip(","):
             if len(found) == _MOST_NAMES:

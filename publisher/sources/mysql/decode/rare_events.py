@@ -128,7 +128,7 @@ class TaggedGtid:
 
 @dataclass(frozen=True, slots=True)
 class MariaGtid:
-    """MariaDB's GTID event; its server id stands in the header. ``xid``: for the flags of XA."""
+    """MariaDB's GTID event; its server id is in the header. ``xid``: for the flags of XA."""
 
     domain: int
     sequence: int
@@ -209,7 +209,7 @@ def _mode_and_collation(status: bytes) -> tuple[int, int]:
 def parse_query(body: bytes, *, generated: bool = False) -> Query:
     """A statement, decoded from the character set of the client that sent it.
 
-    ``generated``: the server wrote the statement itself, because it stands inside of a transaction; it is UTF-8 then,
+    ``generated``: the server wrote the statement itself, because it is inside a transaction; it is UTF-8 then,
     as are some others that are known by their text.
     """
     cursor = Cursor(body, "query event")

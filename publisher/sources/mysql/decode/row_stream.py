@@ -24,7 +24,7 @@ _INSERT, _UPDATE, _DELETE = 1, 2, 3
 
 
 def open_rows(encoder: Encoder, kind: int, body: Body) -> int:
-    """Read what stands before the rows of an event of type ``kind``; returns what `Encoder.open_rows` does.
+    """Read what precedes the rows of an event of type ``kind``; returns what `Encoder.open_rows` does.
 
     Raises :class:`DecodeError`, which `Encoder.table_id` says the table of.
     """
@@ -32,7 +32,7 @@ def open_rows(encoder: Encoder, kind: int, body: Body) -> int:
 
 
 def head_of_rows(kind: int, body: Body) -> bytes:
-    """What stands before the rows: their table, the number of columns, and which of them are present."""
+    """What precedes the rows: their table, the number of columns, and which of them are present."""
     head = body.take(8)
     if VERSION_2[kind]:
         size = body.take(2)

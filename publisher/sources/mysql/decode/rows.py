@@ -6,7 +6,7 @@ Layout, by MySQL's documentation of ``Rows_event``; version 2 has the extra data
               present (bitmap, lowest bit first) [present after an update (likewise)] row*
     row    := image, of an update: image before, image after       image: see `publisher.sources.mysql.decode.row_image`
 
-Every update stands in the wire's form, as `wormhole.wire.rows.encode_row` would write it: key, after, before, and the
+Every update has the wire's form, as `wormhole.wire.rows.encode_row` would write it: key, after, before, and the
 key before where the update changed it.
 """
 
@@ -63,8 +63,8 @@ class Table:
     business.
 
     ``row_end``: position of the column that says until when a row of a system-versioned table was current; -1: it is
-    none. ``maybe``: columns of which one may be that column, where nothing tells; rows that look like a current one are
-    refused.
+    none. ``maybe``: columns of which one may be that column, where that is unknown; rows that look like a current one
+    are refused.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ class Rows:
         return self._before.used
 
     def open(self, data: bytes, at: int, end: int, table: Table, op: int, extra: bool, partial: bool) -> int:
-        """Read what stands before the rows in ``data[at:end]``; returns the place of the first row. See `event`."""
+        """Read what precedes the rows in ``data[at:end]``; returns the place of the first row. See `event`."""
         p = data
         columns = table.columns
         if columns is None:
@@ -497,7 +497,7 @@ class Rows:
         return crc % self.hash_shards
 
     def _begin(self, body: int) -> int:
-        """Make room for an update of ``body`` bytes and write what stands before it; returns its place."""
+        """Make room for an update of ``body`` bytes and write what precedes it; returns its place."""
         if self.used + body + 6 > self._room:
             self._room = grow(self.out, self.used + body + 6)
         self.out[self.used] = 0x0A

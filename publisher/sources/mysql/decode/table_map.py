@@ -41,7 +41,7 @@ _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
 TIMESTAMP2: Final = _TIMESTAMP2
 """The type of a TIMESTAMP, in table maps."""
 OLD_TEMPORAL: Final = {_TIME: old_temporal.TIME, _DATETIME: old_temporal.DATETIME, _TIMESTAMP: old_temporal.TIMESTAMP}
-"""Types of before MySQL 5.6 and MariaDB 10.1.2: MariaDB's may have a fraction, of which table maps tell nothing."""
+"""Types of before MySQL 5.6 and MariaDB 10.1.2: MariaDB's may have a fraction, which table maps do not contain."""
 _VECTOR, _JSON, _NEWDECIMAL, _ENUM, _SET = 242, 245, 246, 247, 248
 _TINY_BLOB, _MEDIUM_BLOB, _LONG_BLOB, _BLOB, _VAR_STRING, _STRING, _GEOMETRY = 249, 250, 251, 252, 253, 254, 255
 

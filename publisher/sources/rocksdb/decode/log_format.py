@@ -56,7 +56,7 @@ LAST: Final = 4
 MORE: Final = 0
 """The data ends before the next record does."""
 META: Final = 1
-"""A record that holds no data stands there: read it with `meta_at`."""
+"""There is a record without data: read it with `meta_at`."""
 ROOM: Final = 2
 """The frames are full."""
 STALE: Final = 3
@@ -146,7 +146,7 @@ def _checksum(data: bytes, start: int, end: int) -> int:
 def frame(
     data: bytes, base: int, at: int, log_number: int, frames: Frames, inside: bool, partial: bool
 ) -> tuple[int, int]:
-    """Find the records in ``data``, which stands at offset ``base`` of the file, from index ``at`` on.
+    """Find the records in ``data``, which begins at offset ``base`` of the file, from index ``at`` on.
 
     ``log_number`` is the file's number. Fills ``frames`` and returns where it stopped, and why. Only whole records
     are handed out, and ``at`` is then the beginning of the first that is not there; with ``partial``, fragments are
@@ -242,7 +242,7 @@ def frame(
                 break
     frames.fault_at = at
     if open_record and not partial:
-        # A fault behind the beginning of a record is told at the fault; the record itself was not handed out.
+        # A fault behind the beginning of a record is reported at the fault; the record itself was not handed out.
         count = record_count
         if status != _META and status <= _ROOM:
             at = record_at
@@ -252,7 +252,7 @@ def frame(
 
 
 def valid_at(data: bytes, base: int, at: int, log_number: int) -> bool:
-    """Whether a whole fragment of this log, with the right checksum, stands at index ``at``."""
+    """Whether a whole fragment of this log, with the right checksum, begins at index ``at``."""
     size = len(data)
     left = BLOCK - (base + at) % BLOCK
     if at + HEADER > size or left < HEADER:

@@ -6,14 +6,14 @@ A record of the WAL is one write batch (group commit may have joined several), w
     entry := kind (1) [column family, varint32] operand*     the kinds and their operands stand in the tables below
 
 ``count`` counts the entries that take a sequence number: all but log data, no-ops and the markers of two-phase commit.
-Two-phase commit, of which every form stands in a record of its own or joined with others::
+Two-phase commit, of which every form has a record of its own or shares one with others::
 
     prepare  := BEGIN_PREPARE entry* END_PREPARE(xid)      takes no sequence numbers, is applied by its commit
     commit   := entry* (COMMIT(xid) | COMMIT_AT(timestamp, xid))
     rollback := ROLLBACK(xid)
 
 The encoder walks plain records by itself and hands back every other one with a status, with nothing of it kept, so that
-the caller decides: whoever can do I/O finds out the name of a column family or fetches what was prepared.
+the caller decides: it can do I/O, and finds out the name of a column family or fetches what was prepared.
 """
 
 from __future__ import annotations

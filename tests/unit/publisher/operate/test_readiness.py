@@ -37,7 +37,7 @@ async def test_a_log_that_grows_unread_is_told_with_the_place(world: World, publ
         publisher.progress.measured(LogPosition(1, 1, 0), behind, float(second))
     assert readiness(publisher, 0.9 + STUCK_S).ready
     (reason,) = readiness(publisher, 1.0 + STUCK_S).reasons
-    assert reason.startswith("the log shop/main/log grows and nothing of it was read for 15 s: the reader stands at ")
+    assert reason.startswith("the log shop/main/log grows and nothing of it was read for 15 s: the reader is at ")
     assert "wormholectl doctor" in reason
 
 

@@ -1,4 +1,4 @@
-"""What a publisher tells about itself."""
+"""A publisher's report about itself."""
 
 from __future__ import annotations
 

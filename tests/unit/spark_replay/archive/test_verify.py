@@ -85,11 +85,11 @@ def rewrite(store: ArchiveStore, number: int, change: Callable[[pa.Table], pa.Ta
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_whole_one(store: ArchiveStore, deep: bool) -> None:
     store.create_data("a", "left.parquet").close()
-    heard: list[tuple[str, int, int]] = []
-    report = verify(store, deep=deep, told=lambda *one: heard.append(one))
+    progress: list[tuple[str, int, int]] = []
+    report = verify(store, deep=deep, on_progress=lambda *one: progress.append(one))
     assert report.problems == []
     assert (report.shards, report.files, report.rows, report.unnamed) == (2, 4, 46, 1)
-    assert heard == [("a", 0, 3), ("a", 1, 3), ("a", 2, 3), ("b", 0, 1)]
+    assert progress == [("a", 0, 3), ("a", 1, 3), ("a", 2, 3), ("b", 0, 1)]
     assert verify(store, ["b", "b"]).shards == 1
 
 

@@ -32,7 +32,7 @@ def test_all_that_an_archive_holds_and_its_schemas_oldest_first(tmp_path: Path) 
     ]
     assert selection.whole == {"a", "b"}
     assert set(selection.schemas) == {KEYS, CUSTOMERS}
-    assert not selection.looking
+    assert not selection.needs_inspection
     assert selection.shards_to_json()["a"] == {
         "from": "1/1/0",
         "place": "1/1/300",
@@ -50,7 +50,7 @@ def test_a_part_of_it(tmp_path: Path) -> None:
     assert (one.begin, one.until) == (marker_at(1), marker_at(2))
     later = select(store, start=Asked("x", place=LogPosition(1, 1, 200)))
     assert later.whole == frozenset()
-    assert later.looking  # a key changes there
+    assert later.needs_inspection  # a key changes there
     with pytest.raises(ReplayError, match="does not reach up to"):
         select(store, stop=Asked("y", place=LogPosition(1, 1, 900)))
 
@@ -68,7 +68,7 @@ def test_tables_whose_rows_cannot_be_told_apart_are_left_out_and_that_is_told() 
     assert key_problem([KEYED, BARRIER], "t") is None
     names, left_out = select_tables([KEYED, KEYLESS, BARRIER], ())
     assert names == ("t",)
-    assert left_out == {"u": "it has no primary key: two equal rows cannot be told apart"}
+    assert left_out == {"u": "it has no primary key: two equal rows cannot be distinguished"}
     assert select_tables([KEYED, OTHER_KEY], ())[1]["t"].startswith("its primary key changed (id int; id text)")
     with pytest.raises(UsageError, match="u: it has no primary key"):
         select_tables([KEYED, KEYLESS], ["u"])

@@ -101,7 +101,7 @@ def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ("key[1] == 'a'", 1, "a key of RocksDB has one part"),
         ("key == 12", 1, "cannot be compared with 12"),
         ("key in (1.5, 2)", 1, "cannot be compared with 1.5"),
-        ('op == "insert"', 1, "cannot tell insert from update"),
+        ('op == "insert"', 1, "does not distinguish insert from update"),
     ],
 )
 def test_what_rocksdb_cannot_decide_is_refused_at_its_column(where: str, column: int, problem: str) -> None:

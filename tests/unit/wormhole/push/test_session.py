@@ -147,8 +147,8 @@ GRAMMAR: dict[str, dict[FlowPhase, type | str | None]] = {
     "released": {_A: Released, _O: Released, _D: Released, _R: Released},
     "failed": {_A: FlowFailed, _O: FlowFailed, _D: FlowFailed, _R: FlowFailed},
     "loss_decision": {
-        _A: "loss_decision: app/log was told no data loss",
-        _O: "loss_decision: app/log was told no data loss",
+        _A: "loss_decision: app/log received no data loss",
+        _O: "loss_decision: app/log received no data loss",
         _D: LossDecided,
         _R: None,
     },
