@@ -10,6 +10,7 @@ The way of one update through this package::
       callbacks    runs the callbacks within their time limit     (parallel; keyorder: pure; watchdog, meter)
       recovery     one failed: another try, a rollback, parking, or a halt   (retry: pure)
       parking      stores an update in place of its callback                 (gate: pure)
+    schemas        which schema each table has, and where it changes: pure
     handlers       which callbacks the application overrides, on the loop or in a thread
 
 ``runner`` joins them; ``testing`` drives them without a network. It imports ``wormhole`` and nothing else of ours.
@@ -23,6 +24,7 @@ from subscriber_sdk.subscriber import (
     FlowHalted,
     LossDecision,
     NoticeKind,
+    SchemaChange,
     ShardNotice,
     Subscriber,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "NoticeKind",
     "Op",
     "RetryPolicy",
+    "SchemaChange",
     "ShardNotice",
     "Subscriber",
     "Update",

@@ -51,7 +51,11 @@ class Callbacks:
 
     def look_at(self, update: Update) -> None:
         """The flow is at ``update`` and has not called anybody: its row may turn out not to be readable."""
-        self._watch.current, self.together = update, ()
+        self._watch.current, self.together, self._stopped_at = update, (), None
+
+    def stop_before(self, update: Update) -> None:
+        """Another callback is called between updates; ``update`` comes after it."""
+        self._stopped_at = update
 
     def broken(self) -> Update | None:
         """Something raised: the update that the flow was at."""

@@ -2,7 +2,8 @@
 
 The order of one epoch of a flow, as the application sees it::
 
-    [previous epoch ended] ASSIGNED { on_update | on_datamarker | on_data_loss | REPLAY_BEGIN | REPLAY_END } REVOKED
+    [previous epoch ended] ASSIGNED { work | on_datamarker | on_data_loss | REPLAY_BEGIN | REPLAY_END } REVOKED
+    work = [ on_schema ] on_update
 
 ``callbacks`` runs them, ``recovery`` decides what follows when one fails, ``parking`` replaces one; they share
 the ``epoch``.
@@ -32,7 +33,8 @@ from subscriber_sdk.parallel import ParallelFailure, run_parallel
 from subscriber_sdk.parking import Parking
 from subscriber_sdk.recovery import Recovery
 from subscriber_sdk.retry import Retry
-from subscriber_sdk.subscriber import AckLater, LossDecision, NoticeKind, ShardNotice
+from subscriber_sdk.schemas import TABLE_BYTES, FlowSchemas
+from subscriber_sdk.subscriber import AckLater, LossDecision, NoticeKind, SchemaChange, ShardNotice
 from wormhole.model.errors import EpochRefused, ProtocolError, TransactionRolledBack
 from wormhole.model.position import Datamarker
 from wormhole.push.epochs import FIRST_NO_EPOCH
@@ -83,6 +85,8 @@ class FlowWorker:
         self._callbacks = Callbacks(self.epoch, handlers, options.handler_timeout)
         self._parking = Parking(self.epoch, self._callbacks, port, gate, counts.set_aside)
         self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, counts, port, retry)
+        self._schemas = FlowSchemas(self._hold_table) if "on_schema" in handlers.overridden else None
+        self._held: list[Callable[[], None]] = []  # give back what is counted for the tables in it
         self._endings = Endings()
         self._batch_number = 0  # of the batch that came last
         self._wake = asyncio.Event()
@@ -207,6 +211,8 @@ class FlowWorker:
         finally:
             self._callbacks.close()
             self._log.drop_waiting()
+            for release in self._held:
+                release()
 
     async def _rest(self) -> None:
         self._wake.clear()
@@ -333,9 +339,14 @@ class FlowWorker:
                 case LossItem():
                     await self._loss(item)
         except ParallelFailure as failure:
-            await self._recovery.failed(failure.error, failure.update)
+            await self._failed(failure.error, failure.update)
         except Exception as error:  # noqa: BLE001 - see _open
-            await self._recovery.failed(error, self._callbacks.broken())
+            await self._failed(error, self._callbacks.broken())
+
+    async def _failed(self, error: Exception, update: Update | None) -> None:
+        if self._schemas is not None:
+            self._schemas.rolled_back()
+        await self._recovery.failed(error, update)
 
     async def _on_datamarker(self, item: MarkerItem) -> bool:
         """Whether the application is through with what is before the marker."""
@@ -352,6 +363,8 @@ class FlowWorker:
     def _acknowledge(self, item: MarkerItem) -> None:
         self.epoch.acknowledged(item.marker)
         self._log.acknowledge(item)
+        if self._schemas is not None:
+            self._schemas.acknowledged()
         self._retry.reset()
         self._counts.acknowledged()
         self._port.ack(item.marker)
@@ -374,8 +387,8 @@ class FlowWorker:
             await run_parallel(
                 item,
                 self._log,
-                parse=self._parse,
-                call=calls.one if parking.gate.idle else parking.one,
+                parse=self._steps,
+                call=self._step,
                 finished=self._finished,
                 unfinished=self._partially,
                 wake=self._wake,
@@ -383,15 +396,14 @@ class FlowWorker:
                 concurrency=self._concurrency,
             )
             return
-        updates = self._parse(item)
-        if updates is None:
+        parsed = self._parse(item)
+        if parsed is None:
             return
+        updates, changes = parsed
         before = calls.count + parking.diverted
         if updates:
-            singly = self._handlers.batched and self._recovery.singly(updates[0])
-            plain = parking.gate.idle and not singly
             try:
-                done = await (calls.sequence(updates) if plain else parking.sequence(updates, singly=singly))
+                done = await self._sequence(updates, changes)
             except BaseException:
                 self._partially(item, self._callbacks.returned(updates))
                 raise
@@ -406,8 +418,51 @@ class FlowWorker:
         self._finished(item, len(updates))
         await calls.breathe()
 
-    def _parse(self, item: BatchItem) -> list[Update] | None:
-        """The batch's updates; ``None`` after a breach of the protocol, which ends the stream."""
+    async def _sequence(self, updates: list[Update], changes: list[tuple[int, SchemaChange]]) -> bool:
+        """One after the other. Whether all were processed (not when the epoch ended meanwhile)."""
+        calls, parking = self._callbacks, self._parking
+        singly = self._handlers.batched and self._recovery.singly(updates[0])
+        plain = parking.gate.idle and not singly
+        begin = 0
+        for at, change in changes:
+            if at > begin:
+                part = updates[begin:at]
+                if not await (calls.sequence(part) if plain else parking.sequence(part, singly=singly)):
+                    return False
+            calls.stop_before(updates[at])
+            await calls.call("on_schema", change)
+            if self.epoch.ending is not None:
+                return False
+            begin = at
+        rest = updates[begin:] if begin else updates
+        return await (calls.sequence(rest) if plain else parking.sequence(rest, singly=singly))
+
+    async def _step(self, step: Update | SchemaChange) -> None:
+        """One of several at a time."""
+        if isinstance(step, SchemaChange):
+            await self._callbacks.call("on_schema", step)
+        elif self._parking.gate.idle:
+            await self._callbacks.one(step)
+        else:
+            await self._parking.one(step)
+
+    def _steps(self, item: BatchItem) -> list[Update | SchemaChange] | None:
+        """As :meth:`_parse`, each change before the update that it begins with."""
+        parsed = self._parse(item)
+        if parsed is None:
+            return None
+        steps: list[Update | SchemaChange] = [*parsed[0]]
+        for at, change in reversed(parsed[1]):
+            steps.insert(at, change)
+        return steps
+
+    def _hold_table(self, table: str) -> None:
+        self._held.append(self._port.hold(TABLE_BYTES, f"a table of shard {self.epoch.shard}"))
+
+    def _parse(self, item: BatchItem) -> tuple[list[Update], list[tuple[int, SchemaChange]]] | None:
+        """The batch's updates, and where the schema of a table changes; ``None`` after a breach of the protocol, which
+        ends the stream.
+        """
         try:
             body = parse_body(item.body)
             for id_ in body.schema_ids:
@@ -417,13 +472,16 @@ class FlowWorker:
                     raise ProtocolError(
                         f"batch.body.schema_ids: {id_:#018x} in batch {item.number} was not sent on this stream"
                     ) from None
+            batch = Batch(body, self.epoch.shard, self.epoch.number, item.replayed, self._port.schema)
+            updates = batch.updates()
+            changes = [] if self._schemas is None else self._schemas.changes_in(batch, updates)
         except ProtocolError as error:
             error.at(shard=self.epoch.shard)
             self.epoch.stopped = True
             self._port.refuse(error)
             return None
         item.windows = windows_in(body)
-        return Batch(body, self.epoch.shard, self.epoch.number, item.replayed, self._port.schema).updates()
+        return updates, changes
 
     def _finished(self, item: BatchItem, updates: int) -> None:
         self.updates += updates

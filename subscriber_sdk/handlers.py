@@ -17,6 +17,7 @@ NAMES: Final = (
     "on_update",
     "on_updates",
     "on_shard_notice",
+    "on_schema",
     "on_datamarker",
     "on_rollback",
     "on_data_loss",

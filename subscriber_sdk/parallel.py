@@ -1,4 +1,7 @@
-"""Several callbacks of one flow at a time, each key in order (``keyorder`` has the rules)."""
+"""Several callbacks of one flow at a time, each key in order (``keyorder`` has the rules).
+
+The callback for a changed schema waits for everything before it, and everything after it waits for that.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ from typing import Any
 
 from subscriber_sdk.acks import BatchItem, FlowLog
 from subscriber_sdk.keyorder import KeyOrder
+from subscriber_sdk.subscriber import SchemaChange
 from wormhole.wire.update import Update
 
 __all__ = ["ParallelFailure", "run_parallel"]
 
 
 class ParallelFailure(Exception):  # noqa: N818 - a wrapper that says which of several updates failed
-    """The first update, in log order, whose callback raised ``error``."""
+    """The first update, in log order, whose callback raised ``error``; ``None``: the callback of a schema's change."""
 
     def __init__(self, error: Exception, update: Update | None) -> None:
         super().__init__(str(error))
@@ -27,16 +31,16 @@ class ParallelFailure(Exception):  # noqa: N818 - a wrapper that says which of s
 @dataclass(slots=True, eq=False)
 class _Batch:
     item: BatchItem
-    updates: int
     left: int
+    returned: int = 0  # callbacks of updates
 
 
 async def run_parallel(
     item: BatchItem,
     log: FlowLog,
     *,
-    parse: Callable[[BatchItem], list[Update] | None],
-    call: Callable[[Update], Coroutine[Any, Any, None]],
+    parse: Callable[[BatchItem], list[Update | SchemaChange] | None],
+    call: Callable[[Update | SchemaChange], Coroutine[Any, Any, None]],
     finished: Callable[[BatchItem, int], None],
     unfinished: Callable[[BatchItem, int], None],
     wake: asyncio.Event,
@@ -50,8 +54,8 @@ async def run_parallel(
     ``going`` is false nothing new begins. Returns when no callback runs any more; raises :class:`ParallelFailure`.
     """
     order = KeyOrder()
-    jobs: dict[int, tuple[Update, _Batch]] = {}
-    coming: deque[tuple[Update, _Batch]] = deque()
+    jobs: dict[int, tuple[Update | SchemaChange, _Batch]] = {}
+    coming: deque[tuple[Update | SchemaChange, _Batch]] = deque()
     ended: deque[tuple[int, asyncio.Task[None]]] = deque()
     running: set[asyncio.Task[None]] = set()
     failures: dict[int, Exception] = {}
@@ -74,24 +78,24 @@ async def run_parallel(
                         taken = log.take()
                         assert isinstance(taken, BatchItem)
                         following = taken
-                    updates = parse(following)
-                    if updates is None:
+                    steps = parse(following)
+                    if steps is None:
                         broken = True
                         break
-                    batch = _Batch(following, len(updates), len(updates))
+                    batch = _Batch(following, len(steps))
                     following = None
-                    coming.extend((update, batch) for update in updates)
-                    if not updates:
+                    coming.extend((step, batch) for step in steps)
+                    if not steps:
                         finished(batch.item, 0)
                         continue
-                update, batch = coming.popleft()
+                step, batch = coming.popleft()
                 try:
-                    keys = update.ordering_keys()
+                    keys = None if isinstance(step, SchemaChange) else step.ordering_keys()
                 except Exception as error:  # noqa: BLE001 - a row that cannot be decoded fails like its callback would
                     failures[count] = error
-                    jobs[count] = (update, batch)
+                    jobs[count] = (step, batch)
                     break
-                jobs[count] = (update, batch)
+                jobs[count] = (step, batch)
                 order.add(count, keys)
                 count += 1
             while order.ready and len(running) < concurrency and not failures and not broken and going():
@@ -112,13 +116,14 @@ async def run_parallel(
                 if failed is not None:
                     failures[number] = failed
                     continue
-                _, batch = jobs.pop(number)
+                step, batch = jobs.pop(number)
                 batch.left -= 1
+                batch.returned += not isinstance(step, SchemaChange)
                 if not batch.left:
-                    finished(batch.item, batch.updates)
+                    finished(batch.item, batch.returned)
     finally:
         for started in dict.fromkeys(batch for _, batch in (*jobs.values(), *coming)):
-            unfinished(started.item, started.updates - started.left)
+            unfinished(started.item, started.returned)
         # Only when this task itself is cancelled does anything run here.
         for task in running:
             task.cancel()
@@ -126,7 +131,8 @@ async def run_parallel(
             await asyncio.wait(running)
     if failures:
         first = min(failures)
-        raise ParallelFailure(failures[first], jobs[first][0])
+        step = jobs[first][0]
+        raise ParallelFailure(failures[first], None if isinstance(step, SchemaChange) else step)
 
 
 def _error_of(task: asyncio.Task[None]) -> Exception | None:

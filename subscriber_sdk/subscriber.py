@@ -9,9 +9,11 @@ from enum import Enum
 from subscriber_sdk.gate import ParkRefused
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker
+from wormhole.model.schema import Column, Schema
 from wormhole.wire.update import Update
 
-__all__ = ["AckLater", "DataLoss", "FlowHalted", "LossDecision", "NoticeKind", "ShardNotice", "Subscriber"]
+__all__ = ["AckLater", "DataLoss", "FlowHalted", "LossDecision", "NoticeKind"]
+__all__ += ["SchemaChange", "ShardNotice", "Subscriber"]
 
 
 class NoticeKind(Enum):
@@ -60,6 +62,50 @@ class DataLoss:
     last_missing: str
     resume: Datamarker | None
     message: str
+
+
+@dataclass(slots=True, frozen=True)
+class SchemaChange:
+    """The next update of ``table`` in this shard has another schema than the one delivered before it.
+
+    ``update_id``: that update's. ``old``: ``None`` for the first update of a table in this epoch. Columns are compared
+    by name, so a renamed column is one that was removed and one that was added. The order of the columns may be all
+    that changed.
+    """
+
+    shard: str
+    epoch: int
+    table: str
+    update_id: str
+    old: Schema | None
+    new: Schema
+
+    @property
+    def added(self) -> tuple[Column, ...]:
+        """The columns that ``old`` lacks, in the table's order."""
+        return _lacking(self.old, self.new)
+
+    @property
+    def removed(self) -> tuple[Column, ...]:
+        """The columns that ``new`` lacks."""
+        return () if self.old is None else _lacking(self.new, self.old)
+
+    @property
+    def retyped(self) -> tuple[tuple[Column, Column], ...]:
+        """The columns whose values have another type: as they were, as they are."""
+        old = {} if self.old is None else {column.name: column for column in self.old.columns}
+        return tuple((old[c.name], c) for c in self.new.columns if c.name in old and old[c.name].type != c.type)
+
+    @property
+    def key_changed(self) -> bool:
+        """Whether other columns are the key, or in another order; false where ``old`` is ``None``."""
+        return self.old is not None and [c.name for c in self.old.key] != [c.name for c in self.new.key]
+
+
+def _lacking(schema: Schema | None, other: Schema) -> tuple[Column, ...]:
+    """The columns of ``other`` that ``schema`` lacks."""
+    names = set() if schema is None else {column.name for column in schema.columns}
+    return tuple(column for column in other.columns if column.name not in names)
 
 
 class LossDecision(Enum):
@@ -143,6 +189,14 @@ class Subscriber:
         publisher's epochs fell behind (an older marker store was restored), and it assigns the shard again in an epoch
         above that. The REVOKED notice comes before another subscriber may receive the shard, unless the connection was
         lost.
+        """
+        return None
+
+    def on_schema(self, change: SchemaChange) -> Awaitable[None] | None:
+        """The columns or the key of a table changed. Called before the first update with the new schema, and after
+        every earlier update of the shard has been processed. Raising means roll back and try again.
+
+        After each ASSIGNED the first update of each table is such a change too, with ``old`` ``None``.
         """
         return None
 

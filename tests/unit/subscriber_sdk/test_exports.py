@@ -18,6 +18,7 @@ def test_the_names_that_an_application_needs() -> None:
         "NoticeKind",
         "Op",
         "RetryPolicy",
+        "SchemaChange",
         "ShardNotice",
         "Subscriber",
         "Update",

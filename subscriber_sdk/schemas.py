@@ -1,0 +1,68 @@
+"""The schema that the updates of one flow had last, table by table, and where it changes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from subscriber_sdk.subscriber import SchemaChange
+from wormhole.model.schema import Schema
+from wormhole.wire.update import Batch, Update
+
+__all__ = ["TABLE_BYTES", "FlowSchemas"]
+
+TABLE_BYTES: Final = 256
+"""What one table of a flow takes here, besides its schema, which the stream keeps."""
+
+
+class FlowSchemas:
+    """Of one epoch of a flow. ``hold``: called for each table that was not there before."""
+
+    __slots__ = ("_before", "_current", "_hold", "_ids")
+
+    def __init__(self, hold: Callable[[str], None]) -> None:
+        self._hold = hold
+        self._current: dict[str, Schema] = {}
+        self._ids: set[int] = set()  # of the schemas in _current
+        self._before: dict[str, Schema | None] = {}  # at the last acknowledged datamarker, of tables that changed since
+
+    def changes_in(self, batch: Batch, updates: Sequence[Update]) -> list[tuple[int, SchemaChange]]:
+        """What changes with the updates of ``batch``, which come next: each with the index of the first update that has
+        the new schema.
+
+        A schema without columns describes no table: an operation on a whole table has one.
+        """
+        body, ids, found = batch.body, self._ids, []
+        if ids.issuperset(body.schema_ids):
+            return []
+        for i, update in enumerate(updates):
+            if (id_ := body.schema_id_of(i)) in ids:
+                continue
+            new = batch.schema_of(id_)
+            if not new.columns:
+                continue
+            old = self._current.get(new.table)
+            if new.table not in self._current and new.table not in self._before:
+                self._hold(new.table)
+            self._before.setdefault(new.table, old)
+            self._set(new.table, new)
+            found.append((i, SchemaChange(batch.shard, batch.epoch, new.table, update.id, old, new)))
+        return found
+
+    def acknowledged(self) -> None:
+        """A rollback leads to here."""
+        self._before.clear()
+
+    def rolled_back(self) -> None:
+        """The updates since the last acknowledged datamarker come again."""
+        for table, schema in self._before.items():
+            self._set(table, schema)
+        self._before.clear()
+
+    def _set(self, table: str, schema: Schema | None) -> None:
+        old = self._current.pop(table, None)
+        if old is not None:
+            self._ids.discard(old.id)
+        if schema is not None:
+            self._current[table] = schema
+            self._ids.add(schema.id)
