@@ -13,9 +13,11 @@ The way of one update through this package::
     schemas        which schema each table has, and where it changes: pure
     handlers       which callbacks the application overrides, on the loop or in a thread
 
-``runner`` joins them; ``testing`` drives them without a network. It imports ``wormhole`` and nothing else of ours.
+``runner`` joins them; ``testing`` drives them without a network; ``models`` makes objects of rows. It imports
+``wormhole`` and nothing else of ours.
 """
 
+from subscriber_sdk.models import decode
 from subscriber_sdk.retry import RetryPolicy
 from subscriber_sdk.runner import run, serve, updates
 from subscriber_sdk.subscriber import (
@@ -28,9 +30,9 @@ from subscriber_sdk.subscriber import (
     ShardNotice,
     Subscriber,
 )
-from wormhole.model.errors import EpochRefused
+from wormhole.model.errors import EpochRefused, ModelMismatch
 from wormhole.model.position import Datamarker
-from wormhole.model.values import UNAVAILABLE, Op
+from wormhole.model.values import UNAVAILABLE, Op, Unavailable
 from wormhole.wire.update import Update
 
 __all__ = [
@@ -41,13 +43,16 @@ __all__ = [
     "EpochRefused",
     "FlowHalted",
     "LossDecision",
+    "ModelMismatch",
     "NoticeKind",
     "Op",
     "RetryPolicy",
     "SchemaChange",
     "ShardNotice",
     "Subscriber",
+    "Unavailable",
     "Update",
+    "decode",
     "run",
     "serve",
     "updates",

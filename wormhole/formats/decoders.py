@@ -111,11 +111,16 @@ class JsonDecoder:
 
     def extract(self, value: bytes, paths: Sequence[FieldPath]) -> list[Found]:
         """See :class:`Decoder`."""
+        return _walk(self.document(value), paths)
+
+    def document(self, value: bytes) -> object:
+        """The whole value. Raises :class:`BadValue`."""
         try:
             text = value.decode()
             document, end = self._decode(text, 0 if text[:1] in "{[" else len(text) - len(text.lstrip(_JSON_SPACE)))
             if end != len(text) and text[end:].strip(_JSON_SPACE):
                 raise BadValue(f"no valid JSON: something follows the value at {end}")
+            return document
         except BadValue:
             raise
         except UnicodeDecodeError as error:
@@ -124,7 +129,6 @@ class JsonDecoder:
             raise BadValue("nested too deep") from error
         except (ValueError, ArithmeticError) as error:
             raise BadValue(f"no valid JSON: {str(error)[:120]}") from error
-        return _walk(document, paths)
 
     def problem(self, path: FieldPath) -> str | None:
         """A document may have any field."""
@@ -137,19 +141,22 @@ class MsgpackDecoder:
     name = "msgpack"
 
     def __init__(self) -> None:
-        import msgpack  # of the extra `publisher`: an application that only receives has no use for it
+        import msgpack  # of the extra `publisher`: most applications that only receive have no use for it
 
         self._decode = msgpack.unpackb
 
     def extract(self, value: bytes, paths: Sequence[FieldPath]) -> list[Found]:
         """See :class:`Decoder`."""
+        return _walk(self.document(value), paths)
+
+    def document(self, value: bytes) -> object:
+        """The whole value. Raises :class:`BadValue`."""
         try:
-            document = self._decode(value, raw=False, strict_map_key=False)
+            return self._decode(value, raw=False, strict_map_key=False)
         except RecursionError as error:
             raise BadValue("nested too deep") from error
         except Exception as error:  # the library documents no base class: an unhashable map key is a TypeError
             raise BadValue(f"no valid MessagePack: {type(error).__name__} {str(error)[:120]}") from error
-        return _walk(document, paths)
 
     def problem(self, path: FieldPath) -> str | None:
         """A map may have any key."""

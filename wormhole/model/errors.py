@@ -21,6 +21,7 @@ The class shows who has to act::
     │   ├── ArchiveError            the archive is damaged, has a hole, or is of a newer release
     │   ├── ReplayError             a mass replay cannot continue
     │   ├── ProtocolError           the other side broke the wire protocol
+    │   ├── ModelMismatch           a row does not fit the application's model
     │   └── HandlerFailed           the application's callback exhausted its retries
     └── UsageError                what was asked for is wrong: correct the request
         ├── ConfigError             configuration: file, field, value, what is allowed
@@ -48,6 +49,7 @@ __all__ = [
     "FilterError",
     "HandlerFailed",
     "MarkerStoreError",
+    "ModelMismatch",
     "PositionError",
     "PositionPurged",
     "ProtocolError",
@@ -238,6 +240,10 @@ class ReplayError(Fatal):
 
 class ProtocolError(Fatal):
     """The other side broke the wire protocol; names the frame and the field."""
+
+
+class ModelMismatch(Fatal):
+    """A row does not fit the application's model; names the update, the table, and the columns or fields."""
 
 
 class HandlerFailed(Fatal):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
-from typing import Final, final
+from typing import Any, Final, final
 
 __all__ = ["UNAVAILABLE", "Op", "Unavailable", "Value"]
 
@@ -36,6 +36,13 @@ class Unavailable:
 
     def __bool__(self) -> bool:
         raise TypeError("this value is not in the log: compare with `is UNAVAILABLE` instead of testing its truth")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        """So that a model's field may be ``str | Unavailable``."""
+        from pydantic_core import core_schema
+
+        return core_schema.is_instance_schema(cls)
 
     def __reduce__(self) -> str:
         return "UNAVAILABLE"
