@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +21,9 @@ from monitor.health import health
 from monitor.publisher_client import NoAnswerError, PublisherClient
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole import __version__
-from wormhole.metrics import Sample
+from wormhole.metrics import Exporter, Sample
 from wormhole.metrics import catalogue as c
+from wormhole.metrics.otel import exported, on_this_loop
 from wormhole.metrics.process import ProcessFigures, process_figures
 from wormhole.metrics.text import CONTENT_TYPE, render
 from wormhole.model.errors import WormholeError
@@ -132,13 +133,20 @@ class HostMetrics:
         listening = [one for one in state.publishers.values() if one.http and one.pid is not None]
         fetched = zip(listening, await asyncio.gather(*map(self._fetch, listening)), strict=True)
         answers = {one.key: answer for one, answer in fetched if answer is not None}
-        process = await asyncio.to_thread(process_figures)
-        found = [*samples(state, answers, process, state.clock.wall())]
+        own = render(await self._own(answers)).decode()
+        return await asyncio.to_thread(lambda: merge([parse(own), *answers.values()]).encode())
+
+    async def for_otel(self) -> list[Sample]:
+        """The monitor's own samples. Each publisher exports its own, so whether it answered here is left out."""
+        return [sample for sample in await self._own(()) if sample.metric is not c.MONITOR_UP]
+
+    async def _own(self, answered: Iterable[LogKey]) -> list[Sample]:
+        state, process = self._state, await asyncio.to_thread(process_figures)
+        found = [*samples(state, answered, process, state.clock.wall())]
         if self._trust is not None:
             ends, reloads = c.MONITOR_CERTIFICATE_ENDS, c.MONITOR_CERTIFICATE_RELOADS
             found += await asyncio.to_thread(self._trust.samples, ends, reloads, state.host)
-        own = render(found).decode()
-        return await asyncio.to_thread(lambda: merge([parse(own), *answers.values()]).encode())
+        return found
 
     async def close(self) -> None:
         """Close the connections; idempotent."""
@@ -171,7 +179,7 @@ def _families_of(key: LogKey, body: bytearray) -> dict[str, _Family]:
 
 
 def add_routes(app: web.Application, state: HostState, trust: Trust | None = None) -> None:
-    """Answer ``/metrics``, ``/healthz`` and ``/readyz``; connections are closed with the application."""
+    """While ``app`` runs, answer ``/metrics``, ``/healthz`` and ``/readyz``, and export metrics to OpenTelemetry."""
     host_metrics = HostMetrics(state, trust)
 
     async def metrics(request: web.Request) -> web.Response:
@@ -185,8 +193,10 @@ def add_routes(app: web.Application, state: HostState, trust: Trust | None = Non
         text = "ready\n" if found.ready else "".join(f"{visible(reason)}\n" for reason in found.reasons)
         return web.Response(text=text, status=200 if found.ready else 503)
 
-    async def closed(app: web.Application) -> None:
+    async def lifetime(app: web.Application) -> AsyncIterator[None]:
+        with exported(Exporter.MONITOR, on_this_loop(host_metrics.for_otel)):
+            yield
         await host_metrics.close()
 
     app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)])
-    app.on_cleanup.append(closed)
+    app.cleanup_ctx.append(lifetime)

@@ -12,12 +12,14 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from publisher.flows.applications import Served
 from publisher.flows.known_flows import KnownFlows
 from publisher.operate.admin import serve_admin
 from publisher.operate.http import serve_http
+from publisher.operate.metrics import collect
 from publisher.publisher import Publisher
 from publisher.sources import open_source
 from publisher.sources.supervised import SupervisedSource
@@ -33,6 +35,8 @@ from wormhole.host.logs import bind
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
 from wormhole.host.tls import check_listen, open_trust
+from wormhole.metrics import Exporter
+from wormhole.metrics.otel import exported, on_this_loop
 from wormhole.model.errors import ConfigError, Retryable, WormholeError
 from wormhole.ports.datastore import Login
 
@@ -105,6 +109,7 @@ async def serve(
         http = await serve_http(publisher, publishing.http_listen, trust, config.insecure)
         stack.push_async_callback(http.close)
         publisher.http_address = http.address
+        stack.enter_context(exported(Exporter.PUBLISHER, on_this_loop(partial(collect, publisher))))
         path = ready_path(publishing.state_dir, dataset, copy, log)
         await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log))
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)

@@ -12,6 +12,7 @@ The way of one update through this package::
       parking      stores an update in place of its callback                 (gate: pure)
     schemas        which schema each table has, and where it changes: pure
     handlers       which callbacks the application overrides, on the loop or in a thread
+    tracing        a span for each batch, where OpenTelemetry is installed
 
 ``runner`` joins them; ``testing`` drives them without a network; ``models`` makes objects of rows. It imports
 ``wormhole`` and nothing else of ours.

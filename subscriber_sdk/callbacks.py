@@ -116,7 +116,7 @@ class Callbacks:
             async with asyncio.timeout(self._limit):
                 if self._handlers.threaded:
                     await asyncio.wrap_future(
-                        self._handlers.pool.submit(each_in_thread, self._handlers.on_update, (update,), lambda _: True)
+                        self._handlers.submit(each_in_thread, self._handlers.on_update, (update,), lambda _: True)
                     )
                 else:
                     await self._handlers.on_update(update)
@@ -187,7 +187,7 @@ class Callbacks:
         arguments: list[Any] = updates
         if self._handlers.batched:
             callback, arguments = self._handlers.on_updates, [updates]
-        running = self._handlers.pool.submit(each_in_thread, callback, arguments, begin)
+        running = self._handlers.submit(each_in_thread, callback, arguments, begin)
         try:
             return await asyncio.wrap_future(running)
         except asyncio.CancelledError:

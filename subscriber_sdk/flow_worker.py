@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem
@@ -35,6 +36,7 @@ from subscriber_sdk.recovery import Recovery
 from subscriber_sdk.retry import Retry
 from subscriber_sdk.schemas import TABLE_BYTES, FlowSchemas
 from subscriber_sdk.subscriber import AckLater, LossDecision, NoticeKind, SchemaChange, ShardNotice
+from subscriber_sdk.tracing import tracing
 from wormhole.model.errors import EpochRefused, ProtocolError, TransactionRolledBack
 from wormhole.model.position import Datamarker
 from wormhole.push.epochs import FIRST_NO_EPOCH
@@ -88,6 +90,7 @@ class FlowWorker:
         self._schemas = FlowSchemas(self._hold_table) if "on_schema" in handlers.overridden else None
         self._held: list[Callable[[], None]] = []  # give back what is counted for the tables in it
         self._endings = Endings()
+        self._tracing = tracing(options.application, assigned.shard, assigned.epoch)
         self._batch_number = 0  # of the batch that came last
         self._wake = asyncio.Event()
         self._notified = False  # of ASSIGNED, so that REVOKED has to follow
@@ -330,7 +333,8 @@ class FlowWorker:
         try:
             match item:
                 case BatchItem():
-                    await self._batch(item)
+                    with nullcontext() if self._tracing is None else self._tracing.batch(replayed=item.replayed):
+                        await self._batch(item)
                 case MarkerItem():
                     if await self._on_datamarker(item):
                         self._acknowledge(item)
@@ -465,9 +469,10 @@ class FlowWorker:
         """
         try:
             body = parse_body(item.body)
+            tables = []
             for id_ in body.schema_ids:
                 try:
-                    self._port.schema(id_)
+                    tables.append(self._port.schema(id_).table)
                 except KeyError:
                     raise ProtocolError(
                         f"batch.body.schema_ids: {id_:#018x} in batch {item.number} was not sent on this stream"
@@ -481,6 +486,8 @@ class FlowWorker:
             self._port.refuse(error)
             return None
         item.windows = windows_in(body)
+        if self._tracing is not None:
+            self._tracing.parsed(len(body.updates), tables, body.tx_committed_at_us)
         return updates, changes
 
     def _finished(self, item: BatchItem, updates: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, Final
 
 from subscriber_sdk.subscriber import Subscriber
@@ -64,6 +65,10 @@ class Handlers:
             self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="wormhole-handler")
         return self._pool
 
+    def submit(self, callback: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Call in a thread, with the context variables of the caller, so that a handler's spans have their parent."""
+        return self.pool.submit(copy_context().run, callback, *arguments)
+
     def close(self) -> None:
         """Let the threads go; one that is still inside a callback ends with it."""
         if self._pool is not None:
@@ -78,7 +83,7 @@ class Handlers:
         if self._async[name]:
             awaitable: Awaitable[Any] = callback(argument, *rest)
             return awaitable
-        return asyncio.get_running_loop().run_in_executor(self.pool, _checked, callback, argument, *rest)
+        return asyncio.wrap_future(self.submit(_checked, callback, argument, *rest))
 
 
 async def _done(value: Any) -> Any:

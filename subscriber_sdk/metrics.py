@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from subscriber_sdk.runner import Running
+from subscriber_sdk.running import Running
 from wormhole import __version__
 from wormhole.metrics import Sample
 from wormhole.metrics import catalogue as c

@@ -14,52 +14,24 @@ from functools import partial
 from typing import Any
 
 from subscriber_sdk.handlers import Handlers
+from subscriber_sdk.metrics import samples
 from subscriber_sdk.options import ANY_PORT, Options, read_options
 from subscriber_sdk.retry import RetryPolicy
+from subscriber_sdk.running import Running
 from subscriber_sdk.server import PushServer
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import Subscriber
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
 from wormhole.coordination.retry import retry_during_outage
+from wormhole.metrics import Exporter
+from wormhole.metrics.otel import exported
 from wormhole.model.errors import WormholeError
 from wormhole.wire.update import Update
 
 __all__ = ["Running", "run", "serve", "updates"]
 
 log = logging.getLogger("subscriber_sdk")
-
-
-class Running:
-    """A subscriber that is up. ``address`` is where publishers dial it."""
-
-    def __init__(self, options: Options, shards: Shards, server: PushServer) -> None:
-        self.options = options
-        self._shards = shards
-        self._server = server
-        self._stop = asyncio.Event()
-
-    @property
-    def address(self) -> str:
-        """Where publishers dial this subscriber."""
-        return self._server.address
-
-    @property
-    def id(self) -> str:
-        """Name of this instance."""
-        return self.options.instance
-
-    def flows(self) -> tuple[str, ...]:
-        """One line for each flow: shard, epoch, state, place."""
-        return tuple(map(repr, self._shards.workers()))
-
-    def stop(self) -> None:
-        """Ask :func:`run` to leave; callable from a signal handler of the loop."""
-        self._stop.set()
-
-    async def stopped(self) -> None:
-        """Wait until :meth:`stop` was called."""
-        await self._stop.wait()
 
 
 @contextlib.asynccontextmanager
@@ -105,7 +77,8 @@ async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> 
         log.info("subscriber %s/%s listens at %s", settings.application, settings.instance, server.address)
         running = Running(settings, shards, server)
         try:
-            yield running
+            with exported(Exporter.SUBSCRIBER, partial(samples, running)):
+                yield running
         finally:
             await _leave(registration, shards, server, settings.stop_timeout)
 

@@ -17,6 +17,7 @@ from monitor import publisher_client as asking
 from monitor.metrics import HostMetrics, add_routes, merge, parse, samples
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from tests.support.certificates import Authority
+from tests.support.otel import read, reader
 from wormhole.host.http_server import serve, url
 from wormhole.host.trust import Trust
 from wormhole.metrics import METRICS, Exporter, Sample
@@ -179,6 +180,21 @@ async def test_the_routes_tell_health_with_reasons() -> None:
             assert 'wormhole_monitor_ready{host="h1"} 1.0' in text
     finally:
         await server.close()
+
+
+async def test_opentelemetry_gets_the_monitors_own_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = HostState("h1")
+    state.publishers[ONE] = PublisherState(ONE, Phase.GIVEN_UP)
+    app = web.Application()
+    add_routes(app, state)
+    with reader(monkeypatch) as sdk:
+        server = await serve(app, "127.0.0.1:0")
+        values = await asyncio.to_thread(read, sdk)
+        await server.close()
+        assert await asyncio.to_thread(read, sdk) == {}
+    assert values[c.MONITOR_READY.name, "h1"] == 0
+    assert values[c.MONITOR_GAVE_UP.name, "h1", ONE.dataset, ONE.copy, ONE.log] == 1
+    assert not any(name == c.MONITOR_UP.name for name, *_ in values)
 
 
 async def test_a_monitor_with_tls_tells_when_its_certificates_end(tmp_path: Path) -> None:

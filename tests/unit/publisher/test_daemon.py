@@ -13,11 +13,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from publisher import daemon
 from publisher.stores.markers import LocalMarkerStore
 from tests.support.eventually import patience
 from tests.support.marked import MARK, listening, marked
+from tests.support.otel import read, reader
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.system.harness.ensemble import WORMHOLECTL
@@ -42,6 +44,12 @@ def database(tmp_path: Path) -> Iterator[RocksWriter]:
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
+
+
+@pytest.fixture
+def otel(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
+    with reader(monkeypatch) as sdk:
+        yield sdk
 
 
 def toml(database: RocksWriter, state: Path, *, publisher: str = "", subscriber: str = "127.0.0.1:9") -> str:
@@ -154,7 +162,7 @@ async def test_what_cannot_say_that_it_serves_does_not_serve(database: RocksWrit
 
 @pytest.mark.allow_blocking("looks at files")
 async def test_a_datastore_that_is_away_is_waited_for_by_a_publisher_that_answers(
-    database: RocksWriter, state: Path
+    database: RocksWriter, state: Path, otel: InMemoryMetricReader
 ) -> None:
     database.put(b"k", b"v")
     away = database.path.with_name("away")
@@ -172,9 +180,13 @@ async def test_a_datastore_that_is_away_is_waited_for_by_a_publisher_that_answer
         async with patience():
             while await readyz(http.http) != "ready\n":  # noqa: ASYNC110 - asked over HTTP
                 await asyncio.sleep(0.05)
+        exported = await asyncio.to_thread(read, otel)
+        assert exported["wormhole_publisher_ready", *LOG] == 1
+        assert exported["wormhole_marker_write_seconds_count", *LOG] >= 0
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
+    assert await asyncio.to_thread(read, otel) == {}
 
 
 # --- one clear error out of many

@@ -1,0 +1,43 @@
+"""A subscriber that is up, as :func:`~subscriber_sdk.runner.serve` hands it out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from subscriber_sdk.options import Options
+from subscriber_sdk.server import PushServer
+from subscriber_sdk.shards import Shards
+
+__all__ = ["Running"]
+
+
+class Running:
+    """A subscriber that is up. ``address`` is where publishers dial it."""
+
+    def __init__(self, options: Options, shards: Shards, server: PushServer) -> None:
+        self.options = options
+        self._shards = shards
+        self._server = server
+        self._stop = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """Where publishers dial this subscriber."""
+        return self._server.address
+
+    @property
+    def id(self) -> str:
+        """Name of this instance."""
+        return self.options.instance
+
+    def flows(self) -> tuple[str, ...]:
+        """One line for each flow: shard, epoch, state, place."""
+        return tuple(map(repr, self._shards.workers()))
+
+    def stop(self) -> None:
+        """Ask :func:`run` to leave; callable from a signal handler of the loop."""
+        self._stop.set()
+
+    async def stopped(self) -> None:
+        """Wait until :meth:`stop` was called."""
+        await self._stop.wait()

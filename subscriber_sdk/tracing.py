@@ -1,0 +1,76 @@
+"""Spans through OpenTelemetry's API package, where it is installed (extra ``otel``).
+
+A span covers the callbacks of one batch, or with ``concurrency`` of the batches up to the next datamarker; every
+attempt has its own. What a handler traces itself lies within it. Nothing is done per update.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from wormhole import __version__
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer
+
+__all__ = ["Tracing", "tracing"]
+
+
+def tracing(application: str, shard: str, epoch: int) -> Tracing | None:
+    """How one epoch of a flow is traced; ``None`` where the package is not installed."""
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return None
+    tracer = trace.get_tracer_provider().get_tracer("wormhole", __version__)
+    return Tracing(tracer, application, shard, epoch)
+
+
+class Tracing:
+    """The spans of one epoch of a flow, one at a time."""
+
+    def __init__(self, tracer: Tracer, application: str, shard: str, epoch: int) -> None:
+        self._tracer = tracer
+        self._name = f"process {application}/{shard}"
+        self._attributes: dict[str, str | int] = {
+            "messaging.system": "wormhole",
+            "messaging.operation.name": "process",
+            "messaging.operation.type": "process",
+            "messaging.consumer.group.name": application,
+            "messaging.destination.name": f"{application}/{shard}",
+            "wormhole.epoch": epoch,
+        }
+        self._span: Span | None = None
+        self._updates = 0
+        self._tables: set[str] = set()
+
+    @contextlib.contextmanager
+    def batch(self, *, replayed: bool) -> Iterator[None]:
+        """The span while callbacks run; what they raise is recorded in it, and raised."""
+        from opentelemetry.trace import SpanKind
+
+        attributes = {**self._attributes, "wormhole.replayed": replayed}
+        with self._tracer.start_as_current_span(self._name, kind=SpanKind.CONSUMER, attributes=attributes) as span:
+            if not span.is_recording():
+                yield
+                return
+            self._span, self._updates, self._tables = span, 0, set()
+            try:
+                yield
+            finally:
+                self._span = None
+
+    def parsed(self, updates: int, tables: Iterable[str], committed_at_us: Sequence[int]) -> None:
+        """A body of the current span: its number of updates, their tables and the commit times of its transactions."""
+        span = self._span
+        if span is None:
+            return
+        self._updates += updates
+        self._tables.update(tables)
+        span.set_attribute("messaging.batch.message_count", self._updates)
+        span.set_attribute("wormhole.tables", sorted(self._tables))
+        if newest := max(committed_at_us, default=0):
+            span.set_attribute("wormhole.lag_seconds", time.time() - newest / 1e6)
