@@ -14,7 +14,7 @@ from wormholectl.admin_client import Answer
 from wormholectl.certificates import TlsReport
 from wormholectl.host_status import Host
 from wormholectl.show.lists import publisher_name
-from wormholectl.show.printer import size, span
+from wormholectl.show.printer import few, size, span
 
 __all__ = ["Clock", "Disk", "Seen", "judge"]
 
@@ -23,7 +23,6 @@ _CLOCK_S: Final = 2.0
 _LITTLE_DISK: Final = 1 << 30
 _NO_DISK: Final = 100 << 20
 _LITTLE_HEADROOM_S: Final = 3600.0
-_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def judge(seen: Seen) -> Report:
 
 def _sources(report: Report, seen: Seen) -> None:
     if seen.whole_sources:
-        what = f"the coordinator holds the whole source of {_few(list(seen.whole_sources))}"
+        what = f"the coordinator holds the whole source of {few(list(seen.whole_sources))}"
         because = (
             "on a host whose file lists no sources, who can write there can have a file read and sent, or an "
             "address dialled"
@@ -228,27 +227,25 @@ def _flows(report: Report, told: Sequence[admin_pb2.PublisherStatus]) -> None:
         step = f"wormholectl why-lag {first}"
         if cause.hint:
             step = f"{cause.hint}; `{step}` says more"
-        report.add("flows", Severity.PROBLEM, f"held: {_few(list(held))}", because, step)
+        report.add("flows", Severity.PROBLEM, f"held: {few(list(held))}", because, step)
     if lost:
         because = "a replay was given up, and the log no longer holds their datamarkers: they deliver nothing"
         step = f"wormholectl why-lag {lost[0]}"
-        report.add("flows", Severity.PROBLEM, f"in need of a replay: {_few(lost)}", because, step)
+        report.add("flows", Severity.PROBLEM, f"in need of a replay: {few(lost)}", because, step)
     if short:
         because = f"in less than {span(_LITTLE_HEADROOM_S)} the log no longer holds what they need"
         step = f"wormholectl why-lag {short[0]}; keep more of the log meanwhile"
-        report.add("flows", Severity.PROBLEM, f"little headroom: {_few(short)}", because, step)
+        report.add("flows", Severity.PROBLEM, f"little headroom: {few(short)}", because, step)
     if parked:
         step = f"wormholectl flows dead-letters list {parked[0]}"
-        report.add(
-            "flows", Severity.WARN, f"with dead letters: {_few(parked)}", "these updates wait for somebody", step
-        )
+        report.add("flows", Severity.WARN, f"with dead letters: {few(parked)}", "these updates wait for somebody", step)
     if paused:
         step = f"wormholectl flows resume {paused[0]}, when it is time"
-        report.add("flows", Severity.WARN, f"paused: {_few(paused)}", "they deliver nothing", step)
+        report.add("flows", Severity.WARN, f"paused: {few(paused)}", "they deliver nothing", step)
     if alone:
         because = "no subscriber that the publisher knows takes them: they deliver nothing"
         step = "start one, or restart one that runs and is not in `wormholectl subscribers`"
-        report.add("flows", Severity.WARN, f"without a subscriber: {_few(alone)}", because, step)
+        report.add("flows", Severity.WARN, f"without a subscriber: {few(alone)}", because, step)
     if not (held or lost or short or parked or paused or alone):
         report.add("flows", Severity.OK, "none is held, paused, without a subscriber or short of log")
 
@@ -282,11 +279,6 @@ def _certificates(report: Report, tls: TlsReport | None) -> None:
     for fault in tls.faults:
         step = "replace the file; no process needs a restart"
         report.add("certificates", Severity.PROBLEM, fault, "peers are refused, or refuse this host", step)
-
-
-def _few(names: list[str]) -> str:
-    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + rest
 
 
 def _versions(report: Report, seen: Seen) -> None:

@@ -41,13 +41,23 @@ def lag(
     except Retryable as error:
         verdict = Verdict(application, most_s, (), (error.message,))
     if as_json:
-        flows = [{"flow": name, "lag_s": lag, "state": state} for name, lag, state in verdict.flows]
+        flows = [
+            {
+                "flow": one.flow,
+                "lag_s": one.lag.seconds or 0.0,
+                "lag_unknown": one.lag.unknown or None,
+                "lag_bytes": one.lag.bytes,
+                "lag_transactions": one.lag.transactions,
+                "state": one.state,
+            }
+            for one in verdict.flows
+        ]
         print_json(
             {
                 "application": application,
                 "max_s": most_s,
                 "verdict": {0: "ok", BROKEN: "late", UNREACHABLE: "unreachable"}[verdict.exit_code],
-                "lag_s": verdict.flows[0][1] if verdict.flows else None,
+                "lag_s": flows[0]["lag_s"] if flows else None,
                 "flows": flows,
                 "unreachable": list(verdict.silent),
             }
@@ -61,6 +71,7 @@ def lag(
 @with_where
 def why_lag(flow: FlowName, where: Where, as_json: AsJson = False) -> None:
     """Say which stage holds a flow up - log, decode, filter, credit, network or handler - and what to do next."""
+    from wormhole.wire.lag import lag_of
     from wormholectl import admin_client
     from wormholectl.show.flows import lag_text
     from wormholectl.show.lists import publisher_name
@@ -85,7 +96,7 @@ def why_lag(flow: FlowName, where: Where, as_json: AsJson = False) -> None:
         )
         return
     name = f"{found.stage.value}: " if found.stage is not Stage.NONE else ""
-    print_line([(f"{flow}  ", "bold"), (f"{lag_text(told)} behind", "")])
+    print_line([(f"{flow}  ", "bold"), (f"{lag_text(lag_of(owner.status, told))} behind", "")])
     print_line([(name, "bold yellow"), (found.what, "")])
     for figure in found.because:
         print_line([(f"  {figure}", "dim")])

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wormhole.wire.v1 import admin_pb2
+from wormhole.wire.lag import Lag, lag_of
 from wormholectl.admin_client import Answer, check_application
 from wormholectl.errors import BROKEN, UNREACHABLE
+from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import publisher_name
-from wormholectl.show.printer import counted, size, span
+from wormholectl.show.printer import counted, span
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["FlowLag", "Verdict", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLag:
+    """A flow by its name, its state and its lag, as ``wormholectl flows`` shows them."""
+
+    flow: str
+    state: str
+    lag: Lag
+
+    def __str__(self) -> str:
+        return f"{self.flow} ({self.state}) is {lag_text(self.lag)} behind"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``flows`` of the application as (name, seconds behind, state), the last first; ``silent``: why publishers did not
-    answer, or do not know where their log ends or how old a flow's backlog is: then what is shown is a lower bound.
+    """``flows`` of the application, the one furthest behind first. ``silent``: why publishers did not answer, or do not
+    know the end of their log or the age of a flow's backlog. Then the lag is a lower bound.
     """
 
     application: str
     most_s: float
-    flows: tuple[tuple[str, float, str], ...]
+    flows: tuple[FlowLag, ...]
     silent: tuple[str, ...] = ()
 
     @property
     def late(self) -> int:
         """How many flows are behind by more than is allowed."""
-        return sum(1 for _, lag, _ in self.flows if lag > self.most_s)
+        return sum(1 for one in self.flows if (one.lag.seconds or 0.0) > self.most_s)
 
     @property
     def exit_code(self) -> int:
@@ -41,16 +54,14 @@ class Verdict:
         unknown = f"; {'; '.join(self.silent)}" if self.silent else ""
         if not self.flows:
             return f"UNREACHABLE {self.application}: {'; '.join(self.silent)}"
-        name, lag, state = self.flows[0]
+        last, number = self.flows[0], counted(len(self.flows), "flow")
         if self.late:
             many = f"{self.late} of {len(self.flows)} flows late, " if len(self.flows) > 1 else ""
-            return f"LATE {self.application}: {many}{name} ({state}) is {span(lag)} behind ({limit}){unknown}"
+            return f"LATE {self.application}: {many}{last} ({limit}){unknown}"
         if self.silent:
-            return (
-                f"UNREACHABLE {self.application}: {counted(len(self.flows), 'flow')}, at least {span(lag)} behind "
-                f"({limit}){unknown}"
-            )
-        return f"OK {self.application}: {counted(len(self.flows), 'flow')}, at most {span(lag)} behind ({limit})"
+            bound = replace(last.lag, unknown=unknown)
+            return f"UNREACHABLE {self.application}: {number}, {lag_text(bound)} behind ({limit}){unknown}"
+        return f"OK {self.application}: {number}, at most {lag_text(last.lag)} behind ({limit})"
 
 
 def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict:
@@ -58,23 +69,17 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict
 
     Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of it.
     """
-    told = [flow for answer in answers if answer.status is not None for flow in answer.status.flows]
-    mine = [flow for flow in told if flow.flow.partition("/")[0] == application]
-    silent = (*filter(None, map(_unknown, answers)), *map(_without_age, filter(_is_ageless, mine)))
     check_application(answers, application)
-    flows = sorted(((flow.flow, flow.lag_s, flow.state) for flow in mine), key=lambda flow: -flow[1])
-    return Verdict(application, most_s, tuple(flows), silent)
-
-
-def _is_ageless(flow: admin_pb2.FlowStatus) -> bool:
-    """Whether log is left to deliver whose age is unknown: the datamarker has no commit time, and nothing was read
-    after it.
-    """
-    return flow.lag_bytes > 0 and not flow.lag_s and not flow.HasField("lag_transactions")
-
-
-def _without_age(flow: admin_pb2.FlowStatus) -> str:
-    return f"{flow.flow} ({flow.state}) is {size(flow.lag_bytes)} of log of unknown age behind"
+    flows = [
+        FlowLag(flow.flow, flow.state, lag_of(answer.status, flow))
+        for answer in answers
+        if answer.status is not None
+        for flow in answer.status.flows
+        if flow.flow.partition("/")[0] == application
+    ]
+    ageless = (f"{one}: {one.lag.unknown}" for one in flows if one.lag.seconds is None)
+    flows.sort(key=lambda one: one.lag.order, reverse=True)
+    return Verdict(application, most_s, tuple(flows), (*filter(None, map(_unknown, answers)), *ageless))
 
 
 def _unknown(answer: Answer) -> str:

@@ -27,6 +27,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Datastore
 from wormhole.ports.log_source import LogReader, LogSource
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.endings import Endings
@@ -34,7 +35,7 @@ from wormhole.wire.update import Batch, Update
 from wormholectl.segment_stream import SILENCE_S, End, read_segments
 from wormholectl.sources import datastore_at, login_of
 
-__all__ = ["Selected", "TailEvents", "TailOptions", "open_log", "tail", "tail_source"]
+__all__ = ["Places", "Selected", "TailEvents", "TailOptions", "open_log", "tail", "tail_source"]
 
 _MAX_UPDATE: Final = 64 << 20
 _DISK_BUDGET: Final = 1 << 30
@@ -72,24 +73,57 @@ class TailEvents:
     waiting: Callable[[str], None] = lambda sentence: None
 
 
-def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None = None) -> int:
+@dataclass(slots=True)
+class Places:
+    """Places of a log for people. ``base``: what its ``datastore`` calls the files of the log, once it is open."""
+
+    datastore: Datastore | None = None
+    base: str = ""
+
+    def native(self, place: LogPosition) -> str:
+        """The place as the datastore's own tools write it; empty: they write it as we do."""
+        return "" if self.datastore is None else self.datastore.native_place(place, self.base)
+
+    def shown(self, place: LogPosition) -> str:
+        """The place as we write it, and as the datastore does."""
+        native = self.native(place)
+        return f"{place} ({native})" if native else str(place)
+
+
+def tail(
+    url: str,
+    options: TailOptions,
+    events: TailEvents,
+    password_file: Path | None = None,
+    places: Places | None = None,
+) -> int:
     """Tail the log at ``url`` with a reader and a folder of its own, as :func:`tail_source`."""
-    options.filter.check(datastore_at(url).capabilities)
+    found = datastore_at(url)
+    options.filter.check(found.capabilities)
+    places = places or Places()
     with open_log(url, password_file) as source:
-        return tail_source(source, options, events)
+        places.datastore, places.base = found, source.status().base
+        return tail_source(source, options, events, places)
 
 
-def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> int:
+def tail_source(
+    source: LogSource,
+    options: TailOptions,
+    events: TailEvents,
+    places: Places | None = None,
+) -> int:
     """Show updates until the limit, the end (without ``follow``) or an exception. Returns how many were shown.
 
     A reader that breaks is opened again at the last datamarker. Raises :class:`~wormhole.model.errors.WormholeError`;
     an error on the way names the place to go on from.
     """
 
+    places = places or Places()
+
     def silent(place: LogPosition, to: LogPosition | None) -> None:
-        until = "" if to is None else f", and the log goes on to {to}"
+        until = "" if to is None else f", and the log goes on to {places.shown(to)}"
         problems = map(str, source.status().problems)
-        events.waiting("; ".join((f"nothing came for {SILENCE_S:g} s at {place}{until}", *problems)))
+        events.waiting("; ".join((f"nothing came for {SILENCE_S:g} s at {places.shown(place)}{until}", *problems)))
 
     marker = source.locate(options.start)
     end = None if options.follow else End(source)
@@ -123,14 +157,14 @@ def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> 
                 return shown
             except SourceUnavailable as broken:
                 if not arrived and not isinstance(broken, SourceSilent):
-                    raise _unfinished(broken, marker) from broken
-                events.waiting(f"{broken.message}; it is opened again at {marker.order}")
+                    raise _unfinished(broken, marker, places) from broken
+                events.waiting(f"{broken.message}; it is opened again at {places.shown(marker.order)}")
             except (Diverged, PositionPurged) as lost:
-                raise _unfinished(lost, marker) from lost
-        reader = _opened_again(source, marker, events)
+                raise _unfinished(lost, marker, places) from lost
+        reader = _opened_again(source, marker, events, places)
 
 
-def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents) -> LogReader:
+def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents, places: Places) -> LogReader:
     """A reader at ``marker``, once the source answers.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when it cannot be reached.
@@ -141,15 +175,15 @@ def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents) -> 
         except SourceSilent as silent:  # it waited for the answer
             events.waiting(silent.message)
         except (SourceUnavailable, Diverged, PositionPurged) as error:
-            raise _unfinished(error, marker) from error
+            raise _unfinished(error, marker, places) from error
 
 
-def _unfinished(error: WormholeError, marker: Datamarker) -> WormholeError:
+def _unfinished(error: WormholeError, marker: Datamarker, places: Places) -> WormholeError:
     """The error, with the place to go on from."""
     place = marker.order
     if isinstance(error, SourceUnavailable):
         return SourceUnavailable(error.message, hint=f"once it is back, --from {place} goes on where this ended")
-    error.hint = f"everything up to {place} was shown; --from earliest shows what the log holds now"
+    error.hint = f"everything up to {places.shown(place)} was shown; --from earliest shows what the log holds now"
     return error
 
 

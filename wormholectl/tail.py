@@ -58,11 +58,12 @@ def tail(
     from wormhole.model.loss import LogGap, LossKind
     from wormhole.model.position import LogPosition
     from wormholectl.filter_effect import formats_of
-    from wormholectl.log_tail import TailEvents, TailOptions
+    from wormholectl.log_tail import Places, TailEvents, TailOptions
     from wormholectl.log_tail import tail as run_tail
     from wormholectl.show import updates
     from wormholectl.show.printer import print_json, print_line, print_text
 
+    places = Places()
     left_out: set[str] = set()
     lost: list[LogGap] = []
 
@@ -75,30 +76,35 @@ def tail(
         if missing.kind is not LossKind.NOT_LOGGED:  # that was never in the log
             lost.append(missing)
         if as_json:
-            print_json(updates.gap_as_json(missing, begin))
+            print_json(updates.gap_as_json(missing, begin, places.native(begin)))
         else:
-            print_line(updates.gap_as_line(missing, begin))
+            print_line(updates.gap_as_line(missing, places.shown(begin)))
 
     def waiting(sentence: str) -> None:
         print_text(f"waiting for {without_password(url)}: {sentence}", error=True)
 
     if as_json:
         events = TailEvents(
-            lambda update: print_json(updates.update_as_json(update)), gap, broken=broken, waiting=waiting
+            lambda update: print_json(updates.update_as_json(update, places.native(update.transaction.position))),
+            gap,
+            broken=broken,
+            waiting=waiting,
         )
     else:
         events = TailEvents(
             lambda update: print_line(updates.update_as_line(update)),
             gap,
             lambda marker: print_text(
-                f"tailing {without_password(url)} from {marker}{'; Ctrl-C ends' if follow else ''}", error=True
+                f"tailing {without_password(url)} from {places.shown(marker.order)}"
+                f"{f', after {marker.delivered}' if marker.delivered else ''}{'; Ctrl-C ends' if follow else ''}",
+                error=True,
             ),
             broken,
             waiting,
         )
     options = TailOptions(Filter.parse(where, tables or (), formats_of(formats or ())), start, limit, follow)
     with suppress(KeyboardInterrupt):
-        run_tail(url, options, events, password_file)
+        run_tail(url, options, events, password_file, places)
     if lost:
         print_text(
             f"error: the log no longer holds all of what was asked for: {lost[0].message}",

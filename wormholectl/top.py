@@ -25,12 +25,13 @@ from rich.text import Text
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.visible import visible
+from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client
 from wormholectl.admin_client import Answer
 from wormholectl.options import Where
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import place_text, publisher_name
+from wormholectl.show.lists import Status, publisher_name, shown_place
 from wormholectl.show.printer import counted, size, span
 from wormholectl.why_lag import Stage, diagnose
 
@@ -87,17 +88,18 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
                 _text(name, "bold"),
                 _text(f"  {answer.address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"),
                 f"  {counted(len(status.caravans), 'caravan')}  {counted(len(status.flows), 'flow')}",
-                f"  log at {place_text(status.log_end)}" if status.HasField("log_end") else "",
+                f"  log at {shown_place(status, status.log_end)}" if status.HasField("log_end") else "",
                 f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
                 (away, "bold red"),
             )
         )
-        parts += [_text(_caravan(caravan), "dim") for caravan in status.caravans]
+        parts += [_text(_caravan(status, caravan), "dim") for caravan in status.caravans]
         flows += [(flow, status) for flow in status.flows]
     parts += [_text(problem, "bold red") for problem in seen.problems]
     if seen.told is None:
         parts.append(Text("asking ..."))
-    flows.sort(key=lambda pair: (-pair[0].lag_s, pair[0].flow))
+    flows.sort(key=lambda pair: pair[0].flow)
+    flows.sort(key=lambda pair: lag_of(pair[1], pair[0]).order, reverse=True)
     room = max(height - len(parts) - _AROUND, 3)
     rows: list[tuple[str, dict[str, str]]] = []
     for flow, status in flows[:room]:
@@ -108,8 +110,8 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
         )
         cells = {
             "FLOW": flow.flow,
-            "STATE": "paused" if flow.paused else flow.state,
-            "LAG": lag_text(flow),
+            "STATE": flow.state,
+            "LAG": lag_text(lag_of(status, flow)),
             "SUBSCRIBER": flow.subscriber or "-",
             "IN FLIGHT": f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
             "UPDATES": f"{flow.updates:,}",
@@ -149,9 +151,9 @@ def _text(text: str, style: str = "") -> Text:
     return Text(visible(text), style)
 
 
-def _caravan(caravan: admin_pb2.CaravanStatus) -> str:
+def _caravan(status: Status, caravan: admin_pb2.CaravanStatus) -> str:
     return (
-        f"  caravan {caravan.number}{' (lead)' if caravan.lead else ''} at {place_text(caravan.place)}, "
+        f"  caravan {caravan.number}{' (lead)' if caravan.lead else ''} at {shown_place(status, caravan.place)}, "
         f"{size(caravan.bytes_per_s)}/s, {counted(len(caravan.flows), 'flow')}, {size(caravan.buffered_bytes)} buffered"
     )
 

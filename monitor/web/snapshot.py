@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
+from monitor.state import HostEvent, HostState, Phase, PublisherState
 from monitor.web.concerns import Concern, Level, of_flow, of_host, of_publisher
 from monitor.web.log_scale import Distances, Scale
 from wormhole import __version__
+from wormhole.config.datastores import native_place
 from wormhole.model.position import LogPosition
+from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 __all__ = ["SCHEMA", "snapshot"]
@@ -50,7 +52,7 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         known = [] if publisher.status is None else publisher.status.flows
         of_flows = [(flow, list(of_flow(flow)) if runs else []) for flow in known]
         concerns += [(concern, "flow", flow.flow) for flow, found in of_flows for concern in found[:1]]
-        flows += [_flow(publisher.key, flow, found, runs) for flow, found in of_flows]
+        flows += [_flow(publisher, flow, found, runs) for flow, found in of_flows]
         if len(shown) < _PUBLISHERS:
             shown.append(_publisher(publisher, mine, [_worst(found) for _, found in of_flows]))
     concerns.sort(key=lambda entry: -entry[0].level)
@@ -106,6 +108,9 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "uptime_s": _number(status.uptime_s),
         "coordination": status.coordination,
         "log_end": _place(status.log_end) if status.HasField("log_end") else None,
+        "native_log_end": native_place(status.source, _position(status.log_end), status.log_base) or None
+        if status.HasField("log_end")
+        else None,
         "log_bytes_per_s": _number(status.log_bytes_per_s) if status.HasField("log_bytes_per_s") else None,
         "read_bytes_per_s": _number(sum(caravan.bytes_per_s for caravan in status.caravans)),
         "buffer_bytes": limits.buffer_bytes,
@@ -183,25 +188,30 @@ def _bins(markers: Iterable[tuple[int | None, Level]], scale: Scale) -> list[dic
     ]
 
 
-def _flow(key: LogKey, flow: admin_pb2.FlowStatus, concerns: Sequence[Concern], runs: bool) -> dict[str, Any]:
+def _flow(
+    publisher: PublisherState, flow: admin_pb2.FlowStatus, concerns: Sequence[Concern], runs: bool
+) -> dict[str, Any]:
     """``runs``: whether its publisher runs; if not, only lasting fields are shown."""
     if not runs:
         flow = admin_pb2.FlowStatus(
             flow=flow.flow, state="stopped", epoch=flow.epoch, updates=flow.updates, paused=flow.paused, lag_s=math.nan
         )
+    lag = lag_of(publisher.status or admin_pb2.PublisherStatus(), flow)
     worst = concerns[0] if concerns else None
     cause = f"paused by {flow.paused}" if flow.paused else flow.cause
     return {
         "flow": _text(flow.flow),
-        "publisher": str(key),
+        "publisher": str(publisher.key),
         "state": "paused" if flow.paused else flow.state,
         "level": _LEVELS[_worst(concerns)],
         "subscriber": _text(flow.subscriber),
         "epoch": flow.epoch,
-        "lag_s": _number(flow.lag_s),
-        "lag_bytes": flow.lag_bytes if flow.HasField("lag_bytes") else None,
-        "lag_transactions": flow.lag_transactions if flow.HasField("lag_transactions") else None,
+        "lag_s": _number(lag.seconds),
+        "lag_unknown": _text(lag.unknown),
+        "lag_bytes": lag.bytes,
+        "lag_transactions": lag.transactions,
         "headroom_s": _number(flow.headroom_s) if flow.HasField("headroom_s") else None,
+        "headroom_unknown": _text(flow.headroom_unknown),
         "in_flight": flow.in_flight,
         "credit": flow.credit,
         "caravan": flow.caravan or None,

@@ -16,7 +16,7 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import SourceStatus
 
-__all__ = ["Lag", "LogWatch"]
+__all__ = ["Headroom", "Lag", "LogWatch"]
 
 _STRETCHES: Final = 512
 _COUNTS: Final = 20_000  # per-shard numbers kept in all stretches together: bounds a log of thousands of shards
@@ -35,6 +35,16 @@ class Lag:
     seconds: float
     bytes: int | None
     transactions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """``seconds`` until the log no longer holds what follows a datamarker; ``None``: not known, ``unknown`` has the
+    reason.
+    """
+
+    seconds: float | None
+    unknown: str = ""
 
 
 @dataclass(slots=True)
@@ -195,18 +205,25 @@ class LogWatch:
             return number
         return min(number, -(-number * rest // whole))
 
-    def headroom(self, marker: Datamarker) -> float | None:
-        """Seconds until the log no longer holds what follows the datamarker, if it grows on as it does; ``None`` when
-        unknown.
+    def headroom(self, marker: Datamarker) -> Headroom:
+        """For how long the log holds what follows the datamarker, if its growth stays the same.
 
         The log is kept up to the source's budget, the oldest file goes first; with it goes every marker in it.
         """
         growth, status = self.growth(), self._status
-        if status is None or not status.budget_bytes or not growth or growth <= 0:
-            return None
+        if status is None:
+            return Headroom(None, "the log was not measured yet")
+        if not status.budget_bytes:
+            return Headroom(None, "the datastore itself decides how long it keeps its log")
+        if growth is None:
+            return Headroom(None, "the growth of the log is not known yet")
+        if growth <= 0:
+            return Headroom(None, "the log does not grow")
         begin = LogPosition(marker.order.incarnation, marker.order.file, 0)
         kept = self._map.between(begin, self._written(status))
-        return None if kept is None else max(0.0, (status.budget_bytes - kept) / growth)
+        if kept is None:
+            return Headroom(None, "the datamarker is in a file that the log no longer has")
+        return Headroom(max(0.0, (status.budget_bytes - kept) / growth))
 
 
 def _age(committed_at_us: int, now: float) -> float:

@@ -145,7 +145,7 @@ class Control:
             self._publisher.replays.fence(flow)
 
         step = _Step("pause", after, pause, self._state(flow), "paused")
-        headroom = self._publisher.log_watch.headroom(flow.marker)
+        headroom = self._publisher.log_watch.headroom(flow.marker).seconds
         if headroom is not None:
             step.notes.append(f"the log holds its datamarker for about {headroom / 3600:.1f} h more as it grows now")
         if flow.control.replay is not None:

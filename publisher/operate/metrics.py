@@ -157,7 +157,7 @@ def _flow(
     yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds
     yield c.FLOW_LAG_BYTES, lag.bytes
     # What is replayed does not need the log at its datamarker.
-    yield c.FLOW_HEADROOM, None if flow.control.replay is not None else watch.headroom(flow.marker)
+    yield c.FLOW_HEADROOM, None if flow.control.replay is not None else watch.headroom(flow.marker).seconds
     yield c.FLOW_HELD, state is PublisherFlowState.HELD
     yield c.FLOW_PAUSED, bool(flow.control.paused)
     yield c.FLOW_NEEDS_REPLAY, state is PublisherFlowState.NEEDS_REPLAY

@@ -10,6 +10,7 @@ from typing import Final
 
 from caravan.caravan import Caravan
 from caravan.fleet import CaravanEvent
+from publisher.flows.log_watch import Headroom
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
@@ -88,6 +89,8 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
         http_address=publisher.http_address,
         admin_address=publisher.admin_address,
         end_unknown=publisher.log_watch.end_unknown,
+        source=publisher.served.kind,
+        log_base="" if publisher.log_watch.status is None else publisher.log_watch.status.base,
     )
     for problem in publisher.log_watch.problems:
         _warn(message, problem)
@@ -165,6 +168,11 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
     lag = publisher.log_watch.lag(flow.shard, flow.marker, publisher.clock.wall())
     clock = publisher.clock.monotonic()
     problem = publisher.cause(flow)
+    headroom = (
+        publisher.log_watch.headroom(flow.marker)
+        if flow.control.replay is None
+        else Headroom(None, "a replay delivers the flow")
+    )
     return admin_pb2.FlowStatus(
         flow=flow_name(flow.application, flow.shard),
         state=publisher.state(flow, lead_flows).value,
@@ -180,7 +188,8 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
         lag_s=lag.seconds,
         lag_bytes=lag.bytes,
         lag_transactions=lag.transactions,
-        headroom_s=None if flow.control.replay is not None else publisher.log_watch.headroom(flow.marker),
+        headroom_s=headroom.seconds,
+        headroom_unknown=headroom.unknown,
         caravan=0 if caravan is None else caravan.number,
         filter=flow.filter.text,
         cause=str(problem),

@@ -153,9 +153,10 @@ def test_what_is_stored(zookeeper: str, tmp_path: Path) -> None:
 
 def test_the_lines_of_a_tail() -> None:
     for row in (encode_row(Op.UPSERT, [b"k"], after=[b"\xff"]), encode_row(Op.DELETE, [b"k"])):
-        check("tail-update", json.dumps(update_as_json(update(BYTES, row))))
+        check("tail-update", json.dumps(update_as_json(update(BYTES, row), "binlog.000001:4")))
     check(
-        "tail-gap", json.dumps(gap_as_json(LogGap(LossKind.PURGED, "5", "9", "file 3 is gone"), LogPosition(1, 4, 0)))
+        "tail-gap",
+        json.dumps(gap_as_json(LogGap(LossKind.PURGED, "5", "9", "file 3 is gone"), LogPosition(1, 4, 0), "")),
     )
 
 

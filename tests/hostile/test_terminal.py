@@ -199,7 +199,7 @@ def test_rows(form: str, terminal: bool) -> None:
         if form == "line":
             printer.print_line(updates.update_as_line(_update()))
         else:
-            printer.print_json(updates.update_as_json(_update()))
+            printer.print_json(updates.update_as_json(_update(), HOSTILE))
     _search(shown.getvalue(), ours=terminal)
     if form == "json":
         assert json.loads(shown.getvalue())["after"]["name" + HOSTILE] == HOSTILE

@@ -15,9 +15,19 @@ from typing import Final
 
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import UsageError
+from wormhole.model.position import LogPosition
 from wormhole.ports.datastore import Datastore
 
-__all__ = ["capabilities_of", "datastore", "forms", "installed", "is_one_datastore", "is_place", "schemes"]
+__all__ = [
+    "capabilities_of",
+    "datastore",
+    "forms",
+    "installed",
+    "is_one_datastore",
+    "is_place",
+    "native_place",
+    "schemes",
+]
 
 GROUP: Final = "wormhole.sources"
 _DISTRIBUTION: Final = "wormhole-pubsub"
@@ -90,6 +100,16 @@ def capabilities_of(scheme: str) -> Capabilities:
 def is_place(text: str) -> bool:
     """Whether ``text`` is a logical position of some datastore's log."""
     return any(one.is_place(text) for _, one in _usable())
+
+
+def native_place(scheme: str, place: LogPosition, base: str) -> str:
+    """``place`` as the tools of this datastore write it; empty where they have no other form, or it is not installed
+    here.
+    """
+    try:
+        return datastore(scheme).native_place(place, base)
+    except UsageError:
+        return ""
 
 
 def forms() -> str:

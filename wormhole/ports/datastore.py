@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.findings import Report
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.ports.log_source import LogSource
 
@@ -101,6 +101,13 @@ class Datastore(ABC):
         always are.
         """
         return False
+
+    def native_place(self, place: LogPosition, base: str) -> str:
+        """``place`` as the datastore's own tools write it; empty: they write it as we do, or ``base`` is missing.
+
+        ``base``: what the datastore calls the files of the log, as its source reports it.
+        """
+        return ""
 
     def is_behind(self, source: str, number: int, marker: Datamarker) -> bool:
         """Whether the transaction ``number`` of ``source``, as update ids name it, ends at or before the marker.

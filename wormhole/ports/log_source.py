@@ -21,7 +21,8 @@ class SourceStatus:
     ``files``: (number, bytes) of the files that the log consists of now, ascending, empty when the source
     does not know; ``budget_bytes``: how much of the log is kept before the oldest of it goes, 0 when that is not
     bounded by bytes. ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer);
-    empty while it answers.
+    empty while it answers. ``base``: what the datastore calls the files, the argument of
+    :meth:`~wormhole.ports.datastore.Datastore.native_place`; empty when they have no such name.
     """
 
     end: LogPosition
@@ -31,6 +32,7 @@ class SourceStatus:
     files: tuple[tuple[int, int], ...] = ()
     budget_bytes: int = 0
     end_unknown: str = ""
+    base: str = ""
 
 
 class LogReader(Protocol):

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from wormhole.model.errors import UsageError
+from wormhole.wire.lag import Lag, lag_of
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.show.lists import Listing, Status, place_text
-from wormholectl.show.printer import size, span
+from wormholectl.show.lists import Listing, Status, native_place, place_text, shown_place
+from wormholectl.show.printer import few, size, span
 
 __all__ = ["FLOWS", "MARKERS", "STATES", "check_states", "flow_object", "flows_where", "lag_text", "one_flow"]
 
@@ -26,15 +27,14 @@ STATES: Final = (
 )
 
 
-def _marker(flow: admin_pb2.FlowStatus) -> str:
-    return place_text(flow.marker.order) if flow.HasField("marker") else ""
-
-
-def lag_text(flow: admin_pb2.FlowStatus) -> str:
-    """How far a flow is behind: age / bytes of log / transactions of its shard."""
-    behind = size(flow.lag_bytes) if flow.HasField("lag_bytes") else "-"
-    transactions = f"{flow.lag_transactions:,} tx" if flow.HasField("lag_transactions") else "-"
-    return f"{span(flow.lag_s)} / {behind} / {transactions}"
+def lag_text(lag: Lag) -> str:
+    """Age / bytes of log / transactions of the shard, each ``-`` where it is not known; ``at least`` before a lower
+    bound.
+    """
+    age = "-" if lag.seconds is None else f"at least {span(lag.seconds)}" if lag.unknown else span(lag.seconds)
+    behind = "-" if lag.bytes is None else size(lag.bytes)
+    transactions = "-" if lag.transactions is None else f"{lag.transactions:,} tx"
+    return f"{age} / {behind} / {transactions}"
 
 
 def _remarks(flow: admin_pb2.FlowStatus) -> str:
@@ -86,6 +86,7 @@ def _of_some(listing: Listing, wanted: Callable[[admin_pb2.FlowStatus], bool]) -
         listing,
         rows=lambda status: listing.rows(narrow(status)),
         objects=lambda status: listing.objects(narrow(status)),
+        notes=lambda status: listing.notes(narrow(status)),
     )
 
 
@@ -96,9 +97,9 @@ def _flow_rows(status: Status) -> Iterable[Sequence[str]]:
             flow.state,
             flow.subscriber or "-",
             str(flow.epoch),
-            place_text(flow.place),
-            _marker(flow),
-            lag_text(flow),
+            shown_place(status, flow.place),
+            shown_place(status, flow.marker.order) if flow.HasField("marker") else "",
+            lag_text(lag_of(status, flow)),
             f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
             str(flow.caravan) if flow.caravan else "-",
             span(flow.headroom_s) if flow.HasField("headroom_s") else "-",
@@ -107,21 +108,36 @@ def _flow_rows(status: Status) -> Iterable[Sequence[str]]:
         )
 
 
-def flow_object(flow: admin_pb2.FlowStatus) -> dict[str, Any]:
-    """One flow for programs (docs/cli-schema.json: ``flow``)."""
-    report = flow.handler
+def _headroom_notes(status: Status) -> Iterable[str]:
+    """Why HEADROOM is not known, one line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for flow in status.flows:
+        if not flow.HasField("headroom_s") and flow.headroom_unknown:
+            reasons.setdefault(flow.headroom_unknown, []).append(flow.flow)
+    for reason, names in reasons.items():
+        of = "" if len(names) == len(status.flows) else f" of {few(names)}"
+        yield f"HEADROOM -{of}: {reason}"
+
+
+def flow_object(status: Status, flow: admin_pb2.FlowStatus) -> dict[str, Any]:
+    """One flow of the publisher that reported ``status``, for programs (docs/cli-schema.json: ``flow``)."""
+    report, lag, marked = flow.handler, lag_of(status, flow), flow.HasField("marker")
     return {
         "flow": flow.flow,
         "state": flow.state,
         "subscriber": flow.subscriber or None,
         "epoch": flow.epoch,
         "place": place_text(flow.place),
-        "marker": _marker(flow) or None,
+        "native_place": native_place(status, flow.place),
+        "marker": place_text(flow.marker.order) if marked else None,
+        "native_marker": native_place(status, flow.marker.order) if marked else None,
         "delivered": flow.marker.delivered,
         "lag_s": flow.lag_s,
-        "lag_bytes": flow.lag_bytes if flow.HasField("lag_bytes") else None,
-        "lag_transactions": flow.lag_transactions if flow.HasField("lag_transactions") else None,
+        "lag_unknown": lag.unknown or None,
+        "lag_bytes": lag.bytes,
+        "lag_transactions": lag.transactions,
         "headroom_s": flow.headroom_s if flow.HasField("headroom_s") else None,
+        "headroom_unknown": flow.headroom_unknown or None,
         "credit": flow.credit,
         "in_flight": flow.in_flight,
         "updates": flow.updates,
@@ -173,7 +189,7 @@ def _replay_object(replay: admin_pb2.ReplayStatus) -> dict[str, Any]:
 
 
 def _flow_objects(status: Status) -> Iterable[dict[str, Any]]:
-    return map(flow_object, status.flows)
+    return (flow_object(status, flow) for flow in status.flows)
 
 
 FLOWS: Final = Listing(
@@ -194,22 +210,45 @@ FLOWS: Final = Listing(
     ),
     _flow_rows,
     _flow_objects,
+    _headroom_notes,
 )
 
 
 def _marker_rows(status: Status) -> Iterable[Sequence[str]]:
     for flow in status.flows:
-        headroom = span(flow.headroom_s) if flow.HasField("headroom_s") else "-"
-        yield (flow.flow, _marker(flow) or "-", flow.marker.delivered or "-", lag_text(flow), headroom, _remarks(flow))
+        yield (
+            flow.flow,
+            shown_place(status, flow.marker.order) if flow.HasField("marker") else "-",
+            flow.marker.delivered or "-",
+            lag_text(lag_of(status, flow)),
+            span(flow.headroom_s) if flow.HasField("headroom_s") else "-",
+            _remarks(flow),
+        )
 
 
 def _marker_objects(status: Status) -> Iterable[dict[str, Any]]:
-    kept = ("flow", "marker", "delivered", "lag_s", "lag_bytes", "lag_transactions", "headroom_s", "paused")
+    kept = (
+        "flow",
+        "marker",
+        "native_marker",
+        "delivered",
+        "lag_s",
+        "lag_unknown",
+        "lag_bytes",
+        "lag_transactions",
+        "headroom_s",
+        "headroom_unknown",
+        "paused",
+    )
     for flow in status.flows:
-        told = flow_object(flow)
-        yield {name: told[name] for name in kept}
+        whole = flow_object(status, flow)
+        yield {name: whole[name] for name in kept}
 
 
 MARKERS: Final = Listing(
-    "markers", ("FLOW", "MARKER", "DELIVERED", "LAG", "HEADROOM", "CAUSE"), _marker_rows, _marker_objects
+    "markers",
+    ("FLOW", "MARKER", "DELIVERED", "LAG", "HEADROOM", "CAUSE"),
+    _marker_rows,
+    _marker_objects,
+    _headroom_notes,
 )

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wormhole.config.datastores import native_place as native
 from wormhole.model.position import LogPosition
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.admin_client import Answer
 from wormholectl.errors import UNREACHABLE
 from wormholectl.show.printer import print_json, print_table, print_text, print_warnings
 
-__all__ = ["Listing", "Status", "place_text", "publisher_name", "show"]
+__all__ = ["Listing", "Status", "native_place", "place_text", "publisher_name", "show", "shown_place"]
 
 Status = admin_pb2.PublisherStatus
 _CAUSE_WIDTH: Final = 60
@@ -93,6 +94,7 @@ def _summary(answer: Answer, status: Status) -> dict[str, Any]:
         "uptime_s": status.uptime_s,
         "coordination": status.coordination,
         "log_end": place_text(status.log_end) if status.HasField("log_end") else None,
+        "native_log_end": native_place(status, status.log_end) if status.HasField("log_end") else None,
         "log_bytes_per_s": status.log_bytes_per_s if status.HasField("log_bytes_per_s") else None,
         "stuck_s": status.stuck_s if status.HasField("stuck_s") else None,
         "problems": list(status.problems),
@@ -112,4 +114,23 @@ def _summary(answer: Answer, status: Status) -> dict[str, Any]:
 
 def place_text(message: push_pb2.Position) -> str:
     """A place as text: ``1/42/32768``."""
-    return str(LogPosition(message.incarnation, message.file, message.offset))
+    return str(_position(message))
+
+
+def native_place(status: Status, message: push_pb2.Position) -> str | None:
+    """A place of a publisher's log as the datastore's own tools write it. ``None``: they have no other form, or the
+    place is in an earlier incarnation of the log, whose files may have had the same names.
+    """
+    if not status.HasField("log_end") or message.incarnation != status.log_end.incarnation:
+        return None
+    return native(status.source, _position(message), status.log_base) or None
+
+
+def shown_place(status: Status, message: push_pb2.Position) -> str:
+    """A place for people: as we write it, and as the datastore does."""
+    there = native_place(status, message)
+    return f"{place_text(message)} ({there})" if there else place_text(message)
+
+
+def _position(message: push_pb2.Position) -> LogPosition:
+    return LogPosition(message.incarnation, message.file, message.offset)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import Listing, Status, place_text, publisher_name
+from wormholectl.show.lists import Listing, Status, native_place, place_text, publisher_name, shown_place
 from wormholectl.show.printer import size, span
 
 __all__ = ["CARAVANS", "PUBLISHERS", "SHARDS", "SUBSCRIBERS"]
@@ -39,7 +40,7 @@ def _caravan_rows(status: Status) -> Iterable[Sequence[str]]:
     for caravan in status.caravans:
         yield (
             f"{caravan.number}{' (lead)' if caravan.lead else ''}",
-            place_text(caravan.place),
+            shown_place(status, caravan.place),
             f"{size(caravan.bytes_per_s)}/s",
             _rate(caravan.target_bytes_per_s),
             size(caravan.read_bytes),
@@ -55,6 +56,7 @@ def _caravan_objects(status: Status) -> Iterable[dict[str, Any]]:
             "caravan": caravan.number,
             "lead": caravan.lead,
             "place": place_text(caravan.place),
+            "native_place": native_place(status, caravan.place),
             "bytes_per_s": caravan.bytes_per_s,
             "target_bytes_per_s": caravan.target_bytes_per_s or None,
             "read_bytes": caravan.read_bytes,
@@ -107,7 +109,7 @@ def _publisher_rows(status: Status) -> Iterable[Sequence[str]]:
         status.version,
         span(status.uptime_s),
         status.coordination,
-        place_text(status.log_end) if status.HasField("log_end") else "-",
+        shown_place(status, status.log_end) if status.HasField("log_end") else "-",
         growth,
         str(len(status.flows)),
         str(len(status.caravans)),
@@ -125,9 +127,15 @@ def _shards(status: Status) -> dict[str, list[admin_pb2.FlowStatus]]:
 
 def _shard_rows(status: Status) -> Iterable[Sequence[str]]:
     for shard, flows in _shards(status).items():
-        last = max(flows, key=lambda flow: flow.lag_s)
+        last = max(flows, key=lambda flow: lag_of(status, flow).order)
         applications = ", ".join(sorted(flow.flow.partition("/")[0] for flow in flows))
-        yield (shard, publisher_name(status), str(len(flows)), lag_text(last), f"{applications}; last is {last.flow}")
+        yield (
+            shard,
+            publisher_name(status),
+            str(len(flows)),
+            lag_text(lag_of(status, last)),
+            f"{applications}; last is {last.flow}",
+        )
 
 
 def _shard_objects(status: Status) -> Iterable[dict[str, Any]]:

@@ -73,8 +73,10 @@ def _iso(time: datetime | None) -> str | None:
     return None if time is None else time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def update_as_json(update: Update) -> dict[str, Any]:
-    """An update with everything that the log told."""
+def update_as_json(update: Update, native: str) -> dict[str, Any]:
+    """An update with everything that the log contains. ``native``: its place as the datastore's own tools write it, or
+    empty.
+    """
     transaction = update.transaction
     return {
         "schema": SCHEMA,
@@ -92,13 +94,14 @@ def update_as_json(update: Update) -> dict[str, Any]:
         "left": update.left,
         "committed_at": _iso(transaction.committed_at),
         "position": str(transaction.position),
+        "native_position": native or None,
         "transaction": transaction.id,
         "ends_transaction": update.ends_transaction,
     }
 
 
-def gap_as_json(gap: LogGap, begin: LogPosition) -> dict[str, Any]:
-    """Log that is missing before ``begin``."""
+def gap_as_json(gap: LogGap, begin: LogPosition, native: str) -> dict[str, Any]:
+    """Log that is missing before ``begin``. ``native``: that place as the datastore's own tools write it, or empty."""
     return {
         "schema": SCHEMA,
         "type": "gap",
@@ -107,13 +110,14 @@ def gap_as_json(gap: LogGap, begin: LogPosition) -> dict[str, Any]:
         "last_missing": gap.last_missing,
         "message": gap.message,
         "position": str(begin),
+        "native_position": native or None,
     }
 
 
-def gap_as_line(gap: LogGap, begin: LogPosition) -> list[Piece]:
-    """The same for a person."""
+def gap_as_line(gap: LogGap, place: str) -> list[Piece]:
+    """The same for a person; ``place``: where the log goes on, as people read it."""
     missing = f" {gap.first_missing}-{gap.last_missing}" if gap.first_missing else ""
-    return [(f"--- missing ({gap.kind.value}){missing} before {begin}: {gap.message}", "bold red")]
+    return [(f"--- missing ({gap.kind.value}){missing} before {place}: {gap.message}", "bold red")]
 
 
 def short(value: Value, width: int = _WIDTH) -> str:

@@ -198,7 +198,7 @@ function renderLog(node, log) {
           ["Buffers", `${size(status.buffered_bytes)} of ${size(status.buffer_bytes)}`],
           ["Subscribers", status.subscribers_away ? `${status.subscribers}, ${status.subscribers_away} away` : `${status.subscribers}`, status.subscribers_away ? "attention" : "none"],
           ["Flows", `${status.flows}`],
-          ["End of log", status.log_end ?? UNKNOWN],
+          ["End of log", [status.log_end ?? UNKNOWN, status.native_log_end].filter(Boolean).join(" = ")],
           ["Answered", log.answered && now() - log.answered > 5 ? { at: log.answered } : null, "attention"],
         ]
       : []),
@@ -392,9 +392,9 @@ function renderFlow(row, flow) {
   put(name.lastElementChild, shown.publishers.length > 1 ? flow.publisher : "");
   put(stands, state(flow));
   put(subscriber, flow.subscriber || UNKNOWN);
-  put(lag, span(flow.lag_s));
+  attribute(put(lag, span(flow.lag_s)), "title", flow.lag_unknown || null);
   put(behind, size(flow.lag_bytes));
-  put(headroom, span(flow.headroom_s));
+  attribute(put(headroom, span(flow.headroom_s)), "title", flow.headroom_unknown || null);
   const window = flow.in_flight + flow.credit;
   const full = window ? flow.in_flight / window : 0;
   const [gauge, percentage] = used.firstElementChild.children;

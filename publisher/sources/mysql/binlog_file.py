@@ -13,7 +13,7 @@ from zlib import crc32
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.decode.rare_events import Rotate, parse_format_description
-from publisher.sources.mysql.settings import file_number
+from publisher.sources.mysql.file_names import file_number
 
 __all__ = ["BinlogFile"]
 

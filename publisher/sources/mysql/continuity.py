@@ -80,6 +80,6 @@ def _lost_end(view: ServerState, read: Read) -> Lost | None:
     if not cut and not gone:
         return None
     signs = " and ".join(filter(None, (cut, gone)))
-    why = f"the server lost the end of its log, which was read up to {read.order}: {signs}"
+    why = f"the server lost the end of its log, which was read up to {view.place(read.order)}: {signs}"
     shared = LogPosition(read.order.incarnation, read.order.file, size) if cut and size is not None else None
     return Lost(why, shared=shared)

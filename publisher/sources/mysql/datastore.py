@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from publisher.sources.mysql.file_names import file_name
 from publisher.sources.mysql.server_url import EXPOSED, SERVER_KINDS, ServerUrl
 from wormhole.host.tls import is_loopback
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import PositionError
 from wormhole.model.findings import Report
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.datastore import Datastore, Login, SourceOptions
 from wormhole.ports.log_source import LogSource
 
@@ -64,6 +65,10 @@ class MySqlDatastore(Datastore):
 
     def is_place(self, text: str) -> bool:
         return bool(_PLACE.fullmatch(text))
+
+    def native_place(self, place: LogPosition, base: str) -> str:
+        """File and offset as ``SHOW BINLOG EVENTS`` and ``mysqlbinlog`` take them: ``binlog.000003:1892``."""
+        return f"{file_name(base, place.file)}:{place.offset}" if base else ""
 
     def is_behind(self, source: str, number: int, marker: Datamarker) -> bool:
         """The source is a server's uuid (with a tag, or with the number of a binlog file), or domain-server."""

@@ -12,7 +12,7 @@ from publisher.sources.mysql.incarnations import GONE
 from publisher.sources.mysql.scan import ANEW
 from publisher.sources.mysql.server_state import ServerState, StateQueries
 from wormhole.model.errors import Diverged, PositionPurged
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LogPosition
 
 __all__ = ["FILE_BEGIN", "REPLAY", "GtidCoverage", "lacking"]
 
@@ -37,12 +37,12 @@ class GtidCoverage:
         """Raises :class:`Diverged` when the server lacks delivered transactions, :class:`PositionPurged` when it
         purged others."""
         if not self._view.gtids:
-            begin = f"{marker.order.incarnation}/{self._view.first}/{FILE_BEGIN}"
+            begin = LogPosition(marker.order.incarnation, self._view.first, FILE_BEGIN)
             raise PositionPurged(
-                f"the log begins at {begin} and no longer holds what follows {marker.order}; without GTIDs "
-                "nothing else leads there",
+                f"the log begins at {self._view.place(begin)} and no longer holds what follows "
+                f"{self._view.place(marker.order)}; without GTIDs nothing else leads there",
                 first_missing=str(marker.order),
-                last_missing=begin,
+                last_missing=str(begin),
                 position=str(marker.order),
                 hint=REPLAY,
             )
@@ -51,7 +51,7 @@ class GtidCoverage:
         if missing is not None:
             first, last = missing
             raise PositionPurged(
-                f"the log begins with file {self._view.first} and no longer holds {first}"
+                f"the log begins with {self._view.name(self._view.first)} and no longer holds {first}"
                 + (f" to {last}" if first != last else ""),
                 first_missing=first,
                 last_missing=last,
@@ -64,7 +64,7 @@ class GtidCoverage:
         gone = self.lacking(marker.delivered)
         if gone:
             raise Diverged(
-                f"the server has not executed {gone}, which was delivered before {marker.order}",
+                f"the server has not executed {gone}, which was delivered before {self._view.place(marker.order)}",
                 first_missing=gone,
                 last_missing=gone,
                 position=str(marker.order),

@@ -169,7 +169,9 @@ class Opening:
         size = view.size(order.file)
         if order > end or (size is not None and order.file != end.file and order.offset > size):
             raise Diverged(
-                f"the datamarker {marker} is not in this log, which ends at {end}", position=str(order), hint=ANEW
+                f"the datamarker {marker} is not in this log, which ends at {view.place(end)}",
+                position=str(order),
+                hint=ANEW,
             )
         if order.file < view.first or size is None:
             # Everything before what is kept may have been delivered all the same.

@@ -9,8 +9,10 @@ from typing import Any, Final
 from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import query, reading_answers
-from publisher.sources.mysql.settings import basename, file_name, file_number, one_line
+from publisher.sources.mysql.file_names import basename, file_name, file_number
+from publisher.sources.mysql.settings import one_line
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog
+from wormhole.model.position import LogPosition
 
 __all__ = ["ServerState", "StateQueries"]
 
@@ -40,6 +42,10 @@ class ServerState:
     def name(self, number: int) -> str:
         """The file of that number."""
         return file_name(self.base, number)
+
+    def place(self, order: LogPosition) -> str:
+        """A place of this server's log for people: as we write it, and as the server does."""
+        return f"{order} ({self.name(order.file)}:{order.offset})"
 
     @property
     def first(self) -> int:

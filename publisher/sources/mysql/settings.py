@@ -11,7 +11,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
 from publisher.sources.mysql.connection import query, reading_answers
-from wormhole.model.errors import DecodeError, UsageError
+from wormhole.model.errors import UsageError
 
 __all__ = [
     "BinaryLog",
@@ -19,9 +19,6 @@ __all__ = [
     "LogPlace",
     "ReplicaChannel",
     "Settings",
-    "basename",
-    "file_name",
-    "file_number",
     "one_line",
     "parse_grant",
     "read_settings",
@@ -30,7 +27,6 @@ __all__ = [
 Flavour = Literal["mysql", "mariadb"]
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
-_FILE: Final = re.compile(r"(.+)\.(\d{1,10})", re.DOTALL)
 _GRANT: Final = re.compile(
     r"GRANT (?P<what>.+?) ON (?:(?:TABLE|FUNCTION|PROCEDURE) )?(?P<scope>.+?) TO (?P<public>PUBLIC\b)?", re.DOTALL
 )
@@ -134,27 +130,6 @@ class Settings:
         """That variable as a whole number; ``default`` where the server has none or it is no number."""
         text = self.variable(*names).partition(".")[0]
         return int(text) if text.lstrip("-").isdigit() else default
-
-
-def file_number(name: str) -> int:
-    """The number of a file of the log: 42 of ``binlog.000042``. Raises :class:`~wormhole.model.errors.DecodeError`."""
-    found = _FILE.fullmatch(name)
-    if not found:
-        raise DecodeError(f"{name!r} is no name of a binary log: it does not end with a number")
-    return int(found[2])
-
-
-def basename(name: str) -> str:
-    """The part before the number: ``binlog`` of ``binlog.000042``.
-
-    Raises :class:`~wormhole.model.errors.DecodeError`."""
-    file_number(name)
-    return name.rpartition(".")[0]
-
-
-def file_name(base: str, number: int) -> str:
-    """The file of that number: six digits, more from 1000000 on."""
-    return f"{base}.{number:06d}"
 
 
 def parse_grant(text: str) -> Grant | None:

@@ -183,7 +183,8 @@ class MySqlSource:
         sizes = dict(view.files)
         sizes[end.file] = max(end.offset, sizes.get(end.file, 0))
         oldest = LogPosition(incarnation, view.first, 4)
-        return SourceStatus(end, oldest, 0, problems, tuple(sorted(sizes.items())), end_unknown=str(problem))
+        files = tuple(sorted(sizes.items()))
+        return SourceStatus(end, oldest, 0, problems, files, end_unknown=str(problem), base=view.base)
 
     # --- inside ------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ import pytest
 from tests.support.fake_admin import FakeAdmin
 from wormhole.coordination.current_user import current_user
 from wormhole.model.errors import Fatal, UsageError
-from wormhole.wire.v1 import admin_pb2, push_pb2
-from wormholectl.flow_change import change_flow, differences
+from wormholectl.flow_change import change_flow
 from wormholectl.options import Where
 
 
@@ -48,19 +47,6 @@ def test_a_flow_that_nobody_has_and_a_refusal_change_nothing(admin: FakeAdmin) -
     with pytest.raises(Fatal, match="paused already"):
         change_flow(Where("h:7"), "cache/db1", "Pause?", False, False, pause={})
     assert [one.preview for one in admin.requests] == [True]
-
-
-def test_what_moves_by_itself_is_no_difference() -> None:
-    before = admin_pb2.FlowStatus(flow="a/b", state="live", lag_s=3, updates=5, skip=["1/1/1:0"])
-    after = admin_pb2.FlowStatus(flow="a/b", state="held", lag_s=4, updates=6, loss_pending=True)
-    after.marker.order.CopyFrom(push_pb2.Position(incarnation=1, file=2, offset=3))
-    assert list(differences(before, after)) == [
-        ("state", "live", "held"),
-        ("marker", "-", "1/2/3"),
-        ("skip", "1/1/1:0", "-"),
-        ("loss pending", "no", "yes"),
-    ]
-    assert list(differences(before, before)) == []
 
 
 def test_a_record_that_no_publisher_lists_is_forgotten_where_its_log_is(admin: FakeAdmin) -> None:

@@ -12,7 +12,7 @@ from wormhole.wire.v1 import admin_pb2
 def test_the_probe(admin: FakeAdmin) -> None:
     assert run("lag", "cache", "-p", "h:7") == (
         1,
-        "LATE cache: cache/db1 (live) is 1m 15s behind (limit 30s)\n",
+        "LATE cache: cache/db1 (live) is 1m 15s / 20 B / 1,500 tx behind (limit 30s)\n",
         "",
     )
     assert run("lag", "cache", "--max", "2m", "-p", "h:7")[0] == 0

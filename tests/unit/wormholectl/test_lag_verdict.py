@@ -28,7 +28,9 @@ AGELESS = Answer(
     "h:1",
     admin_pb2.PublisherStatus(flows=[admin_pb2.FlowStatus(flow="cache/a", state="unassigned", lag_bytes=310)]),
 )
-AGELESS_WHY = "cache/a (unassigned) is 310 B of log of unknown age behind"
+AGELESS_WHY = (
+    "cache/a (unassigned) is - / 310 B / - behind: the datamarker has no commit time and nothing was read after it"
+)
 SILENT = Answer("h:9", None, "the publisher at h:9 does not answer: unavailable")
 
 
@@ -41,25 +43,33 @@ def flows(**lags: float) -> Answer:
 @pytest.mark.parametrize(
     ("answers", "code", "line"),
     [
-        ([flows(a=1, b=2)], 0, "OK cache: 2 flows, at most 2.0s behind (limit 30s)"),
-        ([flows(a=30)], 0, "OK cache: 1 flow, at most 30s behind (limit 30s)"),
-        ([flows(a=30.1)], 1, "LATE cache: cache/a (live) is 30s behind (limit 30s)"),
+        ([flows(a=1, b=2)], 0, "OK cache: 2 flows, at most 2.0s / - / - behind (limit 30s)"),
+        ([flows(a=30)], 0, "OK cache: 1 flow, at most 30s / - / - behind (limit 30s)"),
+        ([flows(a=30.1)], 1, "LATE cache: cache/a (live) is 30s / - / - behind (limit 30s)"),
         (
             [flows(a=1, b=90, c=40)],
             1,
-            "LATE cache: 2 of 3 flows late, cache/b (live) is 1m 30s behind (limit 30s)",
+            "LATE cache: 2 of 3 flows late, cache/b (live) is 1m 30s / - / - behind (limit 30s)",
         ),
-        ([flows(a=90), SILENT], 1, f"LATE cache: cache/a (live) is 1m 30s behind (limit 30s); {SILENT.problem}"),
-        ([flows(a=1), SILENT], 3, f"UNREACHABLE cache: 1 flow, at least 1.0s behind (limit 30s); {SILENT.problem}"),
+        (
+            [flows(a=90), SILENT],
+            1,
+            f"LATE cache: cache/a (live) is 1m 30s / - / - behind (limit 30s); {SILENT.problem}",
+        ),
+        (
+            [flows(a=1), SILENT],
+            3,
+            f"UNREACHABLE cache: 1 flow, at least 1.0s / - / - behind (limit 30s); {SILENT.problem}",
+        ),
         (
             [UNSEEN],
             3,
-            f"UNREACHABLE cache: 1 flow, at least 0.0s behind (limit 30s); {UNSEEN_WHY}",
+            f"UNREACHABLE cache: 1 flow, at least 0.0s / - / - behind (limit 30s); {UNSEEN_WHY}",
         ),
         (
             [AGELESS],
             3,
-            f"UNREACHABLE cache: 1 flow, at least 0.0s behind (limit 30s); {AGELESS_WHY}",
+            f"UNREACHABLE cache: 1 flow, - / 310 B / - behind (limit 30s); {AGELESS_WHY}",
         ),
         ([flows(), SILENT], 3, f"UNREACHABLE cache: {SILENT.problem}"),
     ],
@@ -89,6 +99,15 @@ def test_for_programs(admin: FakeAdmin) -> None:
         "max_s": 30.0,
         "verdict": "late",
         "lag_s": 75.0,
-        "flows": [{"flow": "cache/db1", "lag_s": 75.0, "state": "live"}],
+        "flows": [
+            {
+                "flow": "cache/db1",
+                "lag_s": 75.0,
+                "lag_unknown": None,
+                "lag_bytes": 20,
+                "lag_transactions": 1500,
+                "state": "live",
+            }
+        ],
         "unreachable": [],
     }

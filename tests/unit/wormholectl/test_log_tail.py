@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from publisher.sources.memory import source as memory
+from wormhole.config.datastores import datastore
 from wormhole.filters import Filter
 from wormhole.model.errors import (
     DecodeError,
@@ -27,7 +28,7 @@ from wormhole.model.segment import Segment
 from wormhole.model.values import Op
 from wormhole.wire.update import Update
 from wormholectl import log_tail as tail_module
-from wormholectl.log_tail import TailEvents, TailOptions, tail, tail_source
+from wormholectl.log_tail import Places, TailEvents, TailOptions, tail, tail_source
 
 
 class Seen(list[Any]):
@@ -115,6 +116,16 @@ def test_what_cannot_be_decoded_is_told_and_the_rest_goes_on(monkeypatch: pytest
     events = TailEvents(seen.events().update, seen.events().gap, broken=errors.append)
     assert tail_source(source, TailOptions(EVERYTHING, "earliest", follow=False), events) == 2
     assert errors == [bad]
+
+
+def test_places_are_shown_as_the_datastore_writes_them_too() -> None:
+    place = LogPosition(1, 3, 1892)
+    assert Places(datastore("mysql"), "binlog").shown(place) == "1/3/1892 (binlog.000003:1892)"
+    assert Places(datastore("mysql")).shown(place) == "1/3/1892"
+    source = log_of(b"a")
+    events = TailEvents(lambda update: source.set_reachable(False), lambda gap, begin: None)
+    with pytest.raises(SourceUnavailable, match="--from 1/"):
+        tail_source(source, TailOptions(EVERYTHING, "earliest"), events, Places(datastore("mysql"), "binlog"))
 
 
 def test_latest_waits_for_what_comes() -> None:

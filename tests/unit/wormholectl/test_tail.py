@@ -15,14 +15,14 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.values import Op
 from wormholectl import log_tail as tail_module
-from wormholectl.log_tail import TailEvents, TailOptions
+from wormholectl.log_tail import Places, TailEvents, TailOptions
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_tail_that_left_something_out_says_so_once_and_ends_with_a_problem(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None) -> int:
+    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: Places) -> int:
         for place in ("1/1/4", "1/1/99"):
             events.broken(DecodeError("shop.audit has no names", hint="skip_tables", position=place))
         return 0
@@ -74,7 +74,7 @@ def test_a_log_that_is_purged_while_it_is_read_ends_the_tail_with_status_1(monke
 def test_log_that_is_missing_on_the_way_is_a_problem_if_the_log_once_held_it(
     kind: LossKind, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None) -> int:
+    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: Places) -> int:
         events.gap(LogGap(kind, "5", "9", "file 3 is gone"), LogPosition(1, 4, 0))
         return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from publisher.flows.log_watch import Lag, LogWatch
+from publisher.flows.log_watch import Headroom, Lag, LogWatch
 from publisher.sources.memory.source import MemorySource
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
@@ -142,17 +142,17 @@ def test_growth_needs_a_while_and_follows_the_files() -> None:
 
 def test_headroom_is_what_the_budget_leaves_at_this_growth() -> None:
     watch = LogWatch()
-    assert watch.headroom(marker(at(1, 50))) is None
+    assert watch.headroom(marker(at(1, 50))) == Headroom(None, "the log was not measured yet")
     watch.measured(status((1, 100), (2, 100), budget=1000), 0.0)
-    assert watch.headroom(marker(at(1, 50))) is None
+    assert watch.headroom(marker(at(1, 50))) == Headroom(None, "the growth of the log is not known yet")
     watch.measured(status((1, 100), (2, 400), budget=1000), 3.0)
-    assert watch.headroom(marker(at(1, 50))) == 5.0
-    assert watch.headroom(marker(at(2, 399))) == 6.0
-    assert watch.headroom(marker(at(7, 0))) is None
+    assert watch.headroom(marker(at(1, 50))) == Headroom(5.0)
+    assert watch.headroom(marker(at(2, 399))) == Headroom(6.0)
+    assert watch.headroom(marker(at(7, 0))).unknown == "the datamarker is in a file that the log no longer has"
     watch.measured(status((1, 100), (2, 400)), 6.0)
-    assert watch.headroom(marker(at(1, 50))) is None  # not bounded by bytes
+    assert watch.headroom(marker(at(1, 50))).unknown == "the datastore itself decides how long it keeps its log"
     watch.measured(status((1, 100), (2, 5000), budget=1000), 9.0)
-    assert watch.headroom(marker(at(1, 50))) == 0.0
+    assert watch.headroom(marker(at(1, 50))) == Headroom(0.0)
 
 
 def test_a_log_that_stands_still_has_no_end_of_headroom() -> None:
@@ -160,7 +160,7 @@ def test_a_log_that_stands_still_has_no_end_of_headroom() -> None:
     for second in range(5):
         watch.measured(status((1, 100), budget=1000), float(second))
     assert watch.growth() == 0.0
-    assert watch.headroom(marker(at(1, 50))) is None
+    assert watch.headroom(marker(at(1, 50))) == Headroom(None, "the log does not grow")
 
 
 def test_what_is_written_after_a_place_counts_whole_files() -> None:

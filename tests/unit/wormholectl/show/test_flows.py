@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.cli_schema import check
+from tests.support.command_line import run
+from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import status
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
-from wormholectl.show.flows import FLOWS, flow_object, flows_where
+from wormholectl.show.flows import FLOWS, MARKERS, flow_object, flows_where, one_flow
 from wormholectl.show.lists import show
 
 ONE = [Answer("h:7", status("db1"))]
@@ -58,19 +62,24 @@ def test_the_replay_that_has_a_flow_for_programs(capsys: pytest.CaptureFixture[s
 
 
 def test_for_programs() -> None:
-    flow = status("db1").flows[0]
-    assert flow_object(flow) == {
+    publisher = status("db1")
+    flow = publisher.flows[0]
+    assert flow_object(publisher, flow) == {
         "flow": "cache/db1",
         "state": "live",
         "subscriber": "c1",
         "epoch": 3,
         "place": "1/2/30",
+        "native_place": None,
         "marker": "1/2/10",
+        "native_marker": None,
         "delivered": "7",
         "lag_s": 75.0,
+        "lag_unknown": None,
         "lag_bytes": 20,
         "lag_transactions": 1500,
         "headroom_s": 7200.0,
+        "headroom_unknown": None,
         "credit": 3 << 20,
         "in_flight": 1 << 20,
         "updates": 1234,
@@ -90,7 +99,7 @@ def test_for_programs() -> None:
         "replay": None,
     }
     flow.handler.CopyFrom(admin_pb2.HandlerReport(updates=5, slowest_table="orders", slowest_s=0.5))
-    assert flow_object(flow)["handler"] == {
+    assert flow_object(publisher, flow)["handler"] == {
         "updates": 5,
         "busy_s": 0.0,
         "failures": 0,
@@ -102,6 +111,59 @@ def test_for_programs() -> None:
         "skipped": 0,
         "parked": 0,
     }
+
+
+def test_places_stand_beside_the_notation_of_the_datastore(capsys: pytest.CaptureFixture[str]) -> None:
+    one = status("db1")
+    one.source, one.log_base = "mysql", "binlog"
+    one.flows[1].marker.order.incarnation = 0  # of an earlier log, whose files may have had the same names
+    for listing, place in ((FLOWS, "1/2/30 (binlog.000002:30)"), (MARKERS, "1/2/10 (binlog.000002:10)")):
+        show(listing, [Answer("h:7", one)], as_json=False)
+        _, first, second = capsys.readouterr().out.splitlines()
+        assert place in first
+        assert "binlog" not in second
+    show(FLOWS, [Answer("h:7", one)], as_json=True)
+    first, second = check("flows", capsys.readouterr().out)["flows"]
+    assert (first["place"], first["native_place"]) == ("1/2/30", "binlog.000002:30")
+    assert (first["marker"], first["native_marker"]) == ("1/2/10", "binlog.000002:10")
+    assert (second["marker"], second["native_marker"]) == ("0/0/0", None)
+
+
+def test_headroom_that_is_not_known_comes_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    one = status("db1")
+    one.flows[1].headroom_unknown = "the log does not grow"
+    show(FLOWS, [Answer("h:7", one)], as_json=False)
+    assert capsys.readouterr().out.splitlines()[-1] == "HEADROOM - of mail/db1: the log does not grow"
+    one.flows[0].ClearField("headroom_s")
+    one.flows[0].headroom_unknown = "the log does not grow"
+    for listing in (FLOWS, MARKERS):
+        show(listing, [Answer("h:7", one)], as_json=False)
+        assert capsys.readouterr().out.splitlines()[3:] == ["HEADROOM -: the log does not grow"]
+    show(one_flow(FLOWS, "cache/db1"), [Answer("h:7", one)], as_json=False)
+    assert capsys.readouterr().out.splitlines()[2:] == ["HEADROOM -: the log does not grow"]
+    show(MARKERS, [Answer("h:7", one)], as_json=True)
+    assert [flow["headroom_unknown"] for flow in check("markers", capsys.readouterr().out)["markers"]] == [
+        "the log does not grow"
+    ] * 2
+
+
+def test_flows_and_lag_show_the_same_words_and_figures(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also for a lower bound, and for log whose age is not known."""
+    one = admin.answers[0].status
+    assert one is not None
+    for end_unknown, last in (("", "1m 15s / 20 B / 1,500 tx"), ("it is away", "at least 1m 15s / 20 B / 1,500 tx")):
+        one.end_unknown = end_unknown
+        assert f"  {last}  " in run("flows", "-p", "h:7")[1].splitlines()[1]
+        assert f"cache/db1 (live) is {last} behind" in run("lag", "cache", "-p", "h:7")[1]
+        assert f"cache/db1  {last} behind" in run("why-lag", "cache/db1", "-p", "h:7")[1]
+    one.end_unknown = ""
+    one.flows[0].lag_s = 0
+    one.flows[0].ClearField("lag_transactions")
+    assert "  - / 20 B / -  " in run("flows", "-p", "h:7")[1].splitlines()[1]
+    assert "cache/db1 (live) is - / 20 B / - behind: the datamarker has" in run("lag", "cache", "-p", "h:7")[1]
+    flow = json.loads(run("flows", "-p", "h:7", "--json")[1])["flows"][0]
+    lag = json.loads(run("lag", "cache", "-p", "h:7", "--json")[1])["flows"][0]
+    assert {name: flow[name] for name in lag} == lag
 
 
 @pytest.mark.parametrize(

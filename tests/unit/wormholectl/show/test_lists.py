@@ -61,6 +61,7 @@ def test_for_programs_who_told_stands_beside_what(capsys: pytest.CaptureFixture[
             "uptime_s": 2.5,
             "coordination": "connected",
             "log_end": "1/2/30",
+            "native_log_end": None,
             "log_bytes_per_s": None,
             "stuck_s": None,
             "problems": [],

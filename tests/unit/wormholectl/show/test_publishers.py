@@ -43,6 +43,7 @@ def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) ->
                 "caravan": 1,
                 "lead": True,
                 "place": "1/2/30",
+                "native_place": None,
                 "bytes_per_s": 2048.0,
                 "target_bytes_per_s": 4096.0,
                 "read_bytes": 77,

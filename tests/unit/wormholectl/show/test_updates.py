@@ -92,7 +92,7 @@ def test_values_for_people_are_short_and_cannot_command_the_terminal(value: Valu
 
 
 def test_an_update_for_programs() -> None:
-    found = update_as_json(update(BYTES, encode_row(Op.UPSERT, [b"k"], after=[b"\xff"])))
+    found = update_as_json(update(BYTES, encode_row(Op.UPSERT, [b"k"], after=[b"\xff"])), "binlog.000002:30")
     assert found == {
         "schema": SCHEMA,
         "type": "update",
@@ -109,10 +109,11 @@ def test_an_update_for_programs() -> None:
         "left": False,
         "committed_at": "2023-11-14T22:13:20.000000Z",
         "position": "1/2/30",
+        "native_position": "binlog.000002:30",
         "transaction": "db:7",
         "ends_transaction": True,
     }
-    assert update_as_json(update(BYTES, encode_row(Op.DELETE, [b"k"]), 0))["committed_at"] is None
+    assert update_as_json(update(BYTES, encode_row(Op.DELETE, [b"k"]), 0), "")["committed_at"] is None
 
 
 def test_an_update_for_people() -> None:
@@ -128,8 +129,8 @@ def test_an_update_for_people() -> None:
 
 def test_missing_log() -> None:
     gap, begin = LogGap(LossKind.PURGED, "5", "9", "file 3 is gone"), LogPosition(1, 4, 0)
-    assert gap_as_line(gap, begin)[0][0] == "--- missing (purged) 5-9 before 1/4/0: file 3 is gone"
-    assert gap_as_json(gap, begin) == {
+    assert gap_as_line(gap, "1/4/0")[0][0] == "--- missing (purged) 5-9 before 1/4/0: file 3 is gone"
+    assert gap_as_json(gap, begin, "") == {
         "schema": SCHEMA,
         "type": "gap",
         "kind": "purged",
@@ -137,5 +138,6 @@ def test_missing_log() -> None:
         "last_missing": "9",
         "message": "file 3 is gone",
         "position": "1/4/0",
+        "native_position": None,
     }
-    assert "missing (not_logged) before" in gap_as_line(LogGap(LossKind.NOT_LOGGED, "", "", "x"), begin)[0][0]
+    assert "missing (not_logged) before" in gap_as_line(LogGap(LossKind.NOT_LOGGED, "", "", "x"), "1/4/0")[0][0]

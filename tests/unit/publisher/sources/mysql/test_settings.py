@@ -10,14 +10,11 @@ from publisher.sources.mysql.settings import (
     Grant,
     LogPlace,
     ReplicaChannel,
-    basename,
-    file_name,
-    file_number,
     parse_grant,
     read_settings,
 )
 from tests.support.mysql_settings import MYSQL, changed
-from wormhole.model.errors import DecodeError, SourceUnavailable, UsageError
+from wormhole.model.errors import SourceUnavailable, UsageError
 
 Rows = list[dict[str, Any]]
 
@@ -185,23 +182,6 @@ def test_what_breaks_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_grants(text: str, expected: Grant | None) -> None:
     assert parse_grant(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "base", "number"),
-    [("binlog.000042", "binlog", 42), ("db.log-bin.1000000", "db.log-bin", 1_000_000), ("a.b.000001", "a.b", 1)],
-)
-def test_names_of_files(name: str, base: str, number: int) -> None:
-    assert (basename(name), file_number(name)) == (base, number)
-    assert file_name(base, number) == name
-
-
-@pytest.mark.parametrize("name", ["", "binlog", "binlog.index", "binlog.", ".000001", "binlog.0x1"])
-def test_what_is_no_name_of_a_file(name: str) -> None:
-    with pytest.raises(DecodeError, match="no name of a binary log"):
-        file_number(name)
-    with pytest.raises(DecodeError):
-        basename(name)
 
 
 def test_variables_by_the_first_name_that_is_there() -> None:

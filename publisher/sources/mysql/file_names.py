@@ -1,0 +1,33 @@
+"""Names of the files of a binary log: a base, and a number."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from wormhole.model.errors import DecodeError
+
+__all__ = ["basename", "file_name", "file_number"]
+
+_FILE: Final = re.compile(r"(.+)\.(\d{1,10})", re.DOTALL)
+
+
+def file_number(name: str) -> int:
+    """The number of a file of the log: 42 of ``binlog.000042``. Raises :class:`~wormhole.model.errors.DecodeError`."""
+    found = _FILE.fullmatch(name)
+    if not found:
+        raise DecodeError(f"{name!r} is no name of a binary log: it does not end with a number")
+    return int(found[2])
+
+
+def basename(name: str) -> str:
+    """The part before the number: ``binlog`` of ``binlog.000042``.
+
+    Raises :class:`~wormhole.model.errors.DecodeError`."""
+    file_number(name)
+    return name.rpartition(".")[0]
+
+
+def file_name(base: str, number: int) -> str:
+    """The file of that number: six digits, more from 1000000 on."""
+    return f"{base}.{number:06d}"
