@@ -8,8 +8,16 @@ from __future__ import annotations
 import sqlite3
 import sys
 
-from subscriber_sdk import Datamarker, NoticeKind, ShardNotice, Subscriber, Update, run
-from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
+from subscriber_sdk import (
+    Datamarker,
+    NoticeKind,
+    ShardNotice,
+    Subscriber,
+    Update,
+    marker_from_bytes,
+    marker_to_bytes,
+    run,
+)
 
 __all__ = ["RunningTotals"]
 

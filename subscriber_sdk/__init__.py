@@ -19,8 +19,9 @@ The way of one update through this package::
 """
 
 from subscriber_sdk.models import decode
+from subscriber_sdk.options import SubscriberOptions
 from subscriber_sdk.retry import RetryPolicy
-from subscriber_sdk.runner import run, serve, updates
+from subscriber_sdk.runner import Running, run, serve, updates
 from subscriber_sdk.subscriber import (
     AckLater,
     DataLoss,
@@ -31,10 +32,20 @@ from subscriber_sdk.subscriber import (
     ShardNotice,
     Subscriber,
 )
-from wormhole.model.errors import EpochRefused, ModelMismatch
-from wormhole.model.position import Datamarker
-from wormhole.model.values import UNAVAILABLE, Op, Unavailable
-from wormhole.wire.update import Update
+from wormhole.config import TlsFiles
+from wormhole.model.errors import (
+    EpochRefused,
+    HandlerFailed,
+    ModelMismatch,
+    TransactionRolledBack,
+    UsageError,
+    WormholeError,
+)
+from wormhole.model.loss import LossKind
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.values import UNAVAILABLE, Op, Unavailable, Value
+from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
+from wormhole.wire.update import Transaction, Update
 
 __all__ = [
     "UNAVAILABLE",
@@ -43,17 +54,30 @@ __all__ = [
     "Datamarker",
     "EpochRefused",
     "FlowHalted",
+    "HandlerFailed",
+    "LogPosition",
     "LossDecision",
+    "LossKind",
     "ModelMismatch",
     "NoticeKind",
     "Op",
     "RetryPolicy",
+    "Running",
     "SchemaChange",
     "ShardNotice",
     "Subscriber",
+    "SubscriberOptions",
+    "TlsFiles",
+    "Transaction",
+    "TransactionRolledBack",
     "Unavailable",
     "Update",
+    "UsageError",
+    "Value",
+    "WormholeError",
     "decode",
+    "marker_from_bytes",
+    "marker_to_bytes",
     "run",
     "serve",
     "updates",

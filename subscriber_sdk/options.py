@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from subscriber_sdk.admission import publisher_entries
 from subscriber_sdk.retry import RetryPolicy
 from wormhole.config import TlsFiles, parse_duration, parse_size
-from wormhole.coordination.port import WEIGHTS
+from wormhole.config.report import suggestion
+from wormhole.coordination.port import WEIGHTS, Coordinator
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
 
-__all__ = ["ANY_PORT", "Options", "read_options"]
+__all__ = ["ANY_PORT", "Options", "SubscriberOptions", "read_options"]
 
 MIB: Final = 1 << 20
 ANY_PORT: Final = "127.0.0.1:0"
@@ -29,6 +30,16 @@ _ALLOWED: Final = {
     "retry": "a RetryPolicy or a number of attempts is needed",
     "concurrency": "a whole number is needed",
     "weight": "a number is needed",
+    "coordinator": "servers and root, as in zk1:2181,zk2:2181/wormhole, or the path of a TOML file are needed",
+}
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "application": (str,),
+    "listen": (str,),
+    "advertise": (str,),
+    "id": (str,),
+    "tls": (TlsFiles, type(None)),
+    "insecure": (bool,),
+    "retry": (RetryPolicy, type(None)),
 }
 _UNNAMED: Final = (
     "publishers is missing: with tls a subscriber names the certificates that may push to it, or every holder of one "
@@ -39,9 +50,36 @@ _UNNAMED: Final = (
 )
 
 
+class SubscriberOptions(TypedDict, total=False):
+    """The keyword arguments of ``run``, ``serve``, ``updates`` and ``transactions`` beside ``application``, as they may
+    be given. :class:`Options` describes each.
+
+    Sizes are bytes or text like ``"4MiB"``, times are seconds or text like ``"1m"``. ``coordinator`` may be an object
+    of the port :class:`~wormhole.coordination.port.Coordinator`, which the caller starts and stops.
+    """
+
+    coordinator: str | os.PathLike[str] | Coordinator
+    listen: str
+    advertise: str
+    id: str
+    weight: float
+    tls: TlsFiles | str | None
+    publishers: str | Collection[str] | Mapping[str, str | Collection[str]]
+    insecure: bool
+    concurrency: int
+    handler_timeout: float | str
+    stop_timeout: float | str
+    retry: RetryPolicy | int | None
+    credit: int | str
+    buffer: int | str
+    max_frame: int | str
+    max_update: int | str
+    max_state: int | str
+
+
 @dataclass(slots=True, frozen=True)
 class Options:
-    """Everything that can be set. Sizes are bytes and times seconds; text like ``"4MiB"`` or ``"1m"`` is read too.
+    """Everything that can be set, as it was read from :class:`SubscriberOptions` and the environment.
 
     A problem raises :class:`~wormhole.model.errors.ConfigError` that names the option.
     """
@@ -152,7 +190,7 @@ class Options:
 
 
 def read_options(
-    given: Mapping[str, Any], environ: Mapping[str, str] | None = None, *, shared: bool = False
+    given: Mapping[str, object], environ: Mapping[str, str] | None = None, *, shared: bool = False
 ) -> Options:
     """Options from keyword arguments and the environment (``None``: this process's).
 
@@ -162,10 +200,9 @@ def read_options(
     for an unknown name.
     """
     environ = os.environ if environ is None else environ
-    names = {f.name: f for f in fields(Options)}
-    unknown = sorted(set(given) - set(names))
-    if unknown:
-        raise UsageError(f"unknown option {', '.join(unknown)}", hint=f"options are {', '.join(names)}")
+    names = [f.name for f in fields(Options)]
+    if unknown := sorted(set(given) - set(names)):
+        raise UsageError("; ".join(f'there is no option "{name}"{suggestion(name, names)}' for name in unknown))
     values: dict[str, Any] = {}
     for name in names:
         variable = f"WORMHOLE_{name.upper()}"
@@ -200,8 +237,12 @@ def _read(name: str, value: Any, where: str) -> Any:
                 return parse_duration(_plain(value))
             case "credit" | "buffer" | "max_frame" | "max_update" | "max_state":
                 return parse_size(_plain(value))
-            case _:
+            case "coordinator":
+                return os.fspath(value)
+            case _ if isinstance(value, _TYPES[name]):
                 return value
+            case _:
+                raise TypeError("text is needed")
     except WormholeError:
         raise
     except (ValueError, TypeError, KeyError) as error:

@@ -8,14 +8,14 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.metrics import samples
-from subscriber_sdk.options import ANY_PORT, Options, read_options
+from subscriber_sdk.options import ANY_PORT, Options, SubscriberOptions, read_options
 from subscriber_sdk.retry import RetryPolicy
 from subscriber_sdk.running import Running
 from subscriber_sdk.server import PushServer
@@ -35,17 +35,20 @@ log = logging.getLogger("subscriber_sdk")
 
 
 @contextlib.asynccontextmanager
-async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> AsyncIterator[Running]:
+async def serve(
+    subscriber: Subscriber, *, application: str, **options: Unpack[SubscriberOptions]
+) -> AsyncIterator[Running]:
     """Receive updates while the block runs; at its end: deregister, finish what runs, acknowledge, give every shard
     back.
 
-    ``options`` are those of :class:`~subscriber_sdk.options.Options`. Raises :class:`TypeError` for a subscriber
-    without (or with both) update callbacks and :class:`~wormhole.model.errors.UsageError` for wrong options or an
-    unknown application.
+    Raises :class:`TypeError` for a subscriber without (or with both) update callbacks and
+    :class:`~wormhole.model.errors.UsageError` for wrong options or an unknown application.
     """
     coordinator: Coordinator | None = None
-    if not isinstance(options.get("coordinator", ""), str):
-        coordinator = options.pop("coordinator")
+    given = options.get("coordinator")
+    if not isinstance(given, (str, os.PathLike)) and hasattr(given, "register_subscriber"):
+        coordinator = given
+        del options["coordinator"]
     settings = read_options({"application": application, **options}, shared=coordinator is not None)
     Handlers(subscriber)  # complains before anything is connected
     async with contextlib.AsyncExitStack() as stack:
@@ -133,7 +136,7 @@ async def _leave(registration: Registration | None, shards: Shards, server: Push
     await server.leave()
 
 
-def run(subscriber: Subscriber, *, application: str, **options: Any) -> None:
+def run(subscriber: Subscriber, *, application: str, **options: Unpack[SubscriberOptions]) -> None:
     """Receive updates until SIGTERM or SIGINT; then finish what runs, acknowledge, give every shard back and return.
 
     Blocks, with an event loop of its own (uvloop where it is installed). Options and errors as in :func:`serve`.
@@ -155,7 +158,7 @@ def run(subscriber: Subscriber, *, application: str, **options: Any) -> None:
         raise error.with_traceback(None) from None
 
 
-async def _until_stopped(subscriber: Subscriber, application: str, options: dict[str, Any]) -> None:
+async def _until_stopped(subscriber: Subscriber, application: str, options: SubscriberOptions) -> None:
     """Cancelled before it serves it leaves nothing behind."""
     loop = asyncio.get_running_loop()
     async with serve(subscriber, application=application, **options) as running:
@@ -190,7 +193,7 @@ class _HandOver(Subscriber):
         await processed
 
 
-async def updates(*, application: str, **options: Any) -> AsyncIterator[Update]:
+async def updates(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[Update, None]:
     """Iterate over updates: asking for the next one acknowledges the last.
 
     Use it in ``contextlib.aclosing`` so that leaving the loop also leaves the application at once. Time between two

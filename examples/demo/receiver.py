@@ -18,7 +18,7 @@ from pathlib import Path
 from examples.demo.events import log_to_stderr, tell
 from examples.demo.journal import Journal, Receipt, digest
 from examples.demo.workload import serial_of
-from subscriber_sdk import DataLoss, LossDecision, ShardNotice, Subscriber, Update, serve
+from subscriber_sdk import DataLoss, LossDecision, ShardNotice, Subscriber, SubscriberOptions, Update, serve
 
 __all__ = ["Receiver", "main"]
 
@@ -68,12 +68,14 @@ def _receipt(update: Update, now: int) -> Receipt:
 
 async def _receive(application: str, name: str, config: str, journal: Path, slow_ms: float) -> None:
     receiver = Receiver(Journal(journal), slow_ms / 1000)
-    options = {"credit": _SLOW_CREDIT} if slow_ms else {}
+    options: SubscriberOptions = {"id": name, "coordinator": config, "stop_timeout": 1.0}
+    if slow_ms:
+        options["credit"] = _SLOW_CREDIT
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.add_signal_handler(signal.SIGUSR1, receiver.hurry)
-    async with serve(receiver, application=application, id=name, coordinator=config, stop_timeout=1.0, **options):
+    async with serve(receiver, application=application, **options):
         tell("ready")
         await stop.wait()
 

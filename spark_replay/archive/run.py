@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from spark_replay.archive.archiver import Archiver
 from spark_replay.archive.store import store_of
-from subscriber_sdk import RetryPolicy, serve
+from subscriber_sdk import RetryPolicy, Running, SubscriberOptions, serve
 from subscriber_sdk.metrics import samples
-from subscriber_sdk.runner import Running
 from wormhole.config import Config
 from wormhole.host import allocator
 
@@ -65,23 +64,15 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
             store, flush_every=settings.flush_every, flush_size=settings.flush_size, accept_loss=accept_loss
         )
         try:
-            async with serve(
-                archiver,
-                application=settings.application,
-                coordinator=coordinator,
-                retry=_RETRY,
-                handler_timeout=_HANDLER_S,
-                **_buffer(),
-            ) as running:
+            options: SubscriberOptions = {"coordinator": coordinator, "retry": _RETRY, "handler_timeout": _HANDLER_S}
+            if not os.environ.get("WORMHOLE_BUFFER"):
+                options["buffer"] = _BUFFER
+            async with serve(archiver, application=settings.application, **options) as running:
                 _log.info("%s is archived to %s", dataset, store.to)
                 async with _metrics(archiver, running, http, config):
                     await asyncio.Event().wait()
         finally:
             archiver.close()
-
-
-def _buffer() -> dict[str, int]:
-    return {} if os.environ.get("WORMHOLE_BUFFER") else {"buffer": _BUFFER}
 
 
 @contextlib.asynccontextmanager

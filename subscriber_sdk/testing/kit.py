@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 from subscriber_sdk.flow_worker import FlowWorker
-from subscriber_sdk.options import Options, read_options
+from subscriber_sdk.options import Options, SubscriberOptions, read_options
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import FlowHalted, LossDecision, Subscriber
 from subscriber_sdk.testing.changes import Change, body_of
@@ -51,13 +51,13 @@ class Kit:
         shard: str = "shop",
         on_failure: Literal["halt", "park"] = "halt",
         dead_letters: int = 1000,
-        **options: Any,
+        **options: Unpack[SubscriberOptions],
     ) -> KitFlow:
         """Assign ``shard`` to ``subscriber`` from an empty log. ``options`` as for ``subscriber_sdk.run``.
 
         ``on_failure``: as in the application's configuration; ``dead_letters``: how many updates may be parked.
         """
-        given = {"application": "test", "id": "test", "listen": "127.0.0.1:1", **options}
+        given: dict[str, object] = {"application": "test", "id": "test", "listen": "127.0.0.1:1", **options}
         letters = KitLetters(dead_letters)
         flow = KitFlow(self, subscriber, shard, read_options(given, environ={}), letters, parks=on_failure == "park")
         self._flows.append(flow)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from subscriber_sdk import Subscriber, Update, serve
+from subscriber_sdk import Subscriber, SubscriberOptions, Update, serve
 from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from tests.support.publisher_process import QUICK, PublisherProcess
@@ -81,7 +81,11 @@ async def test_an_operator_walks_through_every_change(world: World) -> None:
         for key in keys:
             await asyncio.to_thread(world.writer.put, key, b"v")
 
-    options = {"coordinator": str(world.publisher.config), "id": "s1", "listen": f"127.0.0.1:{world.port}"}
+    options: SubscriberOptions = {
+        "coordinator": str(world.publisher.config),
+        "id": "s1",
+        "listen": f"127.0.0.1:{world.port}",
+    }
     async with serve(app, application="app", **options):
         await puts(b"k1", b"k2", b"k3")
         await eventually(lambda: app.keys == [b"k1", b"k2", b"k3"], "delivered")

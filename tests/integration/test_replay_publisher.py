@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from subscriber_sdk import DataLoss, LossDecision, Subscriber, Update, serve
+from subscriber_sdk import DataLoss, LossDecision, Subscriber, SubscriberOptions, Update, serve
 from tests.integration.test_operating_flows import World
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.replaying import ReplayClient
@@ -97,7 +97,11 @@ async def test_a_flow_is_replayed_with_everything_that_may_happen_to_it(world: W
     async def state(wanted: str, also: Callable[[admin_pb2.FlowStatus], object] = bool) -> admin_pb2.FlowStatus:
         return await world.becomes(lambda flow: flow.state == wanted and also(flow))
 
-    options = {"coordinator": str(world.publisher.config), "id": "s1", "listen": f"127.0.0.1:{world.port}"}
+    options: SubscriberOptions = {
+        "coordinator": str(world.publisher.config),
+        "id": "s1",
+        "listen": f"127.0.0.1:{world.port}",
+    }
     async with serve(app, application="app", **options):
         await puts(b"k1")
         first = await acknowledged(b"k1")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from subscriber_sdk import DataLoss, LossDecision, Subscriber, Update, serve
+from subscriber_sdk import DataLoss, LossDecision, Subscriber, SubscriberOptions, Update, serve
 from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from tests.support.publisher_process import PublisherProcess
@@ -46,7 +46,10 @@ dataset = "shop"
 start = "earliest"
 subscribers = {{ s1 = "127.0.0.1:{self.port}" }}"""
         self.publisher = PublisherProcess(folder, f'source = "rocksdb://{self.writer.path}"', application)
-        self.options = {"listen": f"127.0.0.1:{self.port}", "coordinator": str(self.publisher.config)}
+        self.options: SubscriberOptions = {
+            "listen": f"127.0.0.1:{self.port}",
+            "coordinator": str(self.publisher.config),
+        }
 
     def back_up(self) -> None:
         self.writer.close()

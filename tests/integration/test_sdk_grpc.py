@@ -15,8 +15,17 @@ import grpc
 import grpc.aio
 import pytest
 
-from subscriber_sdk import Datamarker, NoticeKind, ShardNotice, Subscriber, Update, serve, updates
-from subscriber_sdk.runner import Running
+from subscriber_sdk import (
+    Datamarker,
+    NoticeKind,
+    Running,
+    ShardNotice,
+    Subscriber,
+    SubscriberOptions,
+    Update,
+    serve,
+    updates,
+)
 from subscriber_sdk.testing import body_of, frames, update
 from tests.support.certificates import Authority
 from tests.support.dialled import dialled
@@ -237,7 +246,7 @@ async def test_asking_for_the_next_update_acknowledges_the_last() -> None:
         assert (await first).key == (1,)
         assert (await anext(stream)).key == (2,)
         assert (await publisher.next("ack")).ack.marker.delivered == "1"
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         released = (await publisher.next("released")).released
         assert released.marker.delivered == "1"
         assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.LEAVING
@@ -294,9 +303,14 @@ def authority(tmp_path: Path) -> Authority:
 
 async def test_mutual_tls_carries_updates(authority: Authority) -> None:
     recorder = Recorder()
-    options = {"tls": authority.issue("one"), "publishers": ["db1"], "listen": f"127.0.0.1:{free_port()}"}
+    options: SubscriberOptions = {
+        "id": "one",
+        "tls": authority.issue("one"),
+        "publishers": ["db1"],
+        "listen": f"127.0.0.1:{free_port()}",
+    }
     db1, db2 = authority.issue("db1"), authority.issue("db2")
-    async with serve(recorder, application="app", id="one", **options) as running:
+    async with serve(recorder, application="app", **options) as running:
         async with dialled(running.address, db1) as publisher:
             await publisher.open()
             await publisher.push(1, 1)
@@ -314,8 +328,13 @@ async def test_a_certificate_of_another_authority_is_refused(authority: Authorit
     other = Authority(tmp_path / "other")
     stranger = other.issue("db1")
     mixed = TlsFiles(cert=stranger.cert, key=stranger.key, ca=authority.ca)
-    options = {"tls": authority.issue("one"), "publishers": ["db1"], "listen": f"127.0.0.1:{free_port()}"}
-    async with serve(Recorder(), application="app", id="one", **options) as running:
+    options: SubscriberOptions = {
+        "id": "one",
+        "tls": authority.issue("one"),
+        "publishers": ["db1"],
+        "listen": f"127.0.0.1:{free_port()}",
+    }
+    async with serve(Recorder(), application="app", **options) as running:
         async with dialled(running.address, mixed) as publisher:
             with pytest.raises((grpc.aio.AioRpcError, AssertionError, asyncio.InvalidStateError)):
                 await publisher.open()

@@ -49,8 +49,8 @@ subscribers = {{ {name}1 = "127.0.0.1:{self.ports[name]}" }}
         self.publisher = PublisherProcess(folder, source, applications, dataset='shard_by = "log"')
 
     def serve(self, name: str, app: App) -> Any:
-        options = {"id": f"{name}1", "listen": f"127.0.0.1:{self.ports[name]}"}
-        return serve(app, application=name, coordinator=str(self.publisher.config), **options)
+        listen = f"127.0.0.1:{self.ports[name]}"
+        return serve(app, application=name, coordinator=str(self.publisher.config), id=f"{name}1", listen=listen)
 
 
 @pytest.fixture

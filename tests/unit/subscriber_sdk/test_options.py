@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from subscriber_sdk.options import Options, read_options
+from subscriber_sdk.options import Options, SubscriberOptions, read_options
 from subscriber_sdk.retry import RetryPolicy
 from wormhole.config import TlsFiles
+from wormhole.coordination.port import Coordinator
 from wormhole.model.errors import ConfigError, UsageError
 
 GIVEN = {"application": "app", "coordinator": "zk:2181/x"}
@@ -75,9 +78,58 @@ def test_an_instance_has_a_name_of_its_own() -> None:
     assert read_options(GIVEN, {}).instance == f"{socket.gethostname()}-{os.getpid()}"
 
 
-def test_an_unknown_option_lists_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"unknown option colour.*handler_timeout"):
+def test_a_wrong_name_is_answered_with_the_nearest_right_one() -> None:
+    with pytest.raises(UsageError) as raised:
+        read_options({**GIVEN, "handler_timout": 5}, {})
+    assert str(raised.value) == 'there is no option "handler_timout"; did you mean "handler_timeout"?'
+    with pytest.raises(UsageError, match=r'no option "colour"; known are advertise, .*, weight$'):
         read_options({**GIVEN, "colour": "red"}, {})
+
+
+# --- what type checkers know of the options ---
+
+TLS = TlsFiles(cert=Path("a.pem"), key=Path("b.pem"), ca=Path("c.pem"))
+ACCEPTED: dict[str, list[object]] = {
+    "coordinator": ["zk:2181/x", Path("shop.toml")],
+    "listen": ["127.0.0.1:7000"],
+    "advertise": ["host:7000"],
+    "id": ["one"],
+    "weight": [2.5],
+    "tls": ["a.pem,b.pem,c.pem", TLS, None],
+    "publishers": ["db1,db2", ["db1", "shop=db2"], {"shop": "db1", "users": ["db2"]}],
+    "insecure": [True],
+    "concurrency": [4],
+    "handler_timeout": [5.0, "1m"],
+    "stop_timeout": [5.0, "1m"],
+    "retry": [RetryPolicy(attempts=3), 3, None],
+    "credit": [4096, "1MiB"],
+    "buffer": [4096, "1MiB"],
+    "max_frame": [4096, "1MiB"],
+    "max_update": [4096, "1MiB"],
+    "max_state": [4096, "1MiB"],
+}
+"""A value for each type."""
+
+
+def members(hint: Any) -> set[Any]:
+    return set(get_args(hint)) if get_origin(hint) in {Union, UnionType} else {hint}
+
+
+def test_type_checkers_know_every_option() -> None:
+    accepted, read = get_type_hints(SubscriberOptions), get_type_hints(Options)
+    assert list(accepted) == [name for name in read if name != "application"]
+    assert members(accepted.pop("publishers")) >= {Collection[str]}  # read as a tuple
+    for name, hint in accepted.items():
+        assert members(read[name]) <= members(hint), name
+
+
+@pytest.mark.parametrize(("name", "hint"), get_type_hints(SubscriberOptions).items())
+def test_every_type_that_they_accept_is_read(name: str, hint: Any) -> None:
+    for kind in members(hint) - {Coordinator}:
+        assert any(isinstance(value, get_origin(kind) or kind) for value in ACCEPTED[name]), kind
+    for value in ACCEPTED[name]:
+        with_it = {"tls": TLS, "publishers": ["db1"]} if value and name in {"tls", "publishers"} else {}
+        read_options({**GIVEN, **with_it, name: value}, {})
 
 
 @pytest.mark.parametrize(
@@ -105,6 +157,9 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
         ({"insecure": "perhaps"}, "insecure = 'perhaps'"),
         ({"tls": "only-one.pem"}, "certificate,key,authority"),
         ({"retry": "often"}, "retry = 'often'"),
+        ({"retry": 2.5}, "retry = 2.5: a RetryPolicy or a number"),
+        ({"listen": 7000}, "listen = 7000: text is needed"),
+        ({"coordinator": 7}, "coordinator = 7: servers and root"),
     ],
 )
 def test_a_problem_names_its_option(given: dict[str, Any], named: str) -> None:

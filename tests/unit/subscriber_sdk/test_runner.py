@@ -89,7 +89,7 @@ async def test_a_subscriber_without_a_callback_is_refused_before_anything_is_con
 
 async def test_wrong_options_are_refused() -> None:
     with pytest.raises(UsageError, match="colour"):
-        async with serve(Idle(), application="app", colour="red"):
+        async with serve(Idle(), application="app", colour="red"):  # type: ignore[call-arg]
             pass
     with pytest.raises(ConfigError, match="no publisher could learn the port"):
         await anext(updates(application="app"))
