@@ -19,7 +19,7 @@ from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogSource
 from wormholectl.segment_stream import SILENCE_S, whole_log
 from wormholectl.show.printer import print_text
-from wormholectl.sources import datastore_at
+from wormholectl.sources import datastore_at, split_database, tables_within
 
 __all__ = ["Chosen", "Effect", "TableEffect", "effect", "formats_of", "from_config", "from_options"]
 
@@ -83,7 +83,8 @@ def from_options(
     where: str, tables: Sequence[str], source: str, formats: Iterable[str], password_file: Path | None = None
 ) -> Chosen:
     """What the options name. Raises :class:`~wormhole.model.errors.UsageError`."""
-    wanted = Filter.parse(where, tables, formats_of(formats))
+    source, database = split_database(source)
+    wanted = Filter.parse(where, tables_within(database, tables), formats_of(formats))
     if source:
         wanted.check(datastore_at(source).capabilities)
     return Chosen(wanted, source, password_file)

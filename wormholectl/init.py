@@ -56,22 +56,17 @@ def init(
 ) -> None:
     """Write a configuration, a subscriber and its test for a datastore, ready to run. No password is written."""
     from wormhole.config import parse
-    from wormhole.config.datastores import datastore, schemes
     from wormhole.config.passwords import without_password
     from wormholectl import init_texts
-    from wormholectl.sources import datastore_at, source_kind
+    from wormholectl.sources import datastore_at, source_kind, split_database
 
-    kind = source_kind(url)
-    if kind in schemes():
-        url, database = datastore(kind).split_database(url)
-    else:
-        database = ""
+    url, database = split_database(url)
     found = datastore_at(url)
     source, report, problem = _examined(found, url, folder, password_file)
     databases = {name for name, _ in report.tables}
     if not database and len(databases) == 1:
         database = databases.pop()
-    name = init_texts.name_from(database or _place(source), otherwise=kind)
+    name = init_texts.name_from(database or _place(source), otherwise=source_kind(url))
     project = init_texts.Project(
         name=name,
         application=application,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import getpass
+import glob
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wormhole.config.datastores import datastore
+from wormhole.config.datastores import datastore, schemes
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 from wormhole.ports.datastore import Datastore, Login
 from wormholectl.show.printer import print_text
 
-__all__ = ["datastore_at", "login_of", "source_kind"]
+__all__ = ["datastore_at", "login_of", "source_kind", "split_database", "tables_within"]
 
 
 def datastore_at(url: str) -> Datastore:
@@ -32,6 +34,29 @@ def datastore_at(url: str) -> Datastore:
 def source_kind(url: str) -> str:
     """The scheme of a source's URL; empty where it has none."""
     return url.partition(":")[0] if ":" in url else ""
+
+
+def split_database(url: str) -> tuple[str, str]:
+    """The URL of the log, and the database of its server that ``url`` names behind it; empty for none."""
+    kind = source_kind(url)
+    return datastore(kind).split_database(url) if kind in schemes() else (url, "")
+
+
+def tables_within(database: str, patterns: Sequence[str]) -> list[str]:
+    """The table patterns of a command whose URL may name a ``database``: there a pattern may leave it out.
+
+    Raises :class:`~wormhole.model.errors.UsageError` for a pattern of another database.
+    """
+    if not database:
+        return list(patterns)
+    inside = f"{glob.escape(database)}."
+    for pattern in patterns:
+        if "." in pattern and not pattern.startswith((inside, f"{database}.")):
+            raise UsageError(
+                f"the URL names the database {database!r}, and --table {pattern!r} is not in it",
+                hint=f"leave {database!r} out of the URL",
+            )
+    return [pattern if "." in pattern else inside + pattern for pattern in patterns or ("*",)]
 
 
 def login_of(url: str, password_file: Path | None) -> Login:

@@ -20,13 +20,20 @@ _TAIL_EXAMPLES: Final = """Examples:
 
   wormholectl tail "$LOG" --filter 'op == "delete" and key startswith "user:"'
 
-  wormholectl tail "$LOG" --password-file db1.password --table 'shop.*' --from 0-1-1742
+  wormholectl tail "$SERVER/shop" --password-file db1.password --table users --from 0-1-1742
 """
 
 
 @app.command(epilog=_TAIL_EXAMPLES)
 def tail(
-    url: Annotated[str, typer.Argument(metavar="URL", help=LOG_HELP, show_default=False)],
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL",
+            help=f"{LOG_HELP} Of a server with databases: SCHEME://user@host:port/database shows the tables of one.",
+            show_default=False,
+        ),
+    ],
     as_json: AsJson = False,
     where: Annotated[
         str | None, typer.Option("--filter", "-f", metavar="EXPR", help="Show only these (docs/filters.md).")
@@ -62,7 +69,10 @@ def tail(
     from wormholectl.log_tail import tail as run_tail
     from wormholectl.show import updates
     from wormholectl.show.printer import print_json, print_line, print_text
+    from wormholectl.sources import split_database, tables_within
 
+    log, database = split_database(url)
+    wanted = Filter.parse(where, tables_within(database, tables or ()), formats_of(formats or ()))
     places = Places()
     left_out: set[str] = set()
     lost: list[LogGap] = []
@@ -102,9 +112,9 @@ def tail(
             broken,
             waiting,
         )
-    options = TailOptions(Filter.parse(where, tables or (), formats_of(formats or ())), start, limit, follow)
+    options = TailOptions(wanted, start, limit, follow)
     with suppress(KeyboardInterrupt):
-        run_tail(url, options, events, password_file, places)
+        run_tail(log, options, events, password_file, places)
     if lost:
         print_text(
             f"error: the log no longer holds all of what was asked for: {lost[0].message}",

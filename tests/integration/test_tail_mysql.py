@@ -57,6 +57,8 @@ def test_changes_of_chosen_tables_from_a_gtid_and_from_a_place(database_server: 
     try:
         [(start,)] = server.sql(f"SELECT @@GLOBAL.{variable}")
         server.sql("INSERT INTO tail_shop.users VALUES (1, 'Zoë')", "INSERT INTO tail_shop.other VALUES (1)")
+        server.sql("CREATE DATABASE tail_shop2", "CREATE TABLE tail_shop2.users (id INT PRIMARY KEY)")
+        server.sql("INSERT INTO tail_shop2.users VALUES (1)", "DROP DATABASE tail_shop2")
         server.sql("UPDATE tail_shop.users SET name = NULL", "DELETE FROM tail_shop.users")
         told = tail.updates("--from", start, "--table", "tail_shop.us*")
         assert [(one["op"], one["table"], one["key"], one["before"], one["after"]) for one in told] == [
@@ -64,6 +66,9 @@ def test_changes_of_chosen_tables_from_a_gtid_and_from_a_place(database_server: 
             ("update", "tail_shop.users", [1], {"id": 1, "name": "Zoë"}, {"id": 1, "name": None}),
             ("delete", "tail_shop.users", [1], {"id": 1, "name": None}, None),
         ]
+        tail.url += "/tail_shop"
+        assert tail.updates("--from", start, "--table", "us*") == told
+        assert {one["table"] for one in tail.updates("--from", start)} == {"tail_shop.users", "tail_shop.other"}
         for place in (told[0]["position"], told[0]["native_position"]):  # ours, and the server's own
             again = tail.updates("--from", place, "--table", "tail_shop.users")
             assert [one["id"] for one in again] == [one["id"] for one in told[1:]]

@@ -10,7 +10,7 @@ import pytest
 from wormhole.model.errors import UsageError
 from wormhole.ports.datastore import Login
 from wormholectl.errors import WRONG
-from wormholectl.sources import datastore_at, login_of, source_kind
+from wormholectl.sources import datastore_at, login_of, source_kind, split_database, tables_within
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,6 +36,31 @@ def test_what_names_no_log_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="names no log") as caught:
         datastore_at(url)
     assert "top secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "within"),
+    [
+        ([], ["my [[]shop].*"]),
+        (["users", "us*"], ["my [[]shop].users", "my [[]shop].us*"]),
+        (["my [shop].users", "my [[]shop].*"], ["my [shop].users", "my [[]shop].*"]),
+    ],
+)
+def test_table_patterns_within_a_database(patterns: list[str], within: list[str]) -> None:
+    assert tables_within("my [shop]", patterns) == within
+    assert tables_within("", patterns) == patterns
+
+
+def test_a_table_of_another_database_than_the_urls_is_refused() -> None:
+    for pattern in ("other.users", "*.users"):
+        with pytest.raises(UsageError, match=r"names the database 'shop', and --table '.*users' is not in it"):
+            tables_within("shop", ["users", pattern])
+
+
+def test_the_database_of_a_url() -> None:
+    assert split_database("mysql://u@h/shop?tls=off") == ("mysql://u@h/?tls=off", "shop")
+    assert split_database("rocksdb:///var/lib/store") == ("rocksdb:///var/lib/store", "")
+    assert split_database("oracle://h/x") == ("oracle://h/x", "")
 
 
 @pytest.fixture
