@@ -24,6 +24,7 @@ __all__ = ["app"]
 _LISTEN: Final = 7400
 _PORTS_TO_TRY: Final = 40
 _SHOWN: Final = 6
+_KEYLESS: Final = "no table has a primary key: updates then have none, and the example is about one with a key"
 _TO_TYPE: Final = "type it, Enter, Ctrl-D"
 
 app = typer.Typer()
@@ -63,16 +64,19 @@ def init(
     url, database = split_database(url)
     found = datastore_at(url)
     source, report, problem = _examined(found, url, folder, password_file)
-    databases = {name for name, _ in report.tables}
+    databases = {table.database for table in report.tables}
     if not database and len(databases) == 1:
         database = databases.pop()
     name = init_texts.name_from(database or _place(source), otherwise=source_kind(url))
+    tables = [table for table in report.tables if not database or table.database == database]
+    example = init_texts.example_of(tables)
     project = init_texts.Project(
         name=name,
         application=application,
         source=source,
         database=database,
-        tables=[".".join(filter(None, table)) for table in report.tables if not database or table[0] == database],
+        tables=[table.name for table in tables],
+        example=example.name if example else "",
         password_file=_password_name(folder, name, password_file) if "password_file" not in found.refuses else "",
         listen=f"127.0.0.1:{_free_port()}",
     )
@@ -91,6 +95,8 @@ def init(
     shown = without_password(source)
     if problem is None:
         _tell_seen(project, found.table_words, report, shown)
+        if example is not None and not example.key_columns:
+            print_line([("no key    ", "yellow"), (_KEYLESS, "")])
     else:
         message = f"{problem.message}; the files are written without it"
         print_line([("not seen  ", "yellow"), (message, "")])

@@ -7,18 +7,22 @@ from __future__ import annotations
 import glob
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from wormhole.config.datastores import datastore
+from wormhole.model.findings import SeenTable
 from wormhole.ports.datastore import Datastore
 
-__all__ = ["Project", "configuration", "handler_test", "name_from", "subscriber"]
+__all__ = ["Project", "configuration", "example_of", "handler_test", "name_from", "subscriber"]
 
 LONGEST_NAME: Final = 64
 _SHOWN: Final = 6
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+# Where migrations keep what was applied.
+_OF_TOOLS: Final = re.compile(r"(?i)migration|schema_(version|history)|alembic|flyway|changelog|internal_metadata")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -27,7 +31,8 @@ class Project:
     """What the texts depend on. ``name``: of the dataset and of the TOML file; ``source``: without a password.
 
     ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as
-    updates name them. ``password_file``: as the configuration says it, empty for a datastore without passwords.
+    updates name them; ``example``: the one that the example is about. ``password_file``: as the configuration says it,
+    empty for a datastore without passwords.
     ``listen``: address of the subscriber.
     """
 
@@ -36,6 +41,7 @@ class Project:
     source: str
     database: str = ""
     tables: Sequence[str] = ()
+    example: str = ""
     password_file: str = ""
     listen: str = "127.0.0.1:7400"
 
@@ -63,6 +69,18 @@ class Project:
 def name_from(text: str, otherwise: str) -> str:
     """A name that configuration accepts, as near to ``text`` as possible; ``otherwise`` where nothing of it is left."""
     return _NOT_IN_A_NAME.sub("-", text).strip("-_.")[:LONGEST_NAME] or otherwise
+
+
+def example_of(tables: Sequence[SeenTable]) -> SeenTable | None:
+    """The table to show a newcomer: with a primary key of one column, of the application rather than of its tools, with
+    few rows. One without a key only if all are; ``None`` without tables.
+    """
+
+    def unfit(table: SeenTable) -> tuple[object, ...]:
+        rows = table.rows or sys.maxsize  # an empty one has nothing to change
+        return not table.key_columns, bool(_OF_TOOLS.search(table.table)), table.key_columns > 1, rows
+
+    return min(tables, key=unfit, default=None)
 
 
 def configuration(project: Project) -> str:
@@ -146,8 +164,8 @@ if __name__ == "__main__":
 
 def handler_test(project: Project) -> str:
     """The program's test."""
-    if project.tables:
-        table = project.tables[0]
+    if project.example:
+        table = project.example
     elif project.of_bytes:
         table = "default"
     else:

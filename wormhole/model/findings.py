@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Finding", "Report", "Severity"]
+__all__ = ["Finding", "Report", "SeenTable", "Severity"]
 
 
 class Severity(Enum):
@@ -31,18 +31,35 @@ class Finding:
     next_step: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """A table. ``database``: empty where the datastore has none. ``key_columns``: of its primary key, 0 without one.
+
+    ``rows``: about how many; ``None``: not known.
+    """
+
+    database: str
+    table: str
+    key_columns: int = 1
+    rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As updates name the table."""
+        return f"{self.database}.{self.table}" if self.database else self.table
+
+
 @dataclass(slots=True)
 class Report:
     """Everything found about one datastore. ``facts``: what identifies it, by name.
 
-    ``tables``: each as (database, table), with an empty database where the datastore has none; not part of what is
-    rendered.
+    ``tables``: those that were seen; not part of what is rendered.
     """
 
     url: str
     facts: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    tables: list[tuple[str, str]] = field(default_factory=list)
+    tables: list[SeenTable] = field(default_factory=list)
 
     @property
     def severity(self) -> Severity:

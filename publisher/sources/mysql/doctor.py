@@ -14,7 +14,7 @@ from publisher.sources.mysql.connection import connect, login_of, reading_answer
 from publisher.sources.mysql.login import next_step
 from publisher.sources.mysql.required_settings import required
 from publisher.sources.mysql.settings import Settings, read_settings
-from wormhole.model.findings import Finding, Report, Severity
+from wormhole.model.findings import Finding, Report, SeenTable, Severity
 
 __all__ = ["check"]
 
@@ -34,7 +34,7 @@ def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
             tables = mysql_tables.read_tables(connection)
         risk = login_of(connection).risk()
     report.facts.update(_facts(settings, address))
-    report.tables += [(table.database, table.table) for table in tables]
+    report.tables += [SeenTable(one.database, one.table, one.key_columns, one.rows) for one in tables]
     report.findings += required(settings)
     report.findings += mysql_settings.findings(settings)
     report.findings += mysql_tables.findings(settings, tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -50,14 +50,19 @@ class Cascade:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table of the user's. ``unreadable``: columns of a character set that cannot be decoded, with its name."""
+    """A table of the user's.
+
+    ``key_columns``: of its primary key, 0 without one. ``unreadable``: columns of a character set that cannot be
+    decoded, with its name. ``rows``: the server's estimate, ``None`` where it has none.
+    """
 
     database: str
     table: str
     engine: str = "InnoDB"
-    has_key: bool = True
+    key_columns: int = 1
     cascades: tuple[Cascade, ...] = ()
     unreadable: tuple[str, ...] = ()
+    rows: int | None = None
 
     @property
     def name(self) -> str:
@@ -79,7 +84,7 @@ def findings(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Findi
 
 
 def _keys(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Finding]:
-    keyless = [table for table in tables if not table.has_key]
+    keyless = [table for table in tables if not table.key_columns]
     if not keyless:
         yield Finding("primary_key", OK, f"all {len(tables)} tables have a primary key")
         return
@@ -168,7 +173,7 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
     """The tables outside the system's databases that the account may see.
 
     Raises :class:`~wormhole.model.errors.WormholeError`."""
-    keyed = {
+    key_columns = Counter(
         (row["db"], row["tab"])
         for row in query(
             connection,
@@ -177,7 +182,7 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
             (_SYSTEM,),
             most_bytes=MOST_LISTING_BYTES,
         )
-    }
+    )
     cascades = _read_cascades(connection)
     unreadable: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in query(
@@ -191,7 +196,8 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
         unreadable[row["db"], row["tab"]].append(f"{row['col']} ({row['charset']})")
     tables = query(
         connection,
-        "SELECT table_schema AS db, table_name AS tab, engine AS engine FROM information_schema.tables"
+        "SELECT table_schema AS db, table_name AS tab, engine AS engine, table_rows AS amount"
+        " FROM information_schema.tables"
         " WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND table_schema NOT IN %s ORDER BY 1, 2",
         (_SYSTEM,),
         most_bytes=MOST_LISTING_BYTES,
@@ -201,9 +207,10 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
             database=row["db"],
             table=row["tab"],
             engine=row["engine"] or "unknown",
-            has_key=(row["db"], row["tab"]) in keyed,
+            key_columns=key_columns[row["db"], row["tab"]],
             cascades=cascades.get((row["db"], row["tab"]), ()),
             unreadable=tuple(unreadable[row["db"], row["tab"]]),
+            rows=row["amount"],
         )
         for row in tables
     ]

@@ -15,7 +15,7 @@ from publisher.sources.rocksdb.decode.options import DatabaseOptions
 from publisher.sources.rocksdb.files import check_database, live_files, newest_options, wal_directory
 from publisher.sources.rocksdb.url import database_path
 from wormhole.model.errors import DecodeError, WormholeError
-from wormhole.model.findings import Report, Severity
+from wormhole.model.findings import Report, SeenTable, Severity
 
 __all__ = ["check", "check_options"]
 
@@ -295,5 +295,5 @@ def _check_families(path: Path, report: Report) -> None:
             )
             return
         report.facts["column families"] = ", ".join(names.values())
-        report.tables += [("", name) for name in names.values()]
+        report.tables += [SeenTable("", name) for name in names.values()]
         report.add("manifest", OK, f"{len(names)} column families by name")

@@ -11,15 +11,20 @@ import pytest
 
 from subscriber_sdk.testing import Kit
 from wormhole.config import CoordinatorForm, parse
-from wormholectl.init_texts import Project, configuration, handler_test, name_from, subscriber
+from wormhole.model.findings import SeenTable
+from wormholectl.init_texts import Project, configuration, example_of, handler_test, name_from, subscriber
 
 NASTY = 'we"[ir]d*\n\'\'\'"""\\ {名} \x7f😀'
 PROJECTS = [
-    Project("store", "cache", "rocksdb:///var/lib/shop/store", tables=["default", "users"]),
-    Project("shop", "cache", "mysql://wormhole@db1:3306", "shop", ["shop.users", "shop.orders"], "shop.password"),
+    Project("store", "cache", "rocksdb:///var/lib/shop/store", tables=["default", "users"], example="users"),
+    Project(
+        "shop", "cache", "mysql://wormhole@db1:3306", "shop", ["shop.log", "shop.users"], "shop.users", "shop.password"
+    ),
     Project("db1", "my.app", "mariadb://wormhole@db1:3306", password_file="/run/secrets/db1"),
-    Project("we-ird", "cache", "mysql://w%20h@db1/?socket=/run/s", NASTY, [f"{NASTY}.{NASTY}"], f"{NASTY}/password"),
-    Project("x", "cache", "rocksdb:///var/lib/%22%0A%20store", tables=[NASTY]),
+    Project(
+        "we-ird", "cache", "mysql://w%20h@db1/?socket=/run/s", NASTY, [f"{NASTY}.{NASTY}"], NASTY, f"{NASTY}/password"
+    ),
+    Project("x", "cache", "rocksdb:///var/lib/%22%0A%20store", tables=[NASTY], example=NASTY),
 ]
 each = pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 
@@ -65,6 +70,22 @@ def test_the_tables_chosen_are_the_databases_and_no_others(project: Project) -> 
     assert any(fnmatch.fnmatchcase("other.users", pattern) for pattern in patterns) is not bool(project.database)
 
 
+def test_the_example_is_a_small_table_with_a_key() -> None:
+    unfit = [
+        SeenTable("shop", "audit_log", key_columns=0, rows=1),
+        SeenTable("shop", "schema_migrations", rows=2),
+        SeenTable("shop", "users_roles", key_columns=2, rows=3),
+        SeenTable("shop", "empty", rows=0),
+        SeenTable("shop", "orders", rows=90_000),
+    ]
+    users = SeenTable("shop", "users", rows=500)
+    assert example_of([*unfit, users]) == users
+    assert example_of(unfit) == unfit[-1]
+    assert example_of(unfit[:2]) == unfit[1]
+    assert example_of(unfit[:1]) == unfit[0]
+    assert example_of([]) is None
+
+
 @each
 def test_the_test_passes_as_written(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     program = types.ModuleType("subscriber")
@@ -72,7 +93,7 @@ def test_the_test_passes_as_written(project: Project, monkeypatch: pytest.Monkey
     exec(compile(subscriber(project), "subscriber.py", "exec"), vars(program))
     monkeypatch.setitem(sys.modules, "subscriber", program)
     exec(compile(handler_test(project), "test_subscriber.py", "exec"), tests)
-    assert not project.tables or tests["TABLE"] == project.tables[0]
+    assert not project.example or tests["TABLE"] == project.example
     functions = [function for name, function in tests.items() if name.startswith("test_")]
     assert len(functions) == 2
     for function in functions:

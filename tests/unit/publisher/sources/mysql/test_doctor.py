@@ -11,7 +11,7 @@ from publisher.sources.mysql.doctor_tables import TableFacts
 from publisher.sources.mysql.login import Login
 from publisher.sources.mysql.settings import Settings
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
-from wormhole.model.findings import Finding, Report, Severity
+from wormhole.model.findings import Finding, Report, SeenTable, Severity
 
 ACCEPTED = Login(Address("db1", 3306, "u", "x"), secure=True, doubt=lambda: "")
 FAR = Address("db1", 3306, "wormhole", "top secret", tls="verify")
@@ -72,12 +72,12 @@ def test_what_is_refused_and_what_is_in_tables_is_in_the_report(monkeypatch: pyt
     report = check(
         monkeypatch,
         changed(MYSQL, variables={"binlog_format": "MIXED"}),
-        tables=(TableFacts("shop", "t", has_key=False),),
+        tables=(TableFacts("shop", "t", key_columns=0),),
     )
     assert report.severity is Severity.PROBLEM
     assert finding(report, "binlog_format").severity is Severity.PROBLEM
     assert finding(report, "primary_key").severity is Severity.WARN
-    assert report.tables == [("shop", "t")]
+    assert report.tables == [SeenTable("shop", "t", key_columns=0)]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_tables_as_they_should_be() -> None:
 
 
 def test_a_table_without_a_key() -> None:
-    keyless = [TableFacts("shop", f"log`{i}", has_key=False) for i in range(7)]
+    keyless = [TableFacts("shop", f"log`{i}", key_columns=0) for i in range(7)]
     finding = examine(*keyless)["primary_key"]
     assert finding.severity is WARN
     assert "shop.log`0, shop.log`1" in finding.what
@@ -98,14 +98,17 @@ def test_tables_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
             assert sql == "SHOW CREATE TABLE `shop`.`orders`"
             return [{"Table": "orders", "Create Table": CREATE}]
         if "statistics" in sql:
-            return [orders]
+            return [orders, orders]
         if "key_column_usage" in sql:
             return [orders]
         if "character_set_name IN" in sql:
             return [{"db": "shop", "tab": "old", "col": "c", "charset": "dec8"}]
-        return [{**orders, "engine": "InnoDB"}, {"db": "shop", "tab": "old", "engine": None}]
+        return [
+            {**orders, "engine": "InnoDB", "amount": 7},
+            {"db": "shop", "tab": "old", "engine": None, "amount": None},
+        ]
 
     monkeypatch.setattr(mysql_tables, "query", query)
     orders, old = read_tables(None)  # type: ignore[arg-type]  # the statements are answered above
-    assert orders == TableFacts("shop", "orders", "InnoDB", True, parse_cascades(CREATE))
-    assert old == TableFacts("shop", "old", "unknown", False, unreadable=("c (dec8)",))
+    assert orders == TableFacts("shop", "orders", "InnoDB", 2, parse_cascades(CREATE), rows=7)
+    assert old == TableFacts("shop", "old", "unknown", 0, unreadable=("c (dec8)",))

@@ -9,7 +9,7 @@ from publisher.sources.rocksdb.decode.options import DatabaseOptions
 from publisher.sources.rocksdb.doctor import check, check_options
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import SourceUnavailable, UsageError
-from wormhole.model.findings import Report, Severity
+from wormhole.model.findings import Report, SeenTable, Severity
 
 
 def examine(family: dict[str, str] | None = None, /, **db: str) -> dict[str, Severity]:
@@ -66,7 +66,7 @@ def test_a_real_database(tmp_path: Path) -> None:
     writer.exit()
     assert report.severity is Severity.WARN
     assert report.facts["column families"] == "default, users"
-    assert report.tables == [("", "default"), ("", "users")]
+    assert report.tables == [SeenTable("", "default"), SeenTable("", "users")]
     assert report.facts["library"]
     found = {finding.check for finding in report.findings}
     assert {"recycle_log_file_num", "WAL_ttl_seconds", "hard_links", "permissions", "manifest", "disableWAL"} <= found
