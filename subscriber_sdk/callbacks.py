@@ -112,30 +112,38 @@ class Callbacks:
         """One of several at a time."""
         time = asyncio.get_running_loop().time
         self.meter.enter(update, time())
+        on_update = self._handlers.on_update
         try:
-            async with asyncio.timeout(self._limit):
-                if self._handlers.threaded:
-                    await asyncio.wrap_future(
-                        self._handlers.submit(each_in_thread, self._handlers.on_update, (update,), lambda _: True)
-                    )
-                else:
-                    await self._handlers.on_update(update)
+            if self._handlers.threaded:
+                call = self._handlers.submit(each_in_thread, on_update, (update,), lambda _: True)
+                await self._within_limit("on_update", asyncio.wrap_future(call))
+            else:
+                await self._within_limit("on_update", on_update(update))
         finally:
             self.meter.leave(update, time())
 
     async def call(self, name: str, argument: Any, *rest: Any) -> Any:
         """A callback that is not about updates."""
         try:
-            async with asyncio.timeout(self._limit):
-                return await self._handlers.call(name, argument, *rest)
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"{name} failed by time, or ran longer than handler_timeout = {self._limit:g} s"
-            ) from error
+            return await self._within_limit(name, self._handlers.call(name, argument, *rest))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             assert task is not None
             self._explain_cancellation(error, task, expired=False)
+
+    async def _within_limit(self, name: str, call: Awaitable[Any]) -> Any:
+        try:
+            async with asyncio.timeout(self._limit) as limit:
+                return await call
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self._too_long(name, error.__cause__ or error) from None
+
+    def _too_long(self, name: str, cancelled: BaseException) -> TimeoutError:
+        """The failure of a callback whose time is over. Its traceback is the cancellation's: where it waited."""
+        error = TimeoutError(f"{name} ran longer than handler_timeout = {self._limit:g} s")
+        return error.with_traceback(cancelled.__traceback__)
 
     def breathe(self) -> Awaitable[None]:
         """Let heartbeats and other flows have the loop, when callbacks have kept it for long."""
@@ -215,7 +223,7 @@ class Callbacks:
         """
         if expired:
             task.uncancel()
-            raise TimeoutError(f"the callback ran longer than handler_timeout = {self._limit:g} s") from None
+            raise self._too_long("on_updates" if self._handlers.batched else "on_update", error) from None
         if task.cancelling():
             raise error
         raise RuntimeError("the callback raised CancelledError of its own") from error

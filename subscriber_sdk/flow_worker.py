@@ -26,6 +26,7 @@ from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.counts import Counts, windows_in
 from subscriber_sdk.epoch import Ending, Epoch
 from subscriber_sdk.events import Assigned
+from subscriber_sdk.failure_report import headline, logged_error
 from subscriber_sdk.flow_port import FlowPort, Held
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.handlers import Handlers
@@ -297,9 +298,12 @@ class FlowWorker:
         self._log.take()
         try:
             acknowledge = await self._on_datamarker(item)
-        except Exception:
-            log.exception(
-                "on_datamarker of shard %s failed as the shard goes; its last updates come again", epoch.shard
+        except Exception as error:
+            log.error(
+                "%s; on_datamarker of shard %s failed as the shard goes; its last updates come again",
+                headline(error),
+                epoch.shard,
+                exc_info=logged_error(error),
             )
         else:
             if acknowledge:
@@ -316,8 +320,13 @@ class FlowWorker:
             notice = ShardNotice(NoticeKind.REVOKED, epoch.shard, epoch.number, epoch.acked, epoch.cause)
             try:
                 await self._callbacks.call("on_shard_notice", notice)
-            except Exception:
-                log.exception("on_shard_notice(REVOKED) of shard %s failed; the shard goes all the same", epoch.shard)
+            except Exception as error:
+                log.error(
+                    "%s; on_shard_notice(REVOKED) of shard %s failed; the shard goes all the same",
+                    headline(error),
+                    epoch.shard,
+                    exc_info=logged_error(error),
+                )
         if given_back:
             self._port.release(epoch.acked)
         log.debug(

@@ -15,6 +15,7 @@ from subscriber_sdk.acks import FlowLog
 from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.epoch import Epoch
+from subscriber_sdk.failure_report import headline, logged_error, row_of
 from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.gate import ParkRefused
 from subscriber_sdk.parking import EpochOver, Parking
@@ -66,40 +67,40 @@ class Recovery:
 
         Whether to call it again, after the wait this takes; otherwise the flow halts.
         """
-        if not self._count(error, None, ""):
+        wait = self._count(error, None)
+        if wait is None:
             await self._halt(error, "")
             return False
-        await self._pause()
+        await self._epoch.pause(wait)
         return True
 
     async def failed(self, error: Exception, update: Update | None) -> None:
         """A callback failed at ``update`` (``None``: at none). The flow is rolled back, or halts."""
         epoch = self._epoch
-        place: Place | None = None
-        update_id = ""
-        if update is not None:
-            place, update_id = (update.position, update.index), update.id
+        update_id = "" if update is None else update.id
         if isinstance(error, EpochOver):
             return
         if epoch.ending is not None:
-            log.warning("flow %s: a callback failed while the epoch was ending: %r", epoch.shard, error)
+            log.warning("%s; flow %s: its epoch was ending", headline(error), epoch.shard)
             return
         if isinstance(error, ParkRefused):
             await self._halt(error, update_id)
             return
-        if not self._count(error, place, update_id):
+        wait = self._count(error, update)
+        if wait is None:
             if update is None or not self._parking.gate.parks:
                 await self._halt(error, update_id)
                 return
             if not await self._put_aside(update, error):
                 return
+            wait = self._retry.wait()
         whole = self._log.rollback()
         # Reported before the wait, and so before the first callback runs again.
         self._counts.rolled_back()
         self._port.progress(None)
         if epoch.ending is None and not await self.undo(error, update_id):
             return
-        await self._pause()
+        await epoch.pause(wait)
         if not whole and epoch.ending is None:
             epoch.stopped = True
             message = f"rolled back to {epoch.marker}, and what follows is more than is held here; the cause: {error!r}"
@@ -116,10 +117,11 @@ class Recovery:
                 await self._callbacks.call("on_rollback", replace(epoch.marker, shard=epoch.shard), cause)
                 return True
             except Exception as second:  # noqa: BLE001 - whatever the application raises is its failure, not ours
-                if not self._count(second, None, update_id):
+                wait = self._count(second, None)
+                if wait is None:
                     await self._halt(second, update_id)
                     return False
-                await self._pause()
+                await epoch.pause(wait)
         return False
 
     async def _put_aside(self, update: Update, error: Exception) -> bool:
@@ -143,20 +145,28 @@ class Recovery:
         self._retry.reset()
         return True
 
-    def _count(self, error: Exception, place: Place | None, update_id: str) -> bool:
-        """Count a failure; whether another try is due."""
+    def _count(self, error: Exception, update: Update | None) -> float | None:
+        """Count a failure (``update``: at which, ``None``: at none). Seconds to wait before another try; ``None``: none
+        is due.
+        """
+        epoch, retry = self._epoch, self._retry
         self._callbacks.meter.failures += 1
-        again = self._retry.failed(place)
+        place: Place | None = None if update is None else (update.position, update.index)
+        wait = retry.wait() if retry.failed(place) else None
+        first = retry.failures == 1
         log.warning(
-            "flow %s epoch %d: attempt %d failed%s: %r",
-            self._epoch.shard,
-            self._epoch.number,
-            self._retry.failures,
-            f" at update {update_id}" if update_id else "",
-            error,
-            exc_info=error,
+            "%s%s; flow %s epoch %d: attempt %d of %d failed, %s",
+            headline(error),
+            "" if update is None else f" at update {update.id}, {update.op.value} of {row_of(update)}",
+            epoch.shard,
+            epoch.number,
+            retry.failures,
+            retry.attempts,
+            "the last one" if wait is None else f"the next one in {wait:.2g} s",
+            # Those in between would only repeat it.
+            exc_info=logged_error(error) if first or wait is None else None,
         )
-        return again
+        return wait
 
     async def _halt(self, error: Exception, update_id: str) -> None:
         """The flow is halted from here on."""
@@ -169,8 +179,6 @@ class Recovery:
         log.error("%s", halted)
         try:
             await self._callbacks.call("on_error", halted)
-        except Exception:
-            log.exception("on_error of shard %s failed", epoch.shard)
-
-    async def _pause(self) -> None:
-        await self._epoch.pause(self._retry.wait())
+        except Exception as second:
+            text = "%s; on_error of shard %s failed"
+            log.error(text, headline(second), epoch.shard, exc_info=logged_error(second))

@@ -60,6 +60,11 @@ class Retry:
         Outlives an epoch too.
         """
 
+    @property
+    def attempts(self) -> int:
+        """How often one callback is called, the first time included."""
+        return self._policy.attempts
+
     def failed(self, place: Place | None) -> bool:
         """Count a failure at ``place`` (``None``: not at an update). Whether another try is due.
 

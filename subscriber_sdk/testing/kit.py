@@ -75,12 +75,14 @@ class Kit:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return self._loop.run_until_complete(work)
-        work.close()
-        raise UsageError(
-            "wormhole_kit has an event loop of its own, and this test already runs in one",
-            hint="write the test as a plain def; coroutines of your own run with wormhole_kit.run(...)",
-        )
+            pass  # and run it outside of this block, or every traceback of the application would begin with this error
+        else:
+            work.close()
+            raise UsageError(
+                "wormhole_kit has an event loop of its own, and this test already runs in one",
+                hint="write the test as a plain def; coroutines of your own run with wormhole_kit.run(...)",
+            )
+        return self._loop.run_until_complete(work)
 
     def close(self) -> None:
         """End every flow; idempotent."""

@@ -1,7 +1,8 @@
 """How processes of ours log: for people on a terminal, one JSON object a line everywhere else.
 
-Modules log with the standard library's ``logging`` and name what a line is about in ``extra`` (:data:`FIELDS`); only
-commands and daemons import this module, so that an application that receives updates needs nothing of it.
+Modules log with the standard library's ``logging`` and name what a line is about in ``extra`` (:data:`FIELDS`).
+Commands and daemons call :func:`configure`; ``subscriber_sdk.run`` calls :func:`configure_if_unset`, because the
+process is the application's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Final
 from wormhole.model.errors import ConfigError
 from wormhole.model.visible import visible, visible_json, visible_lines
 
-__all__ = ["FIELDS", "bind", "configure"]
+__all__ = ["FIELDS", "TextFormatter", "bind", "configure", "configure_if_unset"]
 
 FIELDS: Final = ("dataset", "copy", "log", "host", "shard", "flow", "place", "epoch", "subscriber", "publisher")
 """What a line may name beside its message; anything else given as ``extra`` is left out."""
@@ -46,11 +47,26 @@ def configure(level: str = "info", json: bool | None = None) -> None:
     """
     terminal = sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if (_wants_json(terminal) if json is None else json) else _Text(terminal))
+    handler.setFormatter(
+        _Json() if (_wants_json(people=terminal) if json is None else json) else TextFormatter(terminal)
+    )
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     sys.excepthook = _log_uncaught
     threading.excepthook = lambda args: _log_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def configure_if_unset(logger: logging.Logger) -> None:
+    """Log from INFO on to standard error, for people unless ``WORMHOLE_LOG=json``: where ``logger`` has no handler yet,
+    neither of its own nor of the root's. Nothing else of the process is changed.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` for another word in ``WORMHOLE_LOG``.
+    """
+    if logger.hasHandlers():
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if _wants_json(people=True) else TextFormatter(sys.stderr.isatty()))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, at: TracebackType | None) -> None:
@@ -66,11 +82,12 @@ def bind(**fields: str) -> None:
     _bound.set({**_bound.get(), **fields})
 
 
-def _wants_json(terminal: bool) -> bool:
+def _wants_json(*, people: bool) -> bool:
+    """``people``: whether people are expected to read it, where the variable does not say."""
     asked = os.environ.get(_VARIABLE, "")
     if asked not in {"", "json", "text"}:
         raise ConfigError(f"{_VARIABLE} = {asked!r}: allowed are json and text", hint="or leave it unset")
-    return asked == "json" or (not asked and not terminal)
+    return asked == "json" or (not asked and not people)
 
 
 class _Json(logging.Formatter):
@@ -93,8 +110,11 @@ class _Json(logging.Formatter):
         return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
 
 
-class _Text(logging.Formatter):
-    """A line for people. The message names what it is about; the fields would say it twice."""
+class TextFormatter(logging.Formatter):
+    """A line for people. The message names what it is about; the fields would say it twice.
+
+    ``colours``: colour the level of warnings and errors, as on a terminal.
+    """
 
     def __init__(self, colours: bool) -> None:
         super().__init__()

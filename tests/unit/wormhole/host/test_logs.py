@@ -3,12 +3,13 @@
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from wormhole.host.logs import bind, configure
+from wormhole.host.logs import bind, configure, configure_if_unset
 from wormhole.model.errors import ConfigError
 
 _log = logging.getLogger("wormhole.test_logs")
@@ -121,3 +122,34 @@ def test_the_variable_decides_over_the_terminal_and_a_wrong_word_is_told(
     monkeypatch.setenv("WORMHOLE_LOG", "yaml")
     with pytest.raises(ConfigError, match="allowed are json and text"):
         configure()
+
+
+@pytest.mark.parametrize(("terminal", "level"), [(False, "[warning  ]"), (True, "\x1b[33m[warning  ]\x1b[0m")])
+def test_an_application_that_did_not_set_up_logging_gets_lines_for_people(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, level: str
+) -> None:
+    monkeypatch.delenv("WORMHOLE_LOG", raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    hook = sys.excepthook
+    logging.getLogger().handlers.clear()  # pytest's
+    configure_if_unset(_log)
+    configure_if_unset(_log)  # as a second `run` in the process
+    _log.debug("not shown")
+    _log.warning("two %s", "words")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.partition(" ")[2].partition(" ")[2] == f"{level} two words [wormhole.test_logs]"
+    assert sys.excepthook is hook  # that, and the rest of the process, is the application's
+
+
+@pytest.mark.parametrize("name", ["", "wormhole.test_logs"])
+def test_an_application_that_set_up_logging_keeps_it(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    logging.getLogger().handlers.clear()  # pytest's
+    handler, chosen = logging.NullHandler(), logging.getLogger(name)
+    chosen.addHandler(handler)
+    try:
+        configure_if_unset(_log)
+        _log.warning("for the application's handler")
+        assert logging.getLogger().handlers == ([] if name else [handler])
+        assert capsys.readouterr().err == ""
+    finally:
+        chosen.removeHandler(handler)
