@@ -100,12 +100,7 @@ async def serve(
         served = Served(settled, copy, log, place.kind, publishing, trust, formats)
         witness = None if publishing.markers == "memory" else state / "flows.json"
         publisher = Publisher(served, source, store, coordinator, KnownFlows(coordinator, witness))
-        try:
-            address = await stack.enter_async_context(serve_admin(publisher, publishing.admin_listen, trust))
-        except RuntimeError as error:
-            raise ConfigError(
-                f"publisher.admin_listen = {publishing.admin_listen!r}: {error}", hint="use a free port, or port 0"
-            ) from error
+        address = await stack.enter_async_context(serve_admin(publisher, publishing.admin_listen, trust))
         http = await serve_http(publisher, publishing.http_listen, trust, config.insecure)
         stack.push_async_callback(http.close)
         publisher.http_address = http.address

@@ -3,6 +3,7 @@
 The way of one update through this package::
 
     server         the gRPC service that the publisher dials; bytes only
+    publishers     which publishers are connected, as the log shows it
     connection     one stream joined to the flows that it feeds
     session        pure: frames in, events out; answers in, frames out   (flow: one epoch of a flow; outbox)
     shards         which epoch of which shard is at work in this process

@@ -23,8 +23,9 @@ from subscriber_sdk.events import (
     NoticeArrived,
     ParkAnswered,
     Revoked,
+    Welcomed,
 )
-from subscriber_sdk.flow_port import Held
+from subscriber_sdk.flow_port import Held, Peer
 from subscriber_sdk.flow_worker import FlowWorker
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
@@ -50,13 +51,20 @@ class Connection:
     """Feeds a session's events to flows and their answers to the session.
 
     ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has
-    to be cheap. ``epochs``: where assignments are looked up before they are taken.
+    to be cheap. ``epochs``: where assignments are looked up before they are taken. ``welcomed``: called when the
+    publisher was accepted.
     """
 
     def __init__(
-        self, session: Session, shards: Shards, output: Callable[[], None], epochs: AskEpochs | None = None
+        self,
+        session: Session,
+        shards: Shards,
+        output: Callable[[], None],
+        epochs: AskEpochs | None = None,
+        welcomed: Callable[[Peer], None] = lambda peer: None,
     ) -> None:
         self.session = session
+        self._welcomed = welcomed
         self._unchecked = None if epochs is None else EpochRecords(epochs, self._take, self._refuse_unrecorded)
         self._shards = shards
         self._output = output
@@ -123,6 +131,8 @@ class Connection:
 
     def _handle(self, event: Event) -> None:
         match event:
+            case Welcomed():
+                self._welcomed(self.session.peer)
             case Assigned():
                 self._assign(event)
             case Closed():

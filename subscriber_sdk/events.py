@@ -19,6 +19,7 @@ __all__ = [
     "NoticeArrived",
     "ParkAnswered",
     "Revoked",
+    "Welcomed",
 ]
 
 
@@ -95,6 +96,11 @@ class ParkAnswered:
 
 
 @dataclass(slots=True)
+class Welcomed:
+    """The publisher was accepted; flows may come."""
+
+
+@dataclass(slots=True)
 class Closed:
     """The stream is over: send what :meth:`Session.take_output` still has, then end it."""
 
@@ -106,4 +112,4 @@ class Closed:
 FlowEvent = BatchArrived | MarkerArrived | Revoked | LossArrived | NoticeArrived | ParkAnswered
 """Of a flow that was assigned."""
 
-Event = Assigned | FlowEvent | Closed
+Event = Welcomed | Assigned | FlowEvent | Closed

@@ -18,10 +18,12 @@ from wormhole.config.report import suggestion
 from wormhole.coordination.port import WEIGHTS, Coordinator
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
 
-__all__ = ["ANY_PORT", "Options", "SubscriberOptions", "read_options"]
+__all__ = ["ANY_PORT", "SHARED", "Options", "SubscriberOptions", "read_options"]
 
 MIB: Final = 1 << 20
 ANY_PORT: Final = "127.0.0.1:0"
+SHARED: Final = "(shared)"
+"""``Options.coordinator`` of a subscriber that was given a coordinator object."""
 _LEAST_FRAME: Final = 4096  # docs/wire.md
 _ALLOWED: Final = {
     "tls": "three or four paths are needed: certificate,key,authority,revocation list",
@@ -211,7 +213,7 @@ def read_options(
         elif environ.get(variable):
             values[name] = _read(name, environ[variable], variable)
     if shared:
-        values["coordinator"] = "(shared)"
+        values["coordinator"] = SHARED
     return Options(**{"application": "", **values})
 
 

@@ -24,6 +24,7 @@ from subscriber_sdk.subscriber import Subscriber
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
 from wormhole.coordination.retry import retry_during_outage
+from wormhole.host.logs import configure_if_unset
 from wormhole.metrics import Exporter
 from wormhole.metrics.otel import exported
 from wormhole.model.errors import WormholeError
@@ -77,7 +78,7 @@ async def serve(
             joining = partial(coordinator.register_subscriber, info)
             registration = await retry_during_outage(joining, f"subscriber {settings.application}/{settings.instance}")
             server.bind(configured or await _configured(coordinator, application))  # there is contact now
-        log.info("subscriber %s/%s listens at %s", settings.application, settings.instance, server.address)
+        server.publishers.listens(server.address)
         running = Running(settings, shards, server)
         try:
             with exported(Exporter.SUBSCRIBER, partial(samples, running)):
@@ -139,7 +140,8 @@ async def _leave(registration: Registration | None, shards: Shards, server: Push
 def run(subscriber: Subscriber, *, application: str, **options: Unpack[SubscriberOptions]) -> None:
     """Receive updates until SIGTERM or SIGINT; then finish what runs, acknowledge, give every shard back and return.
 
-    Blocks, with an event loop of its own (uvloop where it is installed). Options and errors as in :func:`serve`.
+    Blocks, with an event loop of its own (uvloop where it is installed). Sets up logging unless the application did.
+    Options and errors as in :func:`serve`.
     """
 
     async def main() -> None:
@@ -151,6 +153,7 @@ def run(subscriber: Subscriber, *, application: str, **options: Unpack[Subscribe
             await joining
 
     try:
+        configure_if_unset(log)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(main())
     except WormholeError as error:

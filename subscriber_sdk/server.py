@@ -14,12 +14,15 @@ import grpc.aio
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.connection import Connection
 from subscriber_sdk.epoch_records import AskEpochs
+from subscriber_sdk.flow_port import Peer
 from subscriber_sdk.options import Options
+from subscriber_sdk.publishers import Publishers
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from wormhole.config import ApplicationConfig
+from wormhole.host.listening import add_port
 from wormhole.host.tls import check_listen, open_trust
-from wormhole.model.errors import ConfigError, ProtocolError
+from wormhole.model.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ class PushServer:
         """Who may push; of streams that begin from now on."""
         self.epochs: AskEpochs | None = None
         """Where assignments are looked up, of streams that begin from now on; ``None``: nowhere."""
+        self.publishers = Publishers(options, lambda: bool(shards.workers()))
+        """Logs which are connected."""
         self._shards = shards
         self._options = options
         self._streams: set[_Stream] = set()
@@ -97,17 +102,8 @@ class PushServer:
         )
         handler: Any = grpc.stream_stream_rpc_method_handler(self._push)  # raw bytes: parsing is the session's
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Push": handler}),))
-        try:
-            self.trust = await asyncio.to_thread(open_trust, options.tls)
-            if self.trust is not None:
-                self.port = server.add_secure_port(options.listen, self.trust.server_credentials())
-            else:
-                self.port = server.add_insecure_port(options.listen)
-        except RuntimeError as error:
-            raise ConfigError(
-                f'listen = "{options.listen}" cannot be taken',
-                hint="another process may listen there (`ss -ltnp` names it): end it, or choose another port",
-            ) from error
+        self.trust = await asyncio.to_thread(open_trust, options.tls)
+        self.port = await add_port(server, options.listen, self.trust)
         await server.start()
         self._server = server
 
@@ -120,6 +116,7 @@ class PushServer:
 
     async def stop(self) -> None:
         """Close every stream and the port; idempotent."""
+        self.publishers.close()
         server, self._server = self._server, None
         if server is not None:
             await server.stop(grace=None)
@@ -127,7 +124,15 @@ class PushServer:
     async def _push(self, requests: AsyncIterator[bytes], context: Any) -> None:
         names = _names_of(context) if self._options.tls is not None else frozenset()
         refusal = self._revoked(context) or self.admission.refuses_certificate(names)
-        stream = _Stream(self._shards, self._options, self.admission, self.epochs, label=context.peer(), names=names)
+        stream = _Stream(
+            self._shards,
+            self._options,
+            self.admission,
+            self.epochs,
+            self.publishers.connected,
+            label=context.peer(),
+            names=names,
+        )
         self._streams.add(stream)
         watching: asyncio.Task[None] | None = None
         try:
@@ -145,6 +150,7 @@ class PushServer:
             if watching is not None:
                 watching.cancel()
             self._streams.discard(stream)
+            self.publishers.disconnected(stream.connection.session.peer)
             self._late += stream.connection.session.dropped
 
     def _revoked(self, context: Any) -> tuple[push_pb2.Goodbye.Reason, str, str] | None:
@@ -174,6 +180,7 @@ class _Stream:
         options: Options,
         admission: Admission,
         epochs: AskEpochs | None,
+        welcomed: Callable[[Peer], None],
         *,
         label: str,
         names: frozenset[str],
@@ -194,7 +201,7 @@ class _Stream:
             label=label,
             names=names,
         )
-        self.connection = Connection(session, shards, self._due.set, epochs)
+        self.connection = Connection(session, shards, self._due.set, epochs, welcomed)
 
     def _end(self, error: ProtocolError) -> None:
         """Somebody else needs the room."""

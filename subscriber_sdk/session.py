@@ -32,6 +32,7 @@ from subscriber_sdk.events import (
     NoticeArrived,
     ParkAnswered,
     Revoked,
+    Welcomed,
 )
 from subscriber_sdk.flow import FlowPhase, SubscriberFlow
 from subscriber_sdk.flow_port import Held, Peer
@@ -268,6 +269,7 @@ class Session:
             max_frame_bytes=self._max_frame,
         )
         self._out.add(welcome=welcome)
+        events.append(Welcomed())
 
     def _learn(self, frame: push_pb2.SchemaFrame) -> None:
         if frame.id in self._schemas:

@@ -136,7 +136,8 @@ class Shards:
         shard.worker, shard.port = worker, port
         task = worker.start(before)
         self._tasks[task] = worker
-        self._said.add("shards come", assigned.shard, f"in epoch {assigned.epoch} from {assigned.marker}")
+        serves = f"publisher {peer.name[:_SHOWN]} serves shards"
+        self._said.add(serves, assigned.shard, f"from {assigned.marker} in epoch {assigned.epoch}")
         task.add_done_callback(self._ended)
         worker.when_ended(released)
         self._forget_idle()
@@ -187,7 +188,7 @@ class Shards:
         worker = self._tasks.pop(task)
         epoch = worker.epoch
         self._granted -= worker.credit
-        self._said.add("shards go", epoch.shard, f"acknowledged to {epoch.acked}: {epoch.cause}")
+        self._said.add("shards are no longer served", epoch.shard, f"acknowledged to {epoch.acked}: {epoch.cause}")
         shard = self._shards.get(epoch.shard)
         if shard is not None and shard.worker is worker:
             shard.worker = shard.port = None

@@ -29,6 +29,7 @@ from publisher.publisher import Publisher
 from wormhole.host.clock import Clock
 from wormhole.host.compiled import compiled_modules
 from wormhole.host.http_server import MOST_CONNECTIONS
+from wormhole.host.listening import add_port
 from wormhole.host.local_admin import socket_target
 from wormhole.model.errors import ConfigError, WormholeError
 from wormhole.push.refusal import hint_metadata
@@ -221,8 +222,8 @@ def _accepted(method: _Method, trust: Trust | None) -> _Method:
 async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -> AsyncIterator[str]:
     """Serve at ``address``, which comes back with its port, and at the socket in the log's state folder.
 
-    Raises ``RuntimeError`` when it cannot bind and :class:`~wormhole.model.errors.ConfigError` for a token or a socket
-    that cannot be made or kept from others.
+    Raises :class:`~wormhole.model.errors.ConfigError` when it cannot listen there, and for a token or a socket that
+    cannot be made or kept from others.
     """
     settings = publisher.served.settings
     token = await asyncio.to_thread(host_token, settings.state_dir)
@@ -249,10 +250,7 @@ async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -
         for name, method in methods.items()
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
-    if trust is None:
-        port = server.add_insecure_port(address)
-    else:
-        port = server.add_secure_port(address, trust.server_credentials())
+    port = await add_port(server, address, trust, setting="publisher.admin_listen")
     served = publisher.served
     folder = await asyncio.to_thread(
         _own_folder, settings.state_dir.absolute() / served.dataset.name / served.copy / served.log

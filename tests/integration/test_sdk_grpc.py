@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -26,7 +27,7 @@ from subscriber_sdk import (
     serve,
     updates,
 )
-from subscriber_sdk.testing import body_of, frames, update
+from subscriber_sdk.testing import body_of, frames, marker_at, update
 from tests.support.certificates import Authority
 from tests.support.dialled import dialled
 from tests.support.eventually import patience
@@ -272,10 +273,12 @@ async def test_sigterm_finishes_acknowledges_and_leaves() -> None:
         PROGRAM,
         address,
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert process.stdout is not None
+    assert process.stderr is not None
     try:
         async with dialled(address, wait=True) as publisher:
             await publisher.open()
@@ -286,11 +289,21 @@ async def test_sigterm_finishes_acknowledges_and_leaves() -> None:
             assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.LEAVING
         async with patience():
             assert await process.stdout.read() == b"7\nleft\n"
+            log = (await process.stderr.read()).decode()
             assert await process.wait() == 0
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+    # Logging was set up by `run`: one line for people each.
+    form = re.compile(r"[-\d]{10} [:\d]{8} \[info     \] (.*) \[subscriber_sdk\]")
+    lines = [form.fullmatch(line) for line in log.splitlines()]
+    assert [line and line[1] for line in lines] == [
+        f"subscriber app/one listens at {address}, without a coordinator",
+        "publisher test/test/log@localhost:1 connected",
+        f"publisher test/test/log@localhost:1 serves shards: s from {marker_at(0)} in epoch 1",
+        f"shards are no longer served: s acknowledged to {marker_at(1)}: this subscriber leaves",
+    ]
 
 
 # --- TLS ---

@@ -14,8 +14,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from wormhole.host.http_connections import Connections
 from wormhole.host.http_guard import protect
+from wormhole.host.listening import cannot_listen
 from wormhole.host.tls import check_listen, is_loopback
-from wormhole.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from wormhole.host.trust import Trust
@@ -95,9 +95,7 @@ async def serve(
         )
     except OSError as error:
         await runner.cleanup()
-        raise ConfigError(
-            f'{setting} = "{listen}": {error.strerror or error}', hint="use a free port, or port 0"
-        ) from error
+        raise cannot_listen(listen, error, setting=setting) from None
     following = None if handshakes is None else asyncio.create_task(handshakes.follow(), name="certificates of HTTP")
     return HttpServer(runner, listening, f"{host}:{listening.sockets[0].getsockname()[1]}", following)
 

@@ -17,6 +17,7 @@ _SOON_S: Final = 0.1  # what happens together comes together
 _LEAST_S: Final = 1.0
 _MOST_S: Final = 60.0
 _NAMES: Final = 8
+_KINDS: Final = 64
 
 
 class BatchedLog:
@@ -24,7 +25,7 @@ class BatchedLog:
     its end.
 
     A new kind of event is logged at once. While more follow, a line of each kind is logged after 2, 4, 8 ... 60
-    seconds.
+    seconds. At most 64 kinds wait: kinds may contain names that peers choose.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -36,7 +37,9 @@ class BatchedLog:
         self._pause = _LEAST_S
 
     def add(self, what: str, name: str, detail: str = "") -> None:
-        """``what`` happened to ``name``; the ``detail`` is logged when that was the only one."""
+        """``what`` happened to ``name``; of several names the first one's ``detail`` is logged."""
+        if what not in self._waiting and len(self._waiting) >= _KINDS:
+            self.flush()
         names = self._waiting.setdefault(what, [])
         if len(names) < _NAMES:
             names.append(f"{name} {detail}".rstrip() if not names else name)

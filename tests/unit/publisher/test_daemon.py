@@ -134,7 +134,7 @@ async def test_an_address_that_is_taken_is_told_and_everything_is_given_back(
         error = await refused(configured(database, state, publisher=f'admin_listen = "{taken}"'))
     assert isinstance(error, ConfigError)
     assert taken in error.message
-    assert error.hint == "use a free port, or port 0"
+    assert error.hint == "another process listens there (`ss -ltnp` names it): end it, or choose another port"
     store = LocalMarkerStore(state / "shop/main/db1")
     await asyncio.to_thread(store.open)  # the lock was given back
     await asyncio.to_thread(store.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import traceback
 from pathlib import Path
 
@@ -119,6 +120,17 @@ def test_a_wrong_request_points_at_the_line_that_made_it(tmp_path: Path) -> None
         run(Idle(), application="app", coordinator=file_with(tmp_path, 'one = "127.0.0.1:1"'), id="two")
     frames = traceback.extract_tb(raised.value.__traceback__)
     assert [frame.name for frame in frames] == ["test_a_wrong_request_points_at_the_line_that_made_it", "run"]
+
+
+def test_a_port_that_is_taken_is_one_message(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f'listen = "{taken}" cannot be taken: Address already in use') as raised:
+            run(Idle(), application="app", listen=taken)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert shown.count("Traceback") == 1
+    assert "server.py" not in shown
+    assert capfd.readouterr().err == ""  # nor does gRPC say it in its words
 
 
 def test_a_signal_while_it_still_waits_to_join_leaves_at_once() -> None:

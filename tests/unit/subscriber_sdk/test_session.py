@@ -21,6 +21,7 @@ from subscriber_sdk.events import (
     NoticeArrived,
     ParkAnswered,
     Revoked,
+    Welcomed,
 )
 from subscriber_sdk.session import Session
 from subscriber_sdk.testing import frames, marker_at
@@ -78,7 +79,7 @@ def refusal(session: Session) -> push_pb2.Goodbye:
 
 def test_hello_is_answered_with_welcome() -> None:
     session = new()
-    assert tell(session, HELLO) == []
+    assert tell(session, HELLO) == [Welcomed()]
     (frame,) = said(session)
     assert frame.welcome == push_pb2.Welcome(version=2, application="app", subscriber="one", max_frame_bytes=10_000)
 
@@ -226,7 +227,7 @@ def test_the_first_frame_is_hello(kind: str) -> None:
 
 def test_an_assignment_is_told_and_accepted() -> None:
     session = new()
-    (event,) = tell(session, HELLO, ASSIGN)
+    _, event = tell(session, HELLO, ASSIGN)
     assert event == Assigned(1, 5, "s", marker_at(0), False)
     session.accept(1, 77, marker_at(3))
     accepted = said(session)[-1].accepted
@@ -400,7 +401,7 @@ def test_an_assignment_tells_what_is_passed_over_and_parked() -> None:
     assign = frames.assign(
         1, 5, "app", "s", marker_at(0), skip=["s:1:0"], park=True, parked=[(told.rows[0], told.place)]
     )
-    (event,) = tell(new(), HELLO, assign)
+    _, event = tell(new(), HELLO, assign)
     assert isinstance(event, Assigned)
     assert (event.skip, event.park, event.parked) == (("s:1:0",), True, ((told.rows[0], told.place),))
 

@@ -54,7 +54,9 @@ async def test_a_taken_port_is_told_with_the_setting() -> None:
     async with serving("127.0.0.1:0") as address:
         with pytest.raises(ConfigError, match=r'publisher.http_listen = "127.0.0.1:\d+".*in use') as refused:
             await serve(web.Application(), address, setting="publisher.http_listen")
-        assert refused.value.hint == "use a free port, or port 0"
+        assert (
+            refused.value.hint == "another process listens there (`ss -ltnp` names it): end it, or choose another port"
+        )
 
 
 async def test_what_is_no_http_is_answered_and_not_logged_but_our_own_faults_are(

@@ -69,3 +69,18 @@ def test_nothing_is_forgotten_at_the_end_and_nothing_said_twice() -> None:
         assert said == ["moved: a"]
 
     _run(main())
+
+
+def test_kinds_that_wait_are_bounded() -> None:
+    """A kind may contain a name that a peer chose."""
+    said: list[str] = []
+
+    async def main() -> None:
+        gathered = BatchedLog(said.append)
+        for number in range(1000):
+            gathered.add(f"publisher {number} serves", "s")
+        assert len(said) == 1000 // 64 * 64
+        gathered.flush()
+        assert len(said) == 1000
+
+    _run(main())
