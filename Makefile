@@ -54,7 +54,7 @@ mutants: prepare-dev ## small faults, one at a time: the suite must go red on ea
 proto: prepare-dev ## wormhole/wire/v1 anew from proto/
 	@$(RUN) -m scripts.proto
 
-dist: prepare-dev ## sdist and wheel into dist/, and the wheel tried in an environment of its own
+dist: prepare-dev ## sdist, wheels, SBOM and checksums into dist/, each wheel tried in an environment of its own
 	@$(RUN) -m scripts.dist
 
 lock: prepare-dev ## requirements.lock anew from pyproject.toml [ARGS="--upgrade-package NAME"]

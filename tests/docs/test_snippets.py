@@ -38,6 +38,7 @@ _VERBS: Final = frozenset(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_te
 _RUN_BY: Final = {
     "docs/mysql.md": "tests/docs/test_mysql_page.py",
     "docs/quickstart.md": "scripts/quickstart.py",
+    "docs/release.md": "scripts/dist.py",
     "docs/tls.md": "tests/docs/test_tls_page.py",
 }
 
@@ -105,7 +106,7 @@ def _installs(words: list[str]) -> None:
 def _sh(snippet: Snippet) -> None:
     subprocess.run(["sh", "-n", "-c", snippet.code], check=True, timeout=60)
     for line in snippet.code.replace("\\\n", "").splitlines():
-        match shlex.split(line, comments=True):
+        match shlex.split(re.sub(r"^[A-Z_]+=\S* ", "", line), comments=True):
             case ["wormholectl", *_]:
                 is_a_command(line)
             case ["spark-submit", *words]:
