@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from subscriber_sdk.testing import body_of, frames, marker_at, update
+from subscriber_sdk.testing import Change, body_of, frames, marker_at, update
 from tests.support.eventually import patience
 from wormhole.config import TlsFiles
 from wormhole.host.tls import target_options
@@ -56,15 +56,25 @@ class Dialler:
             return code
 
     async def open(
-        self, *, heartbeat_ms: int = 5000, flow: int = 1, epoch: int = 1, shard: str = "s", dataset: str = ""
+        self,
+        application: str = "app",
+        *,
+        heartbeat_ms: int = 5000,
+        flow: int = 1,
+        epoch: int = 1,
+        shard: str = "s",
+        dataset: str = "",
     ) -> None:
-        await self.send(frames.hello("app", "one", heartbeat_ms=heartbeat_ms, dataset=dataset))
+        await self.send(frames.hello(application, "one", heartbeat_ms=heartbeat_ms, dataset=dataset))
         await self.next("welcome")
-        await self.send(frames.assign(flow, epoch, "app", shard, marker_at(0)))
+        await self.send(frames.assign(flow, epoch, application, shard, marker_at(0)))
         await self.next("accepted")
 
     async def push(self, number: int, *keys: int, epoch: int = 1, flow: int = 1) -> None:
-        changes = [update("t", key=key) for key in keys]
+        await self.commit(number, *(update("t", key=key) for key in keys), epoch=epoch, flow=flow)
+
+    async def commit(self, number: int, *changes: Change, epoch: int = 1, flow: int = 1) -> None:
+        """One transaction of one table, and a datamarker."""
         await self.send(
             frames.schema(changes[0].schema),
             frames.batch(flow, epoch, number, body_of(changes, number=number)),
