@@ -17,6 +17,7 @@ STEPS: dict[str, list[str]] = {
     "lint": ["-m", "ruff", "check", "--quiet", "."],
     "format": ["-m", "ruff", "format", "--check", "--quiet", "."],
     "types": ["-m", "mypy", "--strict", "--no-error-summary", *_FOLDERS],
+    "programs": ["-m", "scripts.programs"],
     "import directions": ["-c", "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports())"],
     "generated code": ["-m", "scripts.proto", "--check"],
     "tree": ["-m", "scripts.tree"],

@@ -39,11 +39,11 @@ class Verdict:
     updates: int = 0
     received: int = 0
     duplicates: int = 0
-    lost: list[Commit] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)
-    differs: list[tuple[str, str]] = field(default_factory=list)
-    latencies: list[float] = field(default_factory=list)
-    steady: list[float] = field(default_factory=list)
+    lost: list[Commit] = field(default_factory=list[Commit])
+    violations: list[str] = field(default_factory=list[str])
+    differs: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    latencies: list[float] = field(default_factory=list[float])
+    steady: list[float] = field(default_factory=list[float])
 
     @property
     def good(self) -> bool:

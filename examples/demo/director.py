@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -68,7 +68,7 @@ class Facts:
 @contextlib.asynccontextmanager
 async def play(
     datastore: str, seed: int, seconds: float, keep: bool, story: Story
-) -> AsyncIterator[tuple[Path, Facts]]:
+) -> AsyncGenerator[tuple[Path, Facts], None]:
     """Play the whole story; inside the block everything has ended, and the folder is still there.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when something cannot be started or does not happen in time.
@@ -178,7 +178,7 @@ class _Director:
     # -- the acts
 
     @contextlib.contextmanager
-    def _writing(self, fifo: Path) -> Iterator[None]:
+    def _writing(self, fifo: Path) -> Generator[None, None, None]:
         """The writer writes; its store is open until the block ends, or longer."""
         self._began_ns = time.monotonic_ns()
         handle = os.open(fifo, os.O_RDWR)  # both: opening for writing alone would wait for the reader
@@ -401,6 +401,8 @@ class _Director:
                 self._notices.setdefault(key, []).append(str(event["shard"]))
             case "chore":
                 self._story.say(str(event["what"]))
+            case _:
+                pass
 
     def _tell_notices(self) -> None:
         """Notices that came together are one line for each subscriber."""

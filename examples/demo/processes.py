@@ -125,7 +125,7 @@ def _event(line: str) -> Mapping[str, Any] | None:
     if not line.startswith('{"event"'):
         return None
     try:
-        found = json.loads(line)
+        found: dict[str, Any] = json.loads(line)  # as it begins, nothing else can follow
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return found

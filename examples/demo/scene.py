@@ -85,6 +85,8 @@ class Scene:
                 self._loss = self._loss or f"{process} was told of a data loss: {event['message']}"
             case "notice":
                 self._notice(process, event)
+            case _:
+                pass
         self._told(process, event)
         self.changed()
 

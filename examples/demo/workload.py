@@ -42,7 +42,7 @@ def transactions(seed: int) -> Iterator[tuple[Change, ...]]:
     orders = 0
     open_orders: deque[bytes] = deque()
     while True:
-        changes = []
+        changes: list[Change] = []
         for _ in range(chance.choices((1, 2, 3, 4), (4, 3, 2, 1))[0]):
             serial += 1
             kind = chance.random()

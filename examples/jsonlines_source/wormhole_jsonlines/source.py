@@ -61,7 +61,7 @@ class JsonLinesSource:
         if ahead:
             raise PositionError(f"{text} is ahead of the log, which ends at {markers[-1].order}", hint="use latest")
         if not known:
-            raise self._purged(markers[0], text, "")
+            raise self.purged(markers[0], text, "")
         return known[-1]
 
     def locate_time(self, at_us: int) -> Datamarker:
@@ -75,7 +75,7 @@ class JsonLinesSource:
     def open(self, marker: Datamarker) -> JsonLinesReader:
         with self.file() as file:
             if marker.order < file.begin.order:
-                raise self._purged(file.begin, str(marker.order), str(int(marker.delivered) + 1))
+                raise self.purged(file.begin, str(marker.order), str(int(marker.delivered) + 1))
             if marker.order == file.begin.order:
                 return JsonLinesReader(self, marker)
             known = marker.anchor and marker.order.file == file.number and file.line_at(marker.anchor.begin)
@@ -104,7 +104,7 @@ class JsonLinesSource:
         return [file.begin, *(line.marker for line in file.lines(file.begin))]
 
     @staticmethod
-    def _purged(begin: Datamarker, place: str, first: str) -> PositionPurged:
+    def purged(begin: Datamarker, place: str, first: str) -> PositionPurged:
         return PositionPurged(
             f"the file begins at {begin.order} and no longer holds what follows {place}",
             first_missing=first,
@@ -145,7 +145,7 @@ class JsonLinesReader:
         with self._source.file() as file:
             if self._marker.order.file != file.number:
                 self.close()
-                raise self._source._purged(file.begin, str(begin), str(int(self._marker.delivered) + 1))
+                raise self._source.purged(file.begin, str(begin), str(int(self._marker.delivered) + 1))
             lines = iter([self._line]) if self._line is not None else file.lines(self._marker)
             for line in lines:
                 if not self._take(line, max_bytes, segment):
