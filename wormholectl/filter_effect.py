@@ -29,11 +29,15 @@ _MOST_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A filter, the URL of the log to ask it of (empty: none), and the file with its password."""
+    """A filter, the URL of the log to ask it of (empty: none), and the file with its password.
+
+    ``tables``: the patterns that the application gives, which the filter contains.
+    """
 
     filter: Filter
     source: str
     password_file: Path | None = None
+    tables: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -108,7 +112,7 @@ def from_config(path: Path, application: str, log: str | None) -> Chosen:
     chosen = logs[log] if log is not None else next(iter(logs.values()))
     wanted = Filter.parse(found.where or None, found.tables, open_formats(dataset.value_format, dataset.values))
     wanted.check(datastore(chosen.kind).capabilities)
-    return Chosen(wanted, chosen.source, chosen.password_file)
+    return Chosen(wanted, chosen.source, chosen.password_file, found.tables)
 
 
 def _waiting(place: LogPosition, end: LogPosition | None) -> None:

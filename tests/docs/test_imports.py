@@ -15,6 +15,7 @@ from tests.support.pages import Page
 PUBLIC = {
     "subscriber_sdk": "applications",
     "subscriber_sdk.metrics": "applications that export metrics",
+    "subscriber_sdk.models": "modules that `wormholectl models` writes, and classes of applications",
     "subscriber_sdk.testing": "tests of applications",
     "spark_replay": "programs that read an archive",
     "wormhole.metrics.exposition": "applications with prometheus-client, which the SDK does not install",

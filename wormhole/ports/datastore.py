@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from wormhole.model.capabilities import Capabilities
+from wormhole.model.errors import UsageError
 from wormhole.model.findings import Report
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
+from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.log_source import LogSource
 
 __all__ = ["Datastore", "Login", "SourceOptions", "number_is_behind"]
@@ -95,6 +97,18 @@ class Datastore(ABC):
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable` or :class:`~wormhole.model.errors.UsageError`.
         """
+
+    def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
+        """The tables that the account may see and whose names are ``wanted``, as they are now; ``wormholectl models``
+        makes classes of them. Only reads.
+
+        Raises :class:`~wormhole.model.errors.UsageError` where the datastore knows nothing of what its values hold,
+        which is the default, and as :meth:`examine`.
+        """
+        raise UsageError(
+            f"{self.capabilities.title} does not describe what its values hold: no model can be made from it",
+            hint="write the class yourself (docs/models.md)",
+        )
 
     def is_place(self, text: str) -> bool:
         """Whether ``text`` is written as a logical position of such a log; ``latest``, ``earliest`` and ``1/42/32768``

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -20,6 +20,7 @@ from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import PositionError
 from wormhole.model.findings import Report
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.datastore import Datastore, Login, SourceOptions
 from wormhole.ports.log_source import LogSource
 
@@ -62,6 +63,11 @@ class MySqlDatastore(Datastore):
         from publisher.sources.mysql import doctor
 
         return doctor.check(_address(url, login))
+
+    def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
+        from publisher.sources.mysql import described_tables
+
+        return described_tables.describe(_address(url, login), wanted)
 
     def is_place(self, text: str) -> bool:
         return bool(_PLACE.fullmatch(text))

@@ -10,9 +10,10 @@ from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.connection import query, reading_answers
 
-__all__ = ["look"]
+__all__ = ["OWN_DATABASES", "look"]
 
-_OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
+OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
+"""Of the server itself: their tables are nobody's data."""
 # Without a join: MariaDB opens every table's files once more for it.
 _TABLES: Final = (
     "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES "
@@ -34,8 +35,8 @@ def look(connection: Connection[Any], catalog: Catalog) -> list[tuple[str, str, 
     """
     with reading_answers("the server's tables"):
         folds = int(query(connection, _FOLDS)[0]["folds"]) != 0
-        rows = query(connection, _TABLES, _OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
-        keys = query(connection, _KEYED, _OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
+        rows = query(connection, _TABLES, OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
+        keys = query(connection, _KEYED, OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
         tables = [(str(row["db"]), str(row["name"])) for row in rows]
         keyed = {(str(row["db"]), str(row["name"])) for row in keys}
     found = [(*name, name in keyed) for name in tables]

@@ -95,7 +95,7 @@ def test_an_application_of_a_configuration(tmp_path: Path) -> None:
     path = tmp_path / "shop.toml"
     path.write_text(CONFIG)
     chosen = from_config(path, "paid", None)
-    assert chosen == Chosen(WANTED, "rocksdb:///store") == from_config(path, "paid", "shop/main/db1")
+    assert chosen == Chosen(WANTED, "rocksdb:///store", tables=("users",)) == from_config(path, "paid", "shop/main/db1")
     assert chosen.filter.hash == WANTED.hash
     with pytest.raises(UnknownApplication):
         from_config(path, "unpaid", None)

@@ -1,0 +1,56 @@
+"""A table as its datastore describes it: what a model of its rows is made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["ColumnDefinition", "Content", "TableDefinition"]
+
+
+class Content(Enum):
+    """What the values of a column mean. Updates hold several of these as text."""
+
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    TEXT = "text"
+    BYTES = "bytes"
+    DATE = "date"
+    DATETIME = "datetime"
+    """A day and a time without a time zone."""
+    MOMENT = "moment"
+    """A point in time; its text is UTC without saying so."""
+    DURATION = "duration"
+    JSON = "json"
+    ENUM = "enum"
+    """One of the column's members."""
+    SET = "set"
+    """Any of the column's members, with commas between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """``members``: of an ENUM or SET."""
+
+    name: str
+    content: Content
+    nullable: bool
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """``name``: as updates have it; ``key``: names of the key's columns."""
+
+    name: str
+    key: tuple[str, ...]
+    columns: tuple[ColumnDefinition, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that a model is made from: the same as long as the model would be."""
+        columns = [[c.name, c.content.value, c.nullable, c.members] for c in self.columns]
+        return hashlib.sha256(json.dumps([self.name, self.key, columns]).encode()).hexdigest()[:16]
