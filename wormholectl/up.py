@@ -97,6 +97,7 @@ class _Up:
         self._folder = up_folder(file, data)
         self._default_folder = self._folder == up_folder(file)
         self._config = _placed(config, self._folder)
+        self._taken = config.monitor.listen if self._config.monitor.listen != config.monitor.listen else ""
         self._coordinator = str(file)
         self._report = report
         self._monitor: Monitor | None = None
@@ -202,9 +203,12 @@ class _Up:
         applications = ", ".join(sorted(config.applications)) or "none yet: add [applications.NAME]"
         more = "" if self._default_folder else f" --data {self._folder}"
         state = f" --state-dir {config.publisher.state_dir}" if more else ""
+        elsewhere = (
+            f"  ({self._taken} is in use; `listen` under [monitor] names another address)" if self._taken else ""
+        )
         return (
             f"{running} publisher{'' if running == 1 else 's'} running, data in {self._folder}\n"
-            f"  status page  {monitor.page}\n"
+            f"  status page  {monitor.page}{elsewhere}\n"
             f'  subscribe    with coordinator="{coordinator}" (or WORMHOLE_COORDINATOR={coordinator}); applications: '
             f"{applications}\n"
             f"  look         wormholectl flows -c {coordinator}{state}\n"

@@ -71,6 +71,7 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         "drained": state.drained,
         "problems": counted.count(Level.PROBLEM),
         "attentions": counted.count(Level.ATTENTION),
+        "unanswered": sum(map(_is_unanswered, publishers)),
         "concerns": grouped[:_CONCERNS],
         "concerns_left_out": max(0, len(grouped) - _CONCERNS),
         "publishers": shown,
@@ -82,7 +83,13 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
 
 
 _RANK: Final = {"problem": 0, "attention": 1, "none": 2}
+_STARTS: Final = {Phase.STARTING, Phase.RUNNING}
 _RUNS: Final = {Phase.RUNNING, Phase.STOPPING}  # in other phases the status is of a process that has ended
+
+
+def _is_unanswered(publisher: PublisherState) -> bool:
+    """Whether nothing is known of a publisher that should run: its process has not answered yet."""
+    return publisher.status is None and publisher.phase in _STARTS
 
 
 def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows: Sequence[Level]) -> dict[str, Any]:
@@ -90,7 +97,7 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
     shown: dict[str, Any] = {
         "publisher": str(publisher.key),
         "phase": publisher.phase.value,
-        "level": _LEVELS[_worst(concerns)],
+        "level": "unknown" if _is_unanswered(publisher) and not concerns else _LEVELS[_worst(concerns)],
         "problem": _text("; ".join(concern.text for concern in concerns)),
         "pid": publisher.pid,
         "since": publisher.since or None,

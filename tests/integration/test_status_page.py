@@ -74,6 +74,17 @@ _OVERFLOW = """
 })()
 """  # noqa: E501
 
+_GREEN = """
+(() => {
+  const probe = document.body.appendChild(document.createElement('i'));
+  probe.style.background = 'var(--good)';
+  const good = getComputedStyle(probe).backgroundColor;
+  probe.remove();
+  const nodes = [...document.querySelectorAll('.verdict, .flows .state')];
+  return nodes.some((node) => getComputedStyle(node, '::before').backgroundColor === good);
+})()
+"""
+
 _CHIPS = """
 [...document.querySelectorAll('.log:last-child .chip')].map((chip) => {
   const box = chip.getBoundingClientRect();
@@ -307,11 +318,19 @@ async def test_a_host_with_nothing_to_run_says_so(browser: str) -> None:
     async with showing(browser, state, PHONE, "dark", drawn) as page:
         seen = await page.evaluate("document.body.innerText")
         assert "Nothing runs here" in seen
+        assert not await page.evaluate(_GREEN)
         assert "No application receives" in seen
         assert (await page.evaluate(_CONTRAST))["faults"] == []
         state.publishers[LogKey("shop", "main", "db1")] = PublisherState(LogKey("shop", "main", "db1"), Phase.STARTING)
         state.changed()
-        await page.until("document.getElementById('flows-none').innerText.includes('not told its flows yet')")
+        await page.until("document.getElementById('flows-none').innerText.includes('not answered yet')")
+        assert await page.evaluate("document.getElementById('verdict').innerText") == "1 publisher not answered yet"
+        assert not await page.evaluate(_GREEN), "before its first answer nothing is known of it"
+        quiet_one = next(iter(quiet(time.time()).publishers.values()))
+        state.publishers = {quiet_one.key: quiet_one}
+        state.changed()
+        await page.until("document.getElementById('verdict').innerText === 'All is well'")
+        assert await page.evaluate(_GREEN)
 
 
 async def test_zookeeper_away_is_in_sight(browser: str) -> None:

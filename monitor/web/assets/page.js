@@ -139,12 +139,14 @@ function facts(list, items) {
 // --- what needs somebody ----------------------------------------------------------------------------------------
 
 function verdict() {
-  const { problems, attentions, publishers } = shown;
+  const { problems, attentions, unanswered, publishers } = shown;
+  const answered = publishers.some((log) => log.status);
   const parts = [];
   if (problems) parts.push(many(problems, "problem"));
   if (attentions) parts.push(`${attentions} to look at`);
-  const text = parts.join(", ") || (publishers.length ? "All is well" : "Nothing runs here");
-  const level = problems ? "problem" : attentions ? "attention" : publishers.length ? "none" : "unknown";
+  if (unanswered) parts.push(`${many(unanswered, "publisher")} not answered yet`);
+  const text = parts.join(", ") || (answered ? "All is well" : "Nothing runs here");
+  const level = problems ? "problem" : attentions ? "attention" : answered && !unanswered ? "none" : "unknown";
   return [shown.drained ? `${text}, host drained` : text, level];
 }
 
@@ -198,7 +200,7 @@ function renderLog(node, log) {
           ["Buffers", `${size(status.buffered_bytes)} of ${size(status.buffer_bytes)}`],
           ["Subscribers", status.subscribers_away ? `${status.subscribers}, ${status.subscribers_away} away` : `${status.subscribers}`, status.subscribers_away ? "attention" : "none"],
           ["Flows", `${status.flows}`],
-          ["End of log", [status.log_end ?? UNKNOWN, status.native_log_end].filter(Boolean).join(" = ")],
+          ["End of log", status.native_log_end ? `${status.log_end} (${status.native_log_end})` : status.log_end ?? UNKNOWN],
           ["Answered", log.answered && now() - log.answered > 5 ? { at: log.answered } : null, "attention"],
         ]
       : []),
@@ -352,7 +354,7 @@ function chosenFlows() {
 
 function noFlows() {
   const silent = shown.publishers.some((log) => log.status === null);
-  return silent ? "No flow is known: a publisher has not told its flows yet." : "No application receives from the logs of this host.";
+  return silent ? "No flow is known: a publisher has not answered yet." : "No application receives from the logs of this host.";
 }
 
 const state = (flow) => flow.state.replaceAll("_", " ");

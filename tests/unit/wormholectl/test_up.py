@@ -65,7 +65,16 @@ def test_a_default_port_that_is_taken_is_replaced_one_that_was_asked_for_is_not(
         said = STATIC + f'[monitor]\nlisten = "{taken}"\n'
         assert _placed(parse(said, "test"), tmp_path).monitor.listen == taken
         monkeypatch.setattr(module, "_is_free", lambda address: False)
-        assert _placed(parse(STATIC, "test"), tmp_path).monitor.listen == "127.0.0.1:0"
+        config = parse(STATIC, "test")
+        assert _placed(config, tmp_path).monitor.listen == "127.0.0.1:0"
+        monitor = Monitor(config, lambda: config)
+        monitor.page = "http://127.0.0.1:9/"
+        up = _Up(tmp_path / "shop.toml", None, config, _Report(-1))
+        page = next(line for line in up._how_to_go_on(monitor, config).splitlines() if "status page" in line)
+        assert page == (
+            "  status page  http://127.0.0.1:9/  (127.0.0.1:7480 is in use; `listen` under [monitor] names another "
+            "address)"
+        )
 
 
 async def waiting_for(*phases: Phase, configuration: str = "current") -> list[str]:

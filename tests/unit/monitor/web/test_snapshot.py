@@ -19,6 +19,19 @@ def test_a_host_without_anything_is_a_snapshot_too() -> None:
     json.dumps(told, allow_nan=False)
 
 
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING])
+def test_a_publisher_that_has_not_answered_yet_is_unknown_and_not_well(phase: Phase) -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert snapshot(state, NOW)["unanswered"] == 0
+    assert snapshot(state, NOW)["publishers"][0]["level"] == "none"
+    shop.phase, shop.status, shop.answered, shop.since = phase, None, 0.0, NOW
+    told = snapshot(state, NOW)
+    assert (told["unanswered"], told["publishers"][0]["level"]) == (1, "unknown")
+    shop.phase = Phase.DRAINED
+    assert snapshot(state, NOW)["unanswered"] == 0
+
+
 def test_everything_of_a_busy_host_is_there_and_the_worst_first() -> None:
     told = snapshot(busy(NOW), NOW)
     json.dumps(told, allow_nan=False)
