@@ -2,7 +2,8 @@
 
     python -m scripts.programs
 
-A program is a Python snippet that uses the SDK. Those of docs/testing.md are left out: nobody annotates their tests.
+A program is a Python snippet that uses the SDK; one whose first line is ``# NAME.py`` can be imported by that name.
+Those of docs/testing.md are left out: nobody annotates their tests.
 The examples are in mypy's other run (``make check``), as are the wrong options that both refuse: a comment
 ``# type: ignore`` that one of them does not need is an error.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,8 +37,9 @@ def write(folder: Path) -> list[Path]:
         if page in _LEFT_OUT:
             continue
         for number, code in enumerate(Page(str(page.relative_to(ROOT)), {}).blocks("python"), 1):
-            if "from subscriber_sdk import" in code:
-                path = folder / f"{page.stem.lower().replace('-', '_')}_{number}.py"
+            if "from subscriber_sdk" in code:
+                named = re.match(r"# (\w+\.py)\n", code)
+                path = folder / (named[1] if named else f"{page.stem.lower().replace('-', '_')}_{number}.py")
                 path.write_text(code)
                 written.append(path)
     return written
@@ -50,7 +53,7 @@ def main() -> int:
     else:
         print("pyright is not installed, so only mypy was asked: make prepare-dev")
     # Its package would look for a newer release of itself in the network.
-    environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1", "MYPYPATH": str(_FOLDER)}
     failed = [
         command[0]
         for command in commands
