@@ -133,7 +133,7 @@ class Publisher:
             letters, settings.dead_letters, self.assigner.flows, self.assigner.holds, self._again, self._lost, clock
         )
         self.known = known or KnownFlows(coordinator)
-        registrar = Registrar(store, source, served.log, self.known)
+        registrar = Registrar(store, source, served.log, self.known, clock)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind, clock)
         self._background = BackgroundTasks()
         self.losses = Losses(source, self.assigner, self.fleet, self._background, self._rewind, clock)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from wormhole.config import Config, load
 from wormhole.config.datastores import capabilities_of
+from wormhole.config.units import parse_time
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats, open_formats
 from wormhole.model.errors import ConfigError, FilterError
+from wormholectl.options import now
 
 __all__ = ["check_config", "logs_of", "only_log"]
 
@@ -51,6 +53,8 @@ def check_config(path: Path) -> Config:
         except ConfigError as error:
             problems.append(f"{path}: datasets.{name}.{error}")
     for name, application in config.applications.items():
+        if (parse_time(application.start) or 0) > now() * 1e6:
+            problems.append(f'{path}: applications.{name}.start: "{application.start}" is in the future')
         if application.dataset not in formats:
             continue
         copies = config.datasets[application.dataset].copies.values()
@@ -63,5 +67,7 @@ def check_config(path: Path) -> Config:
             field = "where" if application.where else "tables"
             problems.append(f"{path}: applications.{name}.{field}: {error}")
     if problems:
-        raise ConfigError("\n".join(problems), hint="docs/filters.md is the manual of filters and value formats")
+        raise ConfigError(
+            "\n".join(problems), hint="docs/configuration.md lists every key, docs/filters.md explains filters"
+        )
     return config

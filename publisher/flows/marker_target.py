@@ -9,11 +9,12 @@ import math
 from collections.abc import Callable
 
 from publisher.flows.log_watch import LogWatch
+from wormhole.config.units import parse_time
 from wormhole.model.errors import PositionError, PositionPurged
 from wormhole.model.position import Datamarker
 from wormhole.ports.log_source import LogSource
 
-__all__ = ["by_text", "by_time", "distance", "located"]
+__all__ = ["by_start", "by_text", "by_time", "distance", "located"]
 
 _REPLAY = "what the log no longer holds comes back only by a mass replay from an archive or a backup"
 
@@ -34,6 +35,29 @@ def by_time(source: LogSource, at_s: float, now: float) -> Callable[[], Datamark
     return lambda: source.locate_time(round(at_s * 1e6))
 
 
+def by_start(source: LogSource, start: str, now: float) -> Callable[[], Datamarker]:
+    """What finds where an application with this ``start`` begins: a time means the first transaction then or later.
+
+    Raises :class:`~wormhole.model.errors.PositionError` for a time later than ``now``, in seconds since 1970.
+    """
+    at_us = parse_time(start)
+    if at_us is None:
+        return by_text(source, start)
+    if at_us > now * 1e6:
+        raise PositionError(
+            f"start = {start!r} is in the future", hint="it is served from then on; for all from now on write latest"
+        )
+
+    def find() -> Datamarker:
+        try:
+            return source.locate_time(at_us - 1)  # a transaction of that very moment is delivered
+        except PositionPurged as error:
+            error.message = f"start = {start!r} is before what the log holds: {error.message}"
+            raise
+
+    return find
+
+
 async def located(source: LogSource, find: Callable[[], Datamarker]) -> Datamarker:
     """What ``find`` finds. Raises what it raises; a place that is gone says what there is instead."""
     try:
@@ -41,7 +65,7 @@ async def located(source: LogSource, find: Callable[[], Datamarker]) -> Datamark
     except PositionPurged as error:
         there = await asyncio.to_thread(_beginning, source)
         raise PositionPurged(
-            error.message if error.message == there else f"{error.message}; {there}",
+            error.message if there in error.message else f"{error.message}; {there}",
             first_missing=error.first_missing,
             last_missing=error.last_missing,
             hint=f"use earliest or a later time; {_REPLAY}",

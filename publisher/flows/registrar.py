@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from publisher.flows.known_flows import KnownFlows, missing_datamarker
+from publisher.flows.marker_target import by_start, located
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, StoredFlow, start_key
@@ -51,12 +53,15 @@ def begin_of_unknown(
 class Registrar:
     """Registers the flows of one log. ``starts``: where applications start that had no flow yet, by name."""
 
-    def __init__(self, store: MarkerStore, source: LogSource, log: str, known: KnownFlows) -> None:
+    def __init__(
+        self, store: MarkerStore, source: LogSource, log: str, known: KnownFlows, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self.starts: dict[str, Datamarker] = {}
         self._store = store
         self._source = source
         self._log = log
         self._known = known
+        self._clock = clock
 
     async def register(
         self, application: str, start: str, wanted: Collection[str], shards: Collection[str]
@@ -69,7 +74,7 @@ class Registrar:
         """
         flows, first = await self._load(application)
         if first is None and not flows:
-            place = await asyncio.to_thread(self._source.locate, start)
+            place = await located(self._source, by_start(self._source, start, self._clock.wall()))
             first = await asyncio.to_thread(self._store.register, start_key(application, self._log), place, start)
             _log.warning(
                 "application %s begins at %s, as start = %r says: no datamarker of it is stored here. "

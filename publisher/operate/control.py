@@ -16,7 +16,7 @@ from typing import Final
 
 import grpc
 
-from publisher.flows.marker_target import by_text, by_time, distance, located
+from publisher.flows.marker_target import by_start, by_text, by_time, distance, located
 from publisher.flows.refused_error import RefusedError
 from publisher.flows.update_ids import check_update_id, is_behind
 from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
@@ -305,7 +305,8 @@ class Control:
         if live:
             raise not_now(flow, f"subscribers of {flow.application} are there: {', '.join(live)}", "stop them first")
         source, start = self._publisher.source, self._publisher.applications.start_of(flow.application)
-        step = self._move("forget", flow, await located(source, by_text(source, start)))
+        begin = by_start(source, start, self._publisher.clock.wall())
+        step = self._move("forget", flow, await located(source, begin))
         step.after.paused, step.after.halted_at = "", ""
         del step.after.skip[:]
         move = step.do

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
+from publisher.flows.marker_target import by_start
 from tests.support.databases import DatabaseServer, NewServer
 from tests.support.server_tail import Tail
-from wormhole.model.errors import UnsupportedLog
+from wormhole.model.errors import PositionPurged, UnsupportedLog
 from wormhole.model.sharding import Sharding
 from wormhole.ports.testing.reading import Read, read_until
 
@@ -65,6 +68,23 @@ class TestXa:
         (gap,) = read.gaps
         assert b"early".hex() in gap.message
         assert gap.first_missing
+
+
+def test_an_applications_time_is_its_first_transactions(
+    database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
+) -> None:
+    database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")
+    one = tail(database_server)
+    start = one.source.latest()
+    for i in range(3):  # MariaDB logs whole seconds
+        database_server.sql(f"INSERT INTO {shop}.t VALUES ({i})", "SELECT SLEEP(1.1)")
+    before = one.read(start).updates
+    written = datetime.fromtimestamp(before[1].committed_at_us / 1e6, UTC).isoformat()
+    begin = by_start(one.source, written, time.time())()
+    assert [u.key[0] for u in one.read(begin).updates] == [1, 2]
+    database_server.sql("FLUSH BINARY LOGS")
+    with pytest.raises(PositionPurged, match=r"start = '2001-.* is before what the log holds: .* about 20\d\d-"):
+        by_start(one.source, "2001-01-01T00:00:00Z", time.time())()
 
 
 class TestSchemaChanges:

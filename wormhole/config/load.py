@@ -318,8 +318,8 @@ def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfi
         for found in {datastore(kind) for kind in kinds}:
             if not found.is_place(application.start):
                 report.add((*at, "start"), f"is no place in the log of {found.capabilities.title}", application.start)
-    if application.start not in ("latest", "earliest") and len(logs) > 1:
-        text = 'must be "latest" or "earliest": a place belongs to one log, and the dataset has several'
+    if application.starts_at_place and len(logs) > 1:
+        text = 'must be "latest", "earliest" or a time: a place belongs to one log, and the dataset has several'
         report.add((*at, "start"), text, application.start)
 
 

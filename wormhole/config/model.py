@@ -33,7 +33,7 @@ from wormhole.config.fields import (
     check_waits,
 )
 from wormhole.config.processes import CoordinatorConfig, CoordinatorForm, MonitorConfig, PublisherConfig, TlsFiles
-from wormhole.config.units import format_size
+from wormhole.config.units import format_size, parse_time
 from wormhole.model.errors import PositionError, UsageError
 from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding
@@ -401,17 +401,22 @@ class ApplicationConfig(Settings):
     @field_validator("start")
     @classmethod
     def _place(cls, value: str) -> str:
-        if value not in ("latest", "earliest") and not _is_place(value):
+        if value not in ("latest", "earliest") and parse_time(value) is None and not _is_place(value):
             raise ValueError(
-                'must be "latest", "earliest", a place such as "1/42/32768", or a logical position of the log as its '
-                "datastore writes it, such as a dump records"
+                'must be "latest", "earliest", a time such as "2026-05-01T12:00:00Z", a place such as "1/42/32768", or '
+                "a logical position of the log as its datastore writes it, such as a dump records"
             )
         return value
 
     @property
     def starts_at_logical_position(self) -> bool:
         """Whether ``start`` is written as one kind of datastore writes its positions."""
-        return self.start not in ("latest", "earliest") and not _is_order(self.start)
+        return self.starts_at_place and not _is_order(self.start)
+
+    @property
+    def starts_at_place(self) -> bool:
+        """Whether ``start`` means something in one log only."""
+        return self.start not in ("latest", "earliest") and parse_time(self.start) is None
 
     @model_validator(mode="after")
     def _allowed_are_consistent(self) -> Self:

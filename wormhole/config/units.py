@@ -1,11 +1,12 @@
-"""Sizes, rates and durations as people write them, and back."""
+"""Sizes, rates, durations and times as people write them, and back."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Final
 
-__all__ = ["format_size", "parse_duration", "parse_rate", "parse_size"]
+__all__ = ["format_size", "parse_duration", "parse_rate", "parse_size", "parse_time"]
 
 _SIZE_UNITS: Final = {
     "B": 1,
@@ -22,6 +23,10 @@ _SIZE_UNITS: Final = {
 _DURATION_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 _NUMBER_AND_UNIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)", re.ASCII)
+
+# A date alone may be a position: MariaDB writes a GTID so.
+_LIKE_A_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:.*", re.ASCII)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?(?P<zone>[Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
 # Larger than any machine; keeps arithmetic on sizes within 64 bits everywhere.
 _LARGEST_SIZE: Final = 1 << 50
@@ -42,6 +47,25 @@ def parse_rate(value: object) -> int:
             raise ValueError(f"must be {allowed}")
         return _size(amount.strip(), allowed)
     return _size(value, allowed)
+
+
+def parse_time(text: str) -> int | None:
+    """Microseconds since 1970 of a time in the form of RFC 3339; ``None`` for what is not written as a time.
+
+    Raises ``ValueError`` with what is allowed for a time without zone, and for one that does not exist.
+    """
+    if not _LIKE_A_TIME.fullmatch(text):
+        return None
+    form = _TIME.fullmatch(text)
+    if form is None:
+        raise ValueError('must be a time such as "2026-05-01T12:00:00Z" or "2026-05-01T12:00:00+02:00"')
+    if form["zone"] is None:
+        raise ValueError(f'must say its zone: "{text}Z" is UTC, "{text}+02:00" two hours before UTC')
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"is no time that exists: {error}") from None
+    return round(moment.timestamp() * 1_000_000)
 
 
 def parse_duration(value: object) -> float:

@@ -55,6 +55,13 @@ def test_filters_are_checked_for_the_source_too(tmp_path: Path) -> None:
         check_config(toml(tmp_path, DATASET, application('email == "x"')))
 
 
+def test_a_start_in_the_future_is_refused(tmp_path: Path) -> None:
+    config = application('op == "delete"').replace("latest", "2999-01-01T00:00:00Z")
+    with pytest.raises(ConfigError, match=r'applications\.cache\.start: "2999-01-01T00:00:00Z" is in the future'):
+        check_config(toml(tmp_path, DATASET, config))
+    check_config(toml(tmp_path, DATASET, config.replace("2999", "2019")))
+
+
 def test_a_wrong_table_is_told_with_its_own_key(tmp_path: Path) -> None:
     server = DATASET.replace("rocksdb:///store", "mysql://wormhole@db1:3306")
     assert server != DATASET

@@ -20,7 +20,7 @@ from tests.support.markers import marker
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from wormhole.coordination import FlowRecord, MemoryCoordinator, MemoryWorld
-from wormhole.model.errors import CoordinationLost, PositionError
+from wormhole.model.errors import CoordinationLost, PositionError, PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
@@ -149,6 +149,32 @@ async def test_a_store_that_fails_half_way_is_gone_on_with_at_the_same_place(boo
 async def test_a_start_that_the_log_does_not_have_is_told_at_once_and_nothing_is_stored(books: Books) -> None:
     with pytest.raises(PositionError):
         await books.register("1/9/9")
+    assert not books.markers.records
+
+
+async def test_a_time_begins_at_the_first_transaction_then_or_later(books: Books) -> None:
+    times = iter(1_777_636_800_000_000 + i for i in (-2, -1, 0, 0, 1))
+    books.source = MemorySource(log="log", sharding=Sharding("table"), now_us=lambda: next(times))
+    books.registrar = books.restarted()
+    _, last, *_ = [books.commit("t") for _ in range(5)]
+    [begin] = await books.register("2026-05-01T12:00:00Z")
+    assert begin.record.marker.order == last.order
+    assert books.markers.records[START].start == "2026-05-01T12:00:00Z"
+
+
+async def test_a_time_that_is_still_to_come_or_gone_from_the_log_is_reported_and_nothing_is_stored(
+    books: Books,
+) -> None:
+    with pytest.raises(PositionError, match="start = '2999-01-01T00:00:00Z' is in the future"):
+        await books.register("2999-01-01T00:00:00Z")
+    books.source.purge(books.commit("t"))
+    books.commit("t")
+    with pytest.raises(
+        PositionPurged, match=r"start = '2001-.*' is before what the log holds: the log begins at .*, about 20"
+    ) as caught:
+        await books.register("2001-01-01T00:00:00+02:00")
+    assert caught.value.message.count("the log begins") == 1
+    assert "use earliest or a later time" in str(caught.value.hint)
     assert not books.markers.records
 
 

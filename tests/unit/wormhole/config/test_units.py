@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
+from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size, parse_time
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,34 @@ def test_a_wrong_duration_is_refused_with_what_is_allowed(text: object) -> None:
 @given(st.integers(0, 1 << 50))
 def test_a_formatted_size_reads_back(size: int) -> None:
     assert parse_size(format_size(size)) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("2026-05-01T12:00:00Z", 1_777_636_800_000_000),
+        ("2026-05-01t14:00:00.000001+02:00", 1_777_636_800_000_001),
+        ("2026-05-01 07:00:00-05:00", 1_777_636_800_000_000),
+        ("2026-05-01", None),
+        ("latest", None),
+        ("0-1-17", None),
+    ],
+)
+def test_times(text: str, us: int | None) -> None:
+    assert parse_time(text) == us
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("2026-05-01T12:00:00", "must say its zone"),
+        ("2026-05-01T12:00Z", "must be a time such as"),
+        ("2026-05-01T12:00:00 UTC", "must be a time such as"),
+        ("2026-13-01T12:00:00Z", "is no time that exists"),
+        ("2026-05-01T24:00:00Z", "is no time that exists"),
+        ("2026-05-01T12:00:00+99:00", "is no time that exists"),
+    ],
+)
+def test_times_that_are_not_clear(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_time(text)
