@@ -5,7 +5,7 @@ uvicorn examples.fastapi_app:app
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ users = Users()
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
     """Receive updates as long as requests are answered, on the same event loop."""
     async with serve(users, application="web"):
         yield

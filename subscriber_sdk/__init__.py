@@ -12,7 +12,7 @@ The way of one update through this package::
       recovery     one failed: another try, a rollback, parking, or a halt   (retry: pure)
       parking      stores an update in place of its callback                 (gate: pure)
     schemas        which schema each table has, and where it changes: pure
-    handlers       which callbacks the application overrides, on the loop or in a thread
+    handlers       which callbacks the application overrides, on the loop or in a thread     (router: by table)
     tracing        a span for each batch, where OpenTelemetry is installed
 
 ``runner`` joins them; ``testing`` drives them without a network; ``models`` makes objects of rows. It imports
@@ -22,6 +22,7 @@ The way of one update through this package::
 from subscriber_sdk.models import decode
 from subscriber_sdk.options import SubscriberOptions
 from subscriber_sdk.retry import RetryPolicy
+from subscriber_sdk.router import Router
 from subscriber_sdk.runner import Running, run, serve, updates
 from subscriber_sdk.subscriber import (
     AckLater,
@@ -63,6 +64,7 @@ __all__ = [
     "NoticeKind",
     "Op",
     "RetryPolicy",
+    "Router",
     "Running",
     "SchemaChange",
     "ShardNotice",

@@ -75,28 +75,24 @@ class Callbacks:
 
     async def sequence(self, updates: list[Update]) -> bool:
         """One after the other. Whether all were processed (not when the epoch ended meanwhile)."""
-        watch, task, meter, time = self._watch, asyncio.current_task(), self.meter, asyncio.get_running_loop().time
+        watch, task = self._watch, asyncio.current_task()
         assert task is not None
         watch.current = self._stopped_at = None
         await self._wait_for_stray()
         watch.watch(task)
         self.together = updates if self._handlers.batched else ()
         try:
-            if self._handlers.threaded:
-                meter.begin(time())
-                done = await self._in_thread(updates)
-                self.count += len(updates) if done else 0
-                meter.end(updates, time())
-            elif self._handlers.batched:
-                watch.current = updates[0]
-                meter.begin(now := time())
-                meter.lap(updates[0], now)
-                await self._handlers.on_updates(updates)
-                self.count += len(updates)
-                meter.end(updates, time())
-                done = True
-            else:
-                done = await self._each(updates)
+            done = True
+            for threaded, part in self._handlers.parts(updates):
+                watch.current = None
+                if threaded:
+                    done = await self._in_thread(part)
+                elif self._handlers.batched:
+                    await self._together(part)
+                else:
+                    done = await self._each(part)
+                if not done:
+                    break
         except asyncio.CancelledError as error:
             self._explain_cancellation(error, task, expired=watch.expired)
         if watch.expired:
@@ -114,7 +110,7 @@ class Callbacks:
         self.meter.enter(update, time())
         on_update = self._handlers.on_update
         try:
-            if self._handlers.threaded:
+            if self._handlers.in_thread(update):
                 call = self._handlers.submit(each_in_thread, on_update, (update,), lambda _: True)
                 await self._within_limit("on_update", asyncio.wrap_future(call))
             else:
@@ -180,8 +176,18 @@ class Callbacks:
                 await self.breathe()
         return True
 
+    async def _together(self, updates: list[Update]) -> None:
+        meter, time = self.meter, asyncio.get_running_loop().time
+        self._watch.current = updates[0]
+        meter.begin(now := time())
+        meter.lap(updates[0], now)
+        await self._handlers.on_updates(updates)
+        self.count += len(updates)
+        meter.end(updates, time())
+
     async def _in_thread(self, updates: list[Update]) -> bool:
         watch, meter, epoch, time = self._watch, self.meter, self._epoch, asyncio.get_running_loop().time
+        meter.begin(time())
         timing = meter.timing
         callback: Callable[[Any], Any] = self._handlers.on_update
         abandoned = False
@@ -197,12 +203,15 @@ class Callbacks:
             callback, arguments = self._handlers.on_updates, [updates]
         running = self._handlers.submit(each_in_thread, callback, arguments, begin)
         try:
-            return await asyncio.wrap_future(running)
+            done: bool = await asyncio.wrap_future(running)
         except asyncio.CancelledError:
             abandoned = True
             if not running.done():
                 self._stray = running
             raise
+        self.count += len(updates) if done else 0
+        meter.end(updates, time())
+        return done
 
     async def _wait_for_stray(self) -> None:
         """A thread cannot be cancelled: nothing of the flow runs beside one that was given up."""

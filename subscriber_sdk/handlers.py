@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import copy_context
+from itertools import groupby
 from typing import Any, Final
 
+from subscriber_sdk.router import Router, is_async
 from subscriber_sdk.subscriber import Subscriber
 from wormhole.wire.update import Update
 
@@ -32,7 +34,8 @@ class Handlers:
     """The callbacks of one subscriber object.
 
     ``pool``: where plain ``def`` callbacks run (``None``: threads of its own). Raises :class:`TypeError` unless exactly
-    one of ``on_update`` and ``on_updates`` is overridden.
+    one of ``on_update`` and ``on_updates`` is overridden, and :class:`~wormhole.model.errors.UsageError` for a router
+    without handlers.
     """
 
     def __init__(self, subscriber: Subscriber, pool: Executor | None = None) -> None:
@@ -48,15 +51,28 @@ class Handlers:
             raise TypeError(f"{name} overrides both on_update and on_updates: which of them should get an update?")
         if not {"on_update", "on_updates"} & self.overridden:
             raise TypeError(f"{name} overrides neither on_update nor on_updates: it would receive nothing")
+        self._router = subscriber if isinstance(subscriber, Router) else None
+        if self._router is not None:
+            self._router.check()
         self._subscriber = subscriber
-        self._async = {name: _is_async(getattr(subscriber, name)) for name in NAMES}
+        self._async = {name: is_async(getattr(subscriber, name)) for name in NAMES}
         self.batched = "on_updates" in self.overridden
         """Whether ``on_updates`` takes the updates."""
         self.threaded = not self._async["on_updates" if self.batched else "on_update"]
-        """Whether the update callback is a plain ``def``."""
+        """Whether the update callback is a plain ``def``; with a router see :meth:`in_thread`."""
         self.on_update: Callable[[Update], Any] = subscriber.on_update
         self.on_updates: Callable[[Sequence[Update]], Any] = subscriber.on_updates
         self._pool = pool
+
+    def in_thread(self, update: Update) -> bool:
+        """Whether the callback that gets ``update`` is a plain ``def``."""
+        return self.threaded if self._router is None else self._router.blocks(update)
+
+    def parts(self, updates: list[Update]) -> Iterable[tuple[bool, list[Update]]]:
+        """``updates`` in order, cut where :meth:`in_thread` changes, which each part has before it."""
+        if self._router is None:
+            return ((self.threaded, updates),)
+        return ((threaded, list(part)) for threaded, part in groupby(updates, self._router.blocks))
 
     @property
     def pool(self) -> Executor:
@@ -88,11 +104,6 @@ class Handlers:
 
 async def _done(value: Any) -> Any:
     return value
-
-
-def _is_async(callback: Callable[..., Any]) -> bool:
-    call = getattr(callback, "__call__", None)  # noqa: B004 - an object with an async __call__ is a callback too
-    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)
 
 
 def _checked(callback: Callable[..., Any], *arguments: Any) -> Any:

@@ -88,8 +88,8 @@ def test_the_class_the_handler_and_the_check(
         asyncio.run(mailer.on_update(other))
     (message,) = re.findall(r"^update .*?correct it$", page.text, re.MULTILINE | re.DOTALL)
     assert unplaced(str(mismatch.value)) == unplaced(message)
-    code, out, _ = typed(page.command("models --check"))
-    assert (code, out.splitlines()[0]) == (1, f"{shop}.users: changed")
+    status, out, _ = typed(page.command("models --check"))
+    assert (status, out.splitlines()[0]) == (1, f"{shop}.users: changed")
     database_server.sql(f"ALTER TABLE {shop}.users ADD email VARCHAR(90) NOT NULL AFTER id")
     assert typed(page.command("models --check"))[0] == 0
 

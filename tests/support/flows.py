@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import cycle
 from typing import Any, Protocol
 
 from subscriber_sdk import (
@@ -83,8 +84,17 @@ class World:
         publisher.send(frames.assign(flow, epoch, "app", shard, marker_at(0)))
         await self.shards.settled()
 
-    def push(self, publisher: ScriptedPublisher, number: int, *keys: int, epoch: int = 1, flow: int = 1) -> None:
-        changes = [update("t", key=key) for key in keys]
+    def push(
+        self,
+        publisher: ScriptedPublisher,
+        number: int,
+        *keys: int,
+        epoch: int = 1,
+        flow: int = 1,
+        tables: tuple[str, ...] = ("t",),
+    ) -> None:
+        """``tables``: which the updates have in turn."""
+        changes = [update(table, key=key) for table, key in zip(cycle(tables), keys, strict=False)]
         publisher.teach(change.schema for change in changes)
         publisher.send(
             frames.batch(flow, epoch, number, body_of(changes, number=number)),

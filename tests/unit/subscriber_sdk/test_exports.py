@@ -22,6 +22,7 @@ def test_the_names_that_an_application_needs() -> None:
         "NoticeKind",
         "Op",
         "RetryPolicy",
+        "Router",
         "Running",
         "SchemaChange",
         "ShardNotice",
