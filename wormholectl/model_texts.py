@@ -176,8 +176,7 @@ def _class_names(tables: Sequence[TableDefinition]) -> dict[str, str]:
 def _camel(text: str) -> str:
     words = _words(text).split("_")
     name = "".join(word[:1].upper() + word[1:] for word in words)
-    name = name if name.isidentifier() else f"Table{name}"
-    return f"{name}_" if name in _TAKEN or keyword.iskeyword(name) else name
+    return name if name.isidentifier() and name not in _TAKEN and not keyword.iskeyword(name) else f"Table{name}"
 
 
 def _identifier(text: str, taken: frozenset[str]) -> str:

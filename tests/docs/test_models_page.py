@@ -64,9 +64,9 @@ def test_the_class_the_handler_and_the_check(
     database_server.sql(f"CREATE TABLE {shop}.users {TABLE}")
     assert typed(page.command("models mariadb"))[0] == 0
     shown, program, _ = page.blocks("python")
-    name, _, code = shown.partition("\n")
+    name, _, module = shown.partition("\n")
     written = Path(name.removeprefix("# ")).read_text()
-    assert all(part in written for part in code.split("\n\n\n"))
+    assert all(part in written for part in module.split("\n\n\n"))
 
     names: dict[str, Any] = {"__name__": "mailer"}
     exec(compile(program, "page", "exec", dont_inherit=True), names)

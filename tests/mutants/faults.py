@@ -12,6 +12,7 @@ from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.fold_faults import FOLD_FAULTS
 from tests.mutants.host_faults import HOST_FAULTS
 from tests.mutants.metrics_faults import METRICS_FAULTS
+from tests.mutants.model_faults import MODEL_FAULTS
 from tests.mutants.monitor_faults import MONITOR_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.operate_faults import OPERATE_FAULTS
@@ -359,6 +360,7 @@ FAULTS: list[Fault] = [
     *BEGIN_FAULTS,
     *AUDIT_FAULTS,
     *PARKING_FAULTS,
+    *MODEL_FAULTS,
     *PUSH_FAULTS,
     *REPLAY_FAULTS,
     *ROBUST_FAULTS,

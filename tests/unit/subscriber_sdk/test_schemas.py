@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -76,6 +77,30 @@ def test_a_change_comes_between_the_updates(kind: Any, concurrency: int, wormhol
         *(5, ("u", None, 2, "test:2:1"), 6),
     ]
     assert flow.datamarker == flow.end
+
+
+def test_nothing_runs_beside_it(wormhole_kit: Kit) -> None:
+    class Overlapping(Subscriber):
+        def __init__(self) -> None:
+            self.running = self.most = self.changes = 0
+
+        async def on_schema(self, change: SchemaChange) -> None:
+            assert not self.running
+            self.running += 1
+            await asyncio.sleep(1)
+            assert self.running == 1
+            self.running -= 1
+            self.changes += 1
+
+        async def on_update(self, update: Update) -> None:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(1)
+            self.running -= 1
+
+    flow = wormhole_kit.attach(subscriber := Overlapping(), concurrency=8, retry=1)
+    flow.commit(old(1), old(2), new(3), new(4), old(5, "u"))
+    assert (subscriber.changes, subscriber.most) == (3, 2)
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])

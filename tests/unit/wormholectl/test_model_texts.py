@@ -55,7 +55,8 @@ EVERYTHING = TableDefinition(
 )
 USERS = TableDefinition("shop.users", ("id",), (column("id", Content.INTEGER), column("email", Content.TEXT)))
 KEYLESS = TableDefinition("crm.users", (), (column("name", Content.TEXT, nullable=True),))
-TABLES = [KEYLESS, EVERYTHING, USERS]
+LITERAL = TableDefinition("shop.literal", ("id",), (column("id", Content.ENUM, "a"),))
+TABLES = [KEYLESS, LITERAL, EVERYTHING, USERS]
 
 
 def made(style: str, tables: list[TableDefinition] = TABLES, **options: Any) -> str:
@@ -113,7 +114,7 @@ def test_the_classes_take_rows(style: str) -> None:
     item = TypeAdapter(classes.OrderItems).validate_python(row)
     assert (item.class_, item.column_2fa, item.int_, item.a_b, item.a_b_2) == ("x", 2, 3, "1", "2")
     assert (item.notes, item.marks, item.state) == ([1], {"b"}, "a\nb")
-    assert classes.__all__ == ["CrmUsers", "OrderItems", "ShopUsers"]
+    assert classes.__all__ == ["CrmUsers", "OrderItems", "ShopUsers", "TableLiteral"]
     own = classes.CrmUsers(name=None)
     with pytest.raises((AttributeError, ValueError), match=r"frozen|cannot assign"):
         own.name = "other"
@@ -184,6 +185,9 @@ def test_no_name_of_a_database_becomes_code(style: str, named: list[tuple[str, l
         assert len({one.target.id for one in fields if isinstance(one.target, ast.Name)}) == len(table.columns)
         assert len(node.body) - len(fields) == (2 if style == "pydantic" else 1)
     assert made_from(text, "x").tables == {table.name: table.fingerprint for table in tables}
-    names: dict[str, Any] = {"__name__": "made"}
-    sys.modules["made"] = ModuleType("made")
-    exec(compile(text, "made", "exec"), sys.modules["made"].__dict__ | names)
+    written = sys.modules["made"] = ModuleType("made")
+    exec(compile(text, "made", "exec"), written.__dict__)
+    for node, table in zip(classes, tables, strict=True):
+        made_class: Any = getattr(written, node.name)
+        known = made_class.model_fields if style == "pydantic" else made_class.__dataclass_fields__
+        assert len(known) == len(table.columns)

@@ -2,6 +2,7 @@
 # Do not edit: make it again. `wormholectl models --check FILE` reports the tables that changed since.
 # source: server://db1
 # table "crm.users": 6bb5988f033a57c2
+# table "shop.literal": dc4df10fdd99548d
 # table "shop.order_items": cef597b04574c354
 # table "shop.users": 7dc551f2d5165b15
 """Models of tables."""
@@ -21,6 +22,7 @@ __all__ = [
     "CrmUsers",
     "OrderItems",
     "ShopUsers",
+    "TableLiteral",
 ]
 
 
@@ -29,6 +31,13 @@ class CrmUsers:
     """Table crm.users. Without a key."""
 
     name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLiteral:
+    """Table shop.literal. Key: id."""
+
+    id: Literal["a"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

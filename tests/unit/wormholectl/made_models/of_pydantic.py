@@ -2,6 +2,7 @@
 # Do not edit: make it again. `wormholectl models --check FILE` reports the tables that changed since.
 # source: server://db1
 # table "crm.users": 6bb5988f033a57c2
+# table "shop.literal": dc4df10fdd99548d
 # table "shop.order_items": cef597b04574c354
 # table "shop.users": 7dc551f2d5165b15
 """Models of tables."""
@@ -20,6 +21,7 @@ __all__ = [
     "CrmUsers",
     "OrderItems",
     "ShopUsers",
+    "TableLiteral",
 ]
 
 
@@ -29,6 +31,14 @@ class CrmUsers(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str | None
+
+
+class TableLiteral(BaseModel):
+    """Table shop.literal. Key: id."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: Literal["a"]
 
 
 class OrderItems(BaseModel):
