@@ -1,0 +1,22 @@
+"""Prints every change. The smallest subscriber: deploy/compose and deploy/kubernetes run it.
+
+python -m examples.printer
+"""
+
+from __future__ import annotations
+
+from subscriber_sdk import Subscriber, Update, run
+
+__all__ = ["Printer"]
+
+
+class Printer(Subscriber):
+    """Has nothing to keep, so a repeated update does no harm."""
+
+    async def on_update(self, update: Update) -> None:
+        """One line for each."""
+        print(update.op.value, update.table, *update.key, dict(update.after or {}))
+
+
+if __name__ == "__main__":
+    run(Printer(), application="printer")
