@@ -30,10 +30,12 @@ Prune = Annotated[bool, typer.Option("--prune", help="Remove what is stored and 
 
 @app.command("check", epilog="Example:\n\n  wormholectl config check shop.toml")
 def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
-    """Check a configuration file: print every problem of it, and its certificates.
+    """Check a configuration file: print every problem of it, and its certificates. Where a filter tests columns of a
+    database, the database is asked which tables have them.
 
     Exit code 2 when something is wrong.
     """
+    from wormholectl import lacking_columns
     from wormholectl.certificates import TlsReport, report_on
     from wormholectl.config_file import check_config, logs_of
 
@@ -46,9 +48,12 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
         raise typer.Exit(WRONG) from None
     logs, applications = logs_of(config), sorted(config.applications)
     tls = report_on(config.tls) or TlsReport()
+    warnings = lacking_columns.in_config(config)
     if as_json:
         certificates = {"facts": list(tls.facts), "faults": list(tls.faults)}
-        print_json({"ok": True, "logs": logs, "applications": applications, "certificates": certificates})
+        print_json(
+            {"ok": True, "logs": logs, "applications": applications, "certificates": certificates, "warnings": warnings}
+        )
     else:
         print_text(
             f"{file}: right. Logs: {', '.join(logs) or 'none'}. Applications: {', '.join(applications) or 'none'}."
@@ -56,6 +61,7 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
         # A file may be checked on another host than its own, where these files are missing.
         for line in (*tls.facts, *(f"WARNING on this host: {fault}" for fault in tls.faults)):
             print_text(line)
+        print_warnings(warnings)
 
 
 @app.command(

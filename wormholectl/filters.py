@@ -1,13 +1,14 @@
 """The commands that explain filters, their options and their help."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import UsageError, WormholeError
 from wormholectl.options import AsJson, Formats, PasswordFile
-from wormholectl.show.printer import print_json
+from wormholectl.show.printer import print_json, print_warnings
 
 __all__ = ["app"]
 
@@ -48,9 +49,10 @@ def filters_explain(
     password_file: PasswordFile = None,
 ) -> None:
     """Show how a filter was read, and what it does to the last updates of a log."""
-    from wormholectl import filter_effect
+    from wormholectl import filter_effect, lacking_columns
     from wormholectl.log_tail import open_log
     from wormholectl.show.filters import effect_object, show_effect
+    from wormholectl.sources import login_of
 
     if config is None:
         chosen = filter_effect.from_options(what, tables or (), source, formats or (), password_file)
@@ -59,10 +61,15 @@ def filters_explain(
     else:
         chosen = filter_effect.from_config(config, what, log)
     found = None
+    warnings: list[str] = []
     if chosen.source:
-        with open_log(chosen.source, chosen.password_file) as opened:
+        login = login_of(chosen.source, chosen.password_file)
+        with suppress(WormholeError):  # opening the log says it
+            warnings = lacking_columns.of_log(chosen.filter, chosen.source, login)
+        with open_log(chosen.source, login) as opened:
             found = filter_effect.effect(chosen.filter, opened, last)
     if as_json:
-        print_json(effect_object(chosen.filter, found))
+        print_json(effect_object(chosen.filter, found, warnings))
     else:
         show_effect(chosen.filter, found)
+        print_warnings(warnings)

@@ -27,11 +27,12 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
-from wormhole.ports.datastore import Datastore
+from wormhole.ports.datastore import Datastore, Login
 from wormhole.ports.log_source import LogReader, LogSource
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.endings import Endings
 from wormhole.wire.update import Batch, Update
+from wormholectl import lacking_columns
 from wormholectl.segment_stream import SILENCE_S, End, read_segments
 from wormholectl.sources import datastore_at, login_of
 
@@ -63,7 +64,8 @@ class TailOptions:
 class TailEvents:
     """What is called: for every selected update, for missing log before a place, where the tail begins, and for updates
     that are in the log and cannot be decoded: they are left out. ``waiting`` gets a sentence when the log is waited
-    for: nothing came for 10 s and the end is not reached, or a reader broke and is opened again.
+    for: nothing came for 10 s and the end is not reached, or a reader broke and is opened again. ``warning`` gets one
+    about the filter.
     """
 
     update: Callable[[Update], None]
@@ -71,6 +73,7 @@ class TailEvents:
     opened: Callable[[Datamarker], None] = lambda marker: None
     broken: Callable[[DecodeError], None] = lambda error: None
     waiting: Callable[[str], None] = lambda sentence: None
+    warning: Callable[[str], None] = lambda sentence: None
 
 
 @dataclass(slots=True)
@@ -101,7 +104,11 @@ def tail(
     found = datastore_at(url)
     options.filter.check(found.capabilities)
     places = places or Places()
-    with open_log(url, password_file) as source:
+    login = login_of(url, password_file)
+    with suppress(WormholeError):  # what is wrong with the account or the server, the tail itself reports
+        for sentence in lacking_columns.of_log(options.filter, url, login):
+            events.warning(sentence)
+    with open_log(url, login) as source:
         places.datastore, places.base = found, source.status().base
         return tail_source(source, options, events, places)
 
@@ -217,13 +224,12 @@ class Selected:
 
 
 @contextmanager
-def open_log(url: str, password_file: Path | None = None) -> Iterator[LogSource]:
+def open_log(url: str, login: Login) -> Iterator[LogSource]:
     """The log at ``url``, started, with a folder of its own that goes with it.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     found = datastore_at(url)
-    login = login_of(url, password_file)
     with _terminated_as_interrupted(), _state_folder(found.local_path(url)) as folder:
         source = open_source(
             url,

@@ -68,7 +68,7 @@ def tail(
     from wormholectl.log_tail import Places, TailEvents, TailOptions
     from wormholectl.log_tail import tail as run_tail
     from wormholectl.show import updates
-    from wormholectl.show.printer import print_json, print_line, print_text
+    from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
     from wormholectl.sources import split_database, tables_within
 
     log, database = split_database(url)
@@ -90,6 +90,9 @@ def tail(
         else:
             print_line(updates.gap_as_line(missing, places.shown(begin)))
 
+    def warning(sentence: str) -> None:
+        print_warnings([sentence])
+
     def waiting(sentence: str) -> None:
         print_text(f"waiting for {without_password(url)}: {sentence}", error=True)
 
@@ -99,6 +102,7 @@ def tail(
             gap,
             broken=broken,
             waiting=waiting,
+            warning=warning,
         )
     else:
         events = TailEvents(
@@ -111,6 +115,7 @@ def tail(
             ),
             broken,
             waiting,
+            warning,
         )
     options = TailOptions(wanted, start, limit, follow)
     with suppress(KeyboardInterrupt):

@@ -37,7 +37,7 @@ from wormhole.model.schema import Schema
 from wormhole.model.values import Op
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["DROP", "ENTERED", "KEEP", "LEFT", "LEFT_KEY", "OP_NUMBERS", "Decision", "Plan", "make_plan"]
+__all__ = ["DROP", "ENTERED", "KEEP", "LEFT", "LEFT_KEY", "OP_NUMBERS", "Decision", "Plan", "for_table", "make_plan"]
 
 OP_NUMBERS: Final = {op: int(update_pb2.Op.Value(op.name)) for op in Op}
 _KINDS: Final[tuple[tuple[Op, frozenset[Op]], ...]] = tuple(
@@ -91,7 +91,7 @@ class Plan:
 
 def make_plan(normal: Expr, schema: Schema, formats: ValueFormats = _NO_FORMATS) -> Plan:
     """Prepare a filter in normal form for one table."""
-    of_table = _fold(normal, lambda leaf: _table(leaf, schema.table))
+    of_table = for_table(normal, schema.table)
     reader: Reader | None = Reader(schema, formats)
     names = Names(schema, reader)
     if not names.valued(of_table):
@@ -122,6 +122,11 @@ def make_plan(normal: Expr, schema: Schema, formats: ValueFormats = _NO_FORMATS)
         one_test=one.simple if one is not None and one.decided is None else None,
         reader=reader,
     )
+
+
+def for_table(normal: Expr, table: str) -> Expr:
+    """What is left of a filter in normal form once the table is known."""
+    return _fold(normal, lambda leaf: _table(leaf, table))
 
 
 _ALWAYS: Final = Decision(True, lambda key: True, lambda head: KEEP)

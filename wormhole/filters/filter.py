@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from wormhole.filters.capabilities import problem_of
-from wormhole.filters.evaluate import DROP, ENTERED, KEEP, LEFT_KEY, Plan, make_plan
+from wormhole.filters.evaluate import DROP, ENTERED, KEEP, LEFT_KEY, Plan, for_table, make_plan
 from wormhole.filters.lexer import fail
 from wormhole.filters.normal import content_hash, joined, normalise
 from wormhole.filters.parser import parse
-from wormhole.filters.tree import And, Const, Expr, Field, Moved, Not, TableMatches, leaves, write
+from wormhole.filters.tree import And, Const, Expr, Field, Leaf, Moved, Not, Or, TableMatches, leaves, write
 from wormhole.filters.view import RunView
 from wormhole.formats import BadValue, ValueFormats
 from wormhole.model.capabilities import Capabilities
@@ -124,6 +124,19 @@ class Filter:
         """Whether the filter drops every update of that table, whatever is in it."""
         return self._plan(Schema(table, (), ())).whole is False
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns, or fields of values, that it tests."""
+        return frozenset(_columns(self.normal))
+
+    def lacking(self, table: str, columns: Collection[str]) -> tuple[frozenset[str], bool]:
+        """Which columns it tests in that table that are none of the table's ``columns``: those tests are unknown for
+        every update of it, so they pass. And whether every update passes for that.
+        """
+        rest = for_table(self.normal, table)
+        missing = frozenset(_columns(rest)) - set(columns)
+        return missing, bool(missing) and _passing(rest, missing) == Const(True)
+
     def keep(self, view: RunView | Run) -> Sequence[int] | None:
         """Ordinals, ascending, of the updates of a run that the filter selects or cannot decide; ``None``: all of
         them."""
@@ -167,6 +180,27 @@ class Filter:
 
     def __str__(self) -> str:
         return self.text
+
+
+def _columns(expr: Expr) -> Iterator[str]:
+    return (column for leaf in leaves(expr) if (column := _column(leaf)))
+
+
+def _column(leaf: Leaf) -> str:
+    subject = getattr(leaf, "subject", None)
+    return subject.name if isinstance(subject, Field) else ""
+
+
+def _passing(expr: Expr, unknown: Collection[str]) -> Expr:
+    """The expression where tests of the ``unknown`` columns pass, under ``not`` too."""
+    match expr:
+        case And(terms) | Or(terms):
+            return joined(isinstance(expr, And), (_passing(term, unknown) for term in terms))
+        case Const():
+            return expr
+        case _:
+            leaf = cast(Leaf, expr.term if isinstance(expr, Not) else expr)
+            return Const(True) if _column(leaf) in unknown else expr
 
 
 def explain(chosen: Filter) -> str:

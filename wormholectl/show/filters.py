@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wormhole.filters import Filter, explain
@@ -18,13 +19,14 @@ def _tests(normal: Expr) -> list[tuple[str, str]]:
     return [(write(leaf), needs_of(leaf)) for leaf in dict.fromkeys(leaves(normal))]
 
 
-def effect_object(wanted: Filter, found: Effect | None) -> dict[str, Any]:
-    """The filter as it was read and its effect, for programs."""
+def effect_object(wanted: Filter, found: Effect | None, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """The filter as it was read, its effect and warnings about it, for programs."""
     return {
         "filter": wanted.text,
         "normal": explain(wanted),
         "hash": wanted.hash,
         "tests": [{"test": test, "needs": needs} for test, needs in _tests(wanted.normal)],
+        "warnings": list(warnings),
         "log": None
         if found is None
         else {

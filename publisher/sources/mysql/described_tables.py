@@ -57,9 +57,9 @@ def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefin
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
-    with closing(connect(address, timeout_s=_TIMEOUT_S)) as connection, reading_answers("the server's tables"):
+    with closing(connect(address)) as connection, reading_answers("the server's tables"):
         query(connection, "SET SESSION sql_mode = ''")  # which changes how a table is shown
-        found = query(connection, _TABLES, (OWN_DATABASES,), most_bytes=MOST_LISTING_BYTES)
+        found = query(connection, _TABLES, (OWN_DATABASES,), within_s=_TIMEOUT_S, most_bytes=MOST_LISTING_BYTES)
         names = [(str(row["db"]), str(row["name"])) for row in found]
         return [_table(connection, *name) for name in names if wanted(".".join(name))]
 

@@ -22,7 +22,7 @@ def test_checking_a_configuration(tmp_path: Path) -> None:
     code, out, _ = run("config", "check", str(good), "--json")
     certificates: dict[str, list[str]] = {"facts": [], "faults": []}
     about = {"logs": ["shop/main/db1"], "applications": ["cache"], "certificates": certificates}
-    assert json.loads(out) == {"schema": 1, "ok": True, **about}
+    assert json.loads(out) == {"schema": 1, "ok": True, "warnings": [], **about}
     bad = toml(tmp_path, DATASET, application("true"), "unknown_key = 1\n")
     code, out, _ = run("config", "check", str(bad), "--json")
     assert code == 2

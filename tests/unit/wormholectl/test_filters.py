@@ -22,7 +22,7 @@ def test_a_filter_is_explained_without_a_log() -> None:
 
 
 def test_a_log_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_tail, "open_log", lambda url, password_file: nullcontext(LOG))
+    monkeypatch.setattr(log_tail, "open_log", lambda url, login: nullcontext(LOG))
     code, out, _ = run("filters", "explain", "op == 'delete'", "--source", "rocksdb:///store", "--last", "3", "--json")
     found = json.loads(out)
     assert (code, found["schema"], found["log"]["updates"]) == (0, 1, 3)

@@ -14,6 +14,7 @@ from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.values import Op
+from wormhole.ports.datastore import Login
 from wormholectl import log_tail as tail_module
 from wormholectl.log_tail import Places, TailEvents, TailOptions
 
@@ -61,7 +62,7 @@ def test_a_log_that_is_purged_while_it_is_read_ends_the_tail_with_status_1(monke
     first, _, _ = (source.commit([(Op.UPSERT, "default", key, {"value": b"v"})]) for key in (b"a", b"b", b"c"))
 
     @contextmanager
-    def open_log(url: str, password_file: Path | None) -> Iterator[MemorySource]:
+    def open_log(url: str, login: Login) -> Iterator[MemorySource]:
         yield source
 
     monkeypatch.setattr(tail_module, "open_log", open_log)

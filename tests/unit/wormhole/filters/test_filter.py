@@ -73,6 +73,25 @@ def test_a_table_of_which_nothing_is_wanted(where: str | None, tables: list[str]
     assert Filter.parse(where, tables).wants_none_of("junk.a") is none
 
 
+@pytest.mark.parametrize(
+    ("where", "missing", "everything"),
+    [
+        ('email == "x"', {"email"}, True),
+        ('not (email == "x" or changed(note))', {"email", "note"}, True),
+        ("email is absent and id == 1", {"email"}, False),
+        ('email == "x" or op == "delete"', {"email"}, True),
+        ('email == "x" and op == "delete"', {"email"}, False),
+        ('email == "x" and not left', {"email"}, False),
+        ('table == "shop.users" and email == "x"', set(), False),
+        ('table == "shop.users" and email == "x" or table == "shop.log" and note == "y"', {"note"}, True),
+        ("id == 1", set(), False),
+        ('key == "x"', set(), False),
+    ],
+)
+def test_columns_that_a_table_lacks(where: str, missing: set[str], everything: bool) -> None:
+    assert Filter.parse(where).lacking("shop.log", ["id", "at"]) == (frozenset(missing), everything)
+
+
 def test_equal_meaning_has_one_hash() -> None:
     one = Filter.parse('op == "delete" and key startswith "user:"', ["shop.*"])
     other = Filter.parse('prefix(key, b"user:") and (table matches "shop.*" and op in ("delete"))')
