@@ -75,14 +75,15 @@ def test_the_class_the_handler_and_the_check(
     database_server.sql(
         f"INSERT INTO {shop}.users VALUES (7, 'ada@example.org', '1815-12-10', 'paid', 'vip,new', '{{}}')",
         f"DELETE FROM {shop}.users",
+        f"TRUNCATE {shop}.users",
         f"ALTER TABLE {shop}.users DROP email",
         f"INSERT INTO {shop}.users VALUES (8, NULL, 'free', '', NULL)",
     )
-    added, deleted, other = read(source, start, shop)
+    added, deleted, emptied, other = read(source, start, shop)
     mailer = names["Mailer"]()
-    for update in (added, deleted):
+    for update in (added, deleted, emptied):
         asyncio.run(mailer.on_update(update))
-    assert capsys.readouterr().out == "welcome ada@example.org, born 1815\nuser 7 left\n"
+    assert capsys.readouterr().out == "welcome ada@example.org, born 1815\ndelete (7,)\ntruncate ()\n"
 
     with pytest.raises(ModelMismatch) as mismatch:
         asyncio.run(mailer.on_update(other))

@@ -1,5 +1,5 @@
 """The modules that ``wormholectl models`` writes. Two of them are files beside this one, so that `make check` holds
-them to mypy strict and to the formatter."""
+them to mypy and pyright, both strict, and to the formatter."""
 
 from __future__ import annotations
 
