@@ -59,7 +59,8 @@ class _Message(Protocol):
 class Answer:
     """One publisher's ``status``, or why there is none (``problem``); ``tls`` and ``tls_name`` as it was reached with.
 
-    ``state_dir``: that of this host's publishers, as far as this side knows it.
+    ``state_dir``: that of this host's publishers, as far as this side knows it. ``drained``: no publisher was asked,
+    because an operator stopped them.
     """
 
     address: str
@@ -68,6 +69,16 @@ class Answer:
     tls: TlsFiles | None = None
     tls_name: str = ""
     state_dir: Path = discovery.STATE_DIR
+    drained: discovery.Drained | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether a publisher should have answered and did not."""
+        return self.status is None and self.drained is None
+
+    def may_have(self, application: str) -> bool:
+        """Whether flows of the application may be where no publisher answers."""
+        return self.silent or (self.drained is not None and application in self.drained.applications)
 
 
 def ask(where: Where, flow: str = "") -> list[Answer]:
@@ -79,14 +90,16 @@ def ask(where: Where, flow: str = "") -> list[Answer]:
     if all(answer.status is None for answer in answers):
         raise StreamBroken(
             "; ".join(answer.problem for answer in answers),
-            hint="check that the publisher runs, its address (admin_listen under [publisher]) and the certificates",
+            hint=f"wormholectl drain {answers[0].drained.host} --undo, when the maintenance is over"
+            if answers[0].drained is not None
+            else "check that the publisher runs, its address (admin_listen under [publisher]) and the certificates",
         )
     return answers
 
 
 def ask_each(where: Where) -> list[Answer]:
     """As :func:`ask`, also when none of those that were found answers."""
-    return ask_again(find(where))
+    return [answer for answer in ask_again(find(where)) if answer.drained is None]
 
 
 def find(where: Where) -> list[Answer]:
@@ -97,7 +110,11 @@ def find(where: Where) -> list[Answer]:
     config = None if where.publisher else discovery.configured(where)
     tls = where.tls or (None if config is None else config.tls)
     state_dir = discovery.state_dir(where, config)
-    return [Answer(address, None, "", tls, where.tls_name, state_dir) for address in discovery.addresses(where, config)]
+    found = discovery.publishers(where, config)
+    return [
+        *(Answer(address, None, "", tls, where.tls_name, state_dir) for address in found.addresses),
+        *(Answer("", None, str(one), drained=one) for one in found.drained),
+    ]
 
 
 def ask_again(answers: Sequence[Answer], flow: str = "") -> list[Answer]:
@@ -107,6 +124,8 @@ def ask_again(answers: Sequence[Answer], flow: str = "") -> list[Answer]:
 
 
 def _answer(one: Answer, flow: str) -> Answer:
+    if one.drained is not None:
+        return one
     try:
         return replace(one, status=describe(one.address, one.tls, one.tls_name, flow), problem="")
     except StreamBroken as error:
@@ -148,7 +167,7 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
             if one.flow == flow:
                 return answer, one
             names.append(one.flow)
-    silent = [answer.problem for answer in answers if answer.status is None]
+    silent = [answer.problem for answer in answers if answer.may_have(flow.partition("/")[0])]
     if silent:
         raise StreamBroken(
             f"no publisher that answers has a flow {flow!r}; {'; '.join(silent)}", hint="start that publisher"
@@ -161,7 +180,7 @@ def check_application(answers: Sequence[Answer], application: str) -> None:
     application.
     """
     names = {flow.flow.partition("/")[0] for one in answers if one.status is not None for flow in one.status.flows}
-    if application not in names and all(one.status is not None for one in answers):
+    if application not in names and not any(one.may_have(application) for one in answers):
         raise UsageError(
             f"no publisher has a flow of application {application!r}",
             hint=nearest(application, names, "application", "wormholectl flows"),

@@ -58,7 +58,7 @@ def audit(
     setting = setting_of(where, application, archives or ())
     selecting = Selecting(setting.application.where or "", tuple(setting.application.tables), setting.formats, {})
     answers = admin_client.ask(where)
-    if silent := [one.problem for one in answers if one.status is None]:
+    if silent := [one.problem for one in answers if one.may_have(application)]:
         raise StreamBroken("; ".join(silent), hint="start that publisher: its delivery counts are needed too")
     admin_client.check_application(answers, application)
     statuses = [one.status for one in answers if one.status is not None]
@@ -70,7 +70,7 @@ def audit(
             "places of two copies cannot be compared",
             hint="archive the copy that serves the application",
         )
-    replies = [admin_client.audit(one, admin_pb2.AuditRequest()) for one in answers]
+    replies = [admin_client.audit(one, admin_pb2.AuditRequest()) for one in answers if one.status is not None]
     counts = auditor.flow_counts(application, selecting.filter().hash, replies)
     if not counts:
         raise UsageError(

@@ -83,12 +83,12 @@ def _show(where: Where, flow: str, limit: int, as_json: bool) -> None:
     answering = [(answer, answer.status) for answer in answers if answer.status is not None]
     replies = [(publisher_name(status), admin_client.dead_letters(one, flow, limit)) for one, status in answering]
     total = sum(reply.total for _, reply in replies)
-    silent = [answer for answer in answers if answer.status is None]
+    silent = [answer for answer in answers if answer.silent]
     if as_json:
         objects = [{"publisher": name, **letter_object(one)} for name, reply in replies for one in reply.letters]
         unreachable = [{"address": answer.address, "problem": answer.problem} for answer in silent]
         print_json({"total": total, "dead_letters": objects, "unreachable": unreachable})
     else:
         show_letters([one for _, reply in replies for one in reply.letters], total)
-    print_warnings(answer.problem for answer in silent)
+    print_warnings(answer.problem for answer in answers if answer.status is None)
     raise typer.Exit(UNREACHABLE if silent else 0)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from wormhole.config import Config, CoordinatorForm, PublisherConfig
+from wormhole.config import Config, CoordinatorForm, DatasetConfig, PublisherConfig
 from wormhole.config import load as load_config
-from wormhole.coordination import Coordinator, PublisherInfo, connect
+from wormhole.coordination import Coordinator, HostRequest, PublisherInfo, connect
 from wormhole.coordination.up_data_folder import up_folder
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
 from wormhole.model.errors import Retryable, UsageError
 from wormholectl.options import Where
+from wormholectl.show.printer import few
 
 __all__ = [
     "STATE_DIR",
-    "addresses",
+    "Drained",
+    "Found",
     "ask_coordinator",
     "configured",
+    "host_request",
+    "publishers",
     "serving",
     "state_dir",
     "with_coordinator",
@@ -52,20 +57,85 @@ def configured(where: Where) -> Config | None:
     return config.model_copy(update={"publisher": placed})
 
 
-def addresses(where: Where, config: Config | None) -> list[str]:
-    """The admin addresses of all publishers.
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Logs that no publisher serves because their ``host`` is drained ``by`` an operator.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when there is none.
+    ``applications``: those of the logs' datasets, whose flows are therefore not known.
+    """
+
+    host: str
+    by: str
+    logs: tuple[str, ...]
+    applications: frozenset[str]
+
+    def __str__(self) -> str:
+        return (
+            f"host {self.host} is drained by {self.by or 'somebody'}: {few(self.logs)} "
+            f"{'is' if len(self.logs) == 1 else 'are'} not served, and the flows there are not known"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``addresses``: of the admin services of publishers."""
+
+    addresses: Sequence[str]
+    drained: Sequence[Drained] = ()
+
+
+def publishers(where: Where, config: Config | None) -> Found:
+    """All publishers, and the logs that have none because their host is drained.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when there is neither.
     """
     if where.publisher:
-        return [where.publisher]
-    if config is not None and config.form is CoordinatorForm.STATIC:
-        return _of_files(where.coordinator, config)
-    return _of_infos(with_coordinator(where, _publishers))
+        return Found([where.publisher])
+    if config is None or config.form is not CoordinatorForm.STATIC:
+        return with_coordinator(where, _registered)
+    served = serving(config)
+    drained: list[Drained] = []
+    if any(log not in served for log, _ in _logs(config.datasets)):
+        host = config.monitor.host_name
+        drained = with_coordinator(where, lambda coordinator: _drained(coordinator, served, host))
+    return Found([] if drained and not served else _of_files(where.coordinator, config, served), drained)
 
 
-async def _publishers(coordinator: Coordinator) -> Sequence[PublisherInfo]:
-    return await coordinator.publishers()
+async def _registered(coordinator: Coordinator) -> Found:
+    infos = await coordinator.publishers()
+    drained = await _drained(coordinator, {f"{one.dataset}/{one.copy}/{one.log}" for one in infos})
+    return Found([] if drained and not infos else _of_infos(infos), drained)
+
+
+async def _drained(coordinator: Coordinator, served: Container[str], this_host: str = "") -> list[Drained]:
+    """The logs of drained hosts that are not ``served``. ``this_host``: where logs run that name no host."""
+    stored = await coordinator.configuration()
+    logs: dict[str, set[str]] = {one.host: set(one.publishers) for one in await coordinator.monitors()}
+    for log, host in _logs(stored.datasets):
+        if host or this_host:
+            logs.setdefault(host or this_host, set()).add(log)
+    found = []
+    for host, named in sorted(logs.items()):
+        away = tuple(sorted(log for log in named if log not in served))
+        request = await host_request(coordinator, host) if away else HostRequest()
+        if request.drained:
+            datasets = {log.partition("/")[0] for log in away}
+            names = frozenset(name for name, one in stored.applications.items() if one.dataset in datasets)
+            found.append(Drained(host, request.by, away, names))
+    return found
+
+
+def _logs(datasets: Mapping[str, DatasetConfig]) -> Iterable[tuple[str, str]]:
+    """Each log as ``dataset/copy/log``, and the host that it names."""
+    for dataset, settings in datasets.items():
+        for copy, one in settings.copies.items():
+            for log, named in one.logs.items():
+                yield f"{dataset}/{copy}/{log}", named.host
+
+
+async def host_request(coordinator: Coordinator, host: str) -> HostRequest:
+    """What an operator requested of a host."""
+    return await anext(coordinator.watch_host(host))
 
 
 def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -> T:
@@ -100,14 +170,14 @@ def ask_coordinator(target: Config | Path | str, use: Callable[[Coordinator], Aw
 
 def serving(config: Config) -> dict[str, ReadyFile]:
     """The live publishers of this host by ``dataset/copy/log``, as their ready files say. Blocks."""
-    logs = [(d, c, log) for d, data in config.datasets.items() for c, one in data.copies.items() for log in one.logs]
-    found = {"/".join(log): read_ready(ready_path(config.publisher.state_dir, *log)) for log in logs}
+    state_dir = config.publisher.state_dir
+    found = {log: read_ready(ready_path(state_dir, *log.split("/"))) for log, _ in _logs(config.datasets)}
     return {log: told for log, told in found.items() if told is not None}
 
 
-def _of_files(file: str, config: Config) -> list[str]:
+def _of_files(file: str, config: Config, served: Mapping[str, ReadyFile]) -> list[str]:
     """In the static form nobody registers: each running publisher's ready file says where it listens."""
-    found = sorted({one.admin for one in serving(config).values() if one.admin})
+    found = sorted({one.admin for one in served.values() if one.admin})
     if found:
         return found
     address = config.publisher.admin_listen

@@ -50,6 +50,7 @@ def flows(
     answers = ask(where)
     if application:
         check_application(answers, application)
+        answers = [one for one in answers if one.status is not None or one.may_have(application)]
     raise typer.Exit(lists.show(flows_where(FLOWS, application, state or ()), answers, as_json))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import Coordinator, HostRequest, MonitorInfo, StoredConfig
-from wormholectl.discovery import configured, serving, with_coordinator
+from wormholectl.discovery import configured, host_request, serving, with_coordinator
 from wormholectl.options import Where
 
 __all__ = ["Host", "hosts_of", "known_hosts", "lock_holder"]
@@ -60,7 +60,7 @@ def hosts_of(where: Where) -> list[Host]:
             assert config is not None
             monitors = await asyncio.to_thread(_of_this_host, config)
         found = known_hosts(await coordinator.configuration(), monitors, static=static)
-        return [Host(name, one, await _request(coordinator, name), logs) for name, (one, logs) in found.items()]
+        return [Host(name, one, await host_request(coordinator, name), logs) for name, (one, logs) in found.items()]
 
     return with_coordinator(where, read)
 
@@ -81,8 +81,3 @@ def lock_holder(path: Path) -> int | None:
         return None
     found = re.search(rf"FLOCK +\S+ +WRITE +(-?[0-9]+) +\S+:{inode} ", held)
     return int(found[1]) if found else None
-
-
-async def _request(coordinator: Coordinator, host: str) -> HostRequest:
-    watch = coordinator.watch_host(host)
-    return await anext(watch)

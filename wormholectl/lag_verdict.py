@@ -79,7 +79,8 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict
     ]
     ageless = (f"{one}: {one.lag.unknown}" for one in flows if one.lag.seconds is None)
     flows.sort(key=lambda one: one.lag.order, reverse=True)
-    return Verdict(application, most_s, tuple(flows), (*filter(None, map(_unknown, answers)), *ageless))
+    unknown = (_unknown(one) for one in answers if one.status is not None or one.may_have(application))
+    return Verdict(application, most_s, tuple(flows), (*filter(None, unknown), *ageless))
 
 
 def _unknown(answer: Answer) -> str:

@@ -148,8 +148,8 @@ class _Look:
         from spark_replay.replay.publisher import Reach
         from spark_replay.replay.request import FoundPublisher
 
-        answers = admin_client.ask(self._where)
-        if silent := [one.problem for one in answers if one.status is None]:
+        answers = [one for one in admin_client.ask(self._where) if one.drained is None]
+        if silent := [one.problem for one in answers if one.silent]:
             raise StreamBroken("; ".join(silent), hint="start that publisher: its flows may be meant")
         found = []
         for one in answers:

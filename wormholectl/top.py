@@ -58,6 +58,7 @@ class Seen:
 
     publishers: dict[str, tuple[Answer, float]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    drained: tuple[str, ...] = ()
     told: float | None = None
 
     def learn(self, answers: Sequence[Answer], now: float) -> None:
@@ -65,7 +66,8 @@ class Seen:
         for answer in answers:
             if answer.status is not None:
                 self.publishers[publisher_name(answer.status)] = (answer, now)
-        self.problems = tuple(answer.problem for answer in answers if answer.status is None)
+        self.problems = tuple(answer.problem for answer in answers if answer.silent)
+        self.drained = tuple(str(answer.drained) for answer in answers if answer.drained is not None)
         self.told = now
 
     def failed(self, problem: str, now: float) -> None:
@@ -95,6 +97,7 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
         )
         parts += [_text(_caravan(status, caravan), "dim") for caravan in status.caravans]
         flows += [(flow, status) for flow in status.flows]
+    parts += [_text(host, "yellow") for host in seen.drained]
     parts += [_text(problem, "bold red") for problem in seen.problems]
     if seen.told is None:
         parts.append(Text("asking ..."))

@@ -35,8 +35,12 @@ class Listing:
 
 
 def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
-    """Print what the publishers reported; those that do not answer are warned about. Returns the exit code."""
-    silent = [answer for answer in answers if answer.status is None]
+    """Print what the publishers reported, and which hosts are drained; those that do not answer are warned about.
+
+    Returns the exit code.
+    """
+    silent = [answer for answer in answers if answer.silent]
+    drained = [answer.drained for answer in answers if answer.drained is not None]
     told = [(answer, answer.status) for answer in answers if answer.status is not None]
     if as_json:
         items = [
@@ -47,7 +51,8 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
         unreachable = [{"address": answer.address, "problem": answer.problem} for answer in silent]
         told_of = {"publishers": [_summary(answer, status) for answer, status in told]}
         named = {} if listing.name in told_of else {listing.name: items}
-        print_json({**told_of, **named, "unreachable": unreachable})
+        away = [{"host": one.host, "by": one.by or None, "publishers": list(one.logs)} for one in drained]
+        print_json({**told_of, **named, "drained": away, "unreachable": unreachable})
     else:
         several = len(told) > 1 and listing.columns[0] != "PUBLISHER"
         columns = (*listing.columns, "PUBLISHER") if several else listing.columns
@@ -65,6 +70,8 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
         for _, status in told:
             for note in listing.notes(status):
                 print_text(f"{publisher_name(status)}: {note}" if several else note)
+        for one in drained:
+            print_text(str(one))
     print_warnings(f"{publisher_name(status)}: {problem}" for _, status in told for problem in status.problems)
     print_warnings(answer.problem for answer in silent)
     return UNREACHABLE if silent else 0

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from wormhole.coordination import Coordinator, PublisherInfo
+from wormhole.config import parse
+from wormhole.coordination import Coordinator, HostRequest, PublisherInfo
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
 from wormhole.model.errors import ConfigError, Retryable, UsageError
 from wormholectl import discovery
 from wormholectl.admin_client import ask
-from wormholectl.discovery import addresses, configured, with_coordinator
+from wormholectl.discovery import Drained, Found, configured, publishers, with_coordinator
 from wormholectl.options import Where
 
 
@@ -19,12 +22,51 @@ def info(log: str, address: str) -> PublisherInfo:
     return PublisherInfo("shop", "main", log, "host", 1, address, 0.0)
 
 
-def knows(monkeypatch: pytest.MonkeyPatch, *infos: PublisherInfo) -> Where:
-    def told(where: Where, use: Callable[[Coordinator], Awaitable[Sequence[PublisherInfo]]]) -> Sequence[PublisherInfo]:
-        return infos
+SHOP = """
+version = 1
+[datasets.shop.copies.main.logs]
+db1 = { source = "rocksdb:///1", host = "alpha" }
+db2 = { source = "rocksdb:///2", host = "beta" }
+[datasets.audit.copies.main.logs.db3]
+source = "rocksdb:///3"
+host = "beta"
+[applications]
+cache = { dataset = "shop", start = "latest" }
+books = { dataset = "audit", start = "latest" }
+"""
 
-    monkeypatch.setattr(discovery, "with_coordinator", told)
+
+def knows(monkeypatch: pytest.MonkeyPatch, *infos: PublisherInfo, drained: str = "") -> Where:
+    """A coordinator with these publishers, of which one host may be drained."""
+
+    def ask(where: Where, use: Callable[[Coordinator], Awaitable[Found]]) -> Found:
+        async def asked() -> Found:
+            world = MemoryWorld(parse(SHOP, "test"))
+            if drained:
+                world.hosts[drained] = HostRequest(True, "ann@ops", 1.0)
+            coordinator = MemoryCoordinator(world)
+            await coordinator.start()
+            try:
+                for one in infos:
+                    await coordinator.register_publisher(one)
+                return await use(coordinator)
+            finally:
+                await coordinator.stop()
+
+        return asyncio.run(asked())
+
+    monkeypatch.setattr(discovery, "with_coordinator", ask)
     return Where(coordinator="zk:2181")
+
+
+def test_the_logs_of_a_drained_host_are_reported_with_their_applications(monkeypatch: pytest.MonkeyPatch) -> None:
+    beta = Drained("beta", "ann@ops", ("audit/main/db3", "shop/main/db2"), frozenset({"cache", "books"}))
+    found = publishers(knows(monkeypatch, info("db1", "h:1"), drained="beta"), None)
+    assert (list(found.addresses), list(found.drained)) == (["h:1"], [beta])
+    assert publishers(knows(monkeypatch, info("db1", "h:1"), drained="alpha"), None).drained == [], "it still serves"
+    assert publishers(knows(monkeypatch, info("db1", "h:1")), None).drained == []
+    with pytest.raises(Retryable, match=r"host beta is drained by ann@ops: audit/main/db3, .*drain beta --undo"):
+        ask(knows(monkeypatch, drained="beta"))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +105,7 @@ def static(folder: Path, listen: str) -> Where:
 
 
 def found(where: Where) -> list[str]:
-    return addresses(where, configured(where))
+    return list(publishers(where, configured(where)).addresses)
 
 
 def test_in_the_static_form_the_ready_files_say_where_publishers_listen(tmp_path: Path) -> None:

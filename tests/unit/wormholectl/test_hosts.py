@@ -92,3 +92,21 @@ def test_a_drained_host_needs_no_monitor(file: Path) -> None:
     drained, listed = with_monitor(file, ["drain", "beta", "--yes"], ["hosts"])
     assert "no monitor runs there now" in drained[1]
     assert listed[0] == 0
+
+
+def test_other_commands_report_a_drained_host(file: Path) -> None:
+    _, _, _, (code, _, err), (lag_code, lag, _) = with_monitor(
+        file,
+        ["drain", "beta", "--yes"],
+        ["hosts"],
+        ["drain", "alpha", "--yes"],
+        ["flows"],
+        ["lag", "cache"],
+    )
+    assert (code, lag_code) == (3, 3)
+    sentence = (
+        f"host beta is drained by {current_user()}: shop/main/db2 is not served, and the flows there are not known"
+    )
+    assert sentence in err
+    assert "alpha" not in err, "its publisher still runs"
+    assert sentence in lag

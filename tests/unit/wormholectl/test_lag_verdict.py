@@ -9,6 +9,7 @@ from tests.support.fake_admin import FakeAdmin
 from wormhole.model.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
+from wormholectl.discovery import Drained
 from wormholectl.lag_verdict import judge
 
 UNSEEN_WHY = "shop/main/db1 does not know the end of its log: the server is away"
@@ -77,6 +78,17 @@ def flows(**lags: float) -> Answer:
 def test_one_line_and_an_exit_code(answers: list[Answer], code: int, line: str) -> None:
     verdict = judge("cache", 30.0, answers)
     assert (verdict.exit_code, verdict.line()) == (code, line)
+
+
+def test_the_lag_behind_a_drained_host_is_not_known_and_only_of_its_applications() -> None:
+    drained = Drained("db-7", "ann", ("shop/main/db2",), frozenset({"cache"}))
+    away = Answer("", None, str(drained), drained=drained)
+    verdict = judge("cache", 30.0, [flows(a=1), away])
+    assert (verdict.exit_code, verdict.line().endswith(f"; {drained}")) == (3, True)
+    assert judge("mail", 1e9, [flows(a=1), away]).exit_code == 0
+    assert judge("cache", 30.0, [away]).line() == f"UNREACHABLE cache: {drained}"
+    with pytest.raises(UsageError, match="did you mean cache"):
+        judge("cahce", 30.0, [flows(a=1), away])
 
 
 def test_an_application_that_there_is_not() -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.support.eventually import PATIENCE_S
 from tests.support.publisher_status import status
 from wormholectl.admin_client import Answer
+from wormholectl.discovery import Drained
 from wormholectl.top import Seen, draw
 
 TOLD = [Answer("h:7", status("db1"))]
@@ -71,6 +72,14 @@ def test_what_went_away_is_shown_with_what_it_told_last() -> None:
     told = screen(seen, 30.0)
     assert "told" not in told
     assert "h:9 is silent" in told
+
+
+def test_a_drained_host_is_shown_and_nobody_is_looked_for() -> None:
+    drained = Drained("db-7", "ann", ("shop/main/db2",), frozenset())
+    seen = Seen()
+    seen.learn([*TOLD, Answer("", None, str(drained), drained=drained)], 10.0)
+    assert str(drained) in screen(seen, 10.5)
+    assert seen.problems == ()
 
 
 def test_a_publisher_that_comes_back_at_another_address_is_the_same_one() -> None:

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from tests.support.cli_schema import check
 from tests.support.publisher_status import status
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
+from wormholectl.discovery import Drained
 from wormholectl.show.flows import FLOWS
 from wormholectl.show.lists import show
 from wormholectl.show.publishers import PUBLISHERS
@@ -85,6 +87,20 @@ def test_for_programs_who_told_stands_beside_what(capsys: pytest.CaptureFixture[
     ]
 
 
+def test_a_drained_host_is_reported_and_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    drained = Drained("db-7", "ann@ops", ("shop/main/db2",), frozenset({"cache"}))
+    answers = [Answer("h:7", status("db1")), Answer("", None, str(drained), drained=drained)]
+    for listing in (FLOWS, PUBLISHERS):
+        assert show(listing, answers, as_json=False) == 0
+        out, err = capsys.readouterr()
+        sentence = "host db-7 is drained by ann@ops: shop/main/db2 is not served, and the flows there are not known"
+        assert (out.splitlines()[-1], err) == (sentence, "")
+    assert show(FLOWS, answers, as_json=True) == 0
+    found = check("flows", capsys.readouterr().out)
+    assert found["drained"] == [{"host": "db-7", "by": "ann@ops", "publishers": ["shop/main/db2"]}]
+    assert found["unreachable"] == []
+
+
 def test_publishers_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     show(PUBLISHERS, [Answer("h:7", status("db1"))], as_json=True)
-    assert list(json.loads(capsys.readouterr().out)) == ["schema", "publishers", "unreachable"]
+    assert list(json.loads(capsys.readouterr().out)) == ["schema", "publishers", "drained", "unreachable"]
