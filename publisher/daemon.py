@@ -30,7 +30,7 @@ from wormhole.config.one_log import digest
 from wormhole.coordination import connect, warn
 from wormhole.formats import open_formats
 from wormhole.host import allocator
-from wormhole.host.compiled import compiled_modules
+from wormhole.host.compiled import warn_interpreted
 from wormhole.host.logs import bind
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
@@ -108,8 +108,7 @@ async def serve(
         path = ready_path(publishing.state_dir, dataset, copy, log)
         await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log))
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)
-        if not await asyncio.to_thread(compiled_modules):
-            _log.warning("the decoders run interpreted, many times slower. Next: install a C compiler and build again")
+        await asyncio.to_thread(warn_interpreted, "publisher")
         await publisher.run(lambda: ready(address))
 
 

@@ -16,6 +16,7 @@ from subscriber_sdk import RetryPolicy, Running, SubscriberOptions, serve
 from subscriber_sdk.metrics import samples
 from wormhole.config import Config
 from wormhole.host import allocator
+from wormhole.host.compiled import warn_interpreted
 
 __all__ = ["run"]
 
@@ -56,6 +57,7 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    await asyncio.to_thread(warn_interpreted, "spark_replay")
     with contextlib.suppress(asyncio.CancelledError):
         store = await asyncio.to_thread(store_of, config, dataset, create=True)
         settings = config.datasets[dataset].archive

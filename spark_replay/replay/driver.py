@@ -18,6 +18,7 @@ from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.progress import Pace, Progress
 from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
+from wormhole.host.compiled import warn_interpreted
 
 __all__ = ["Driver"]
 
@@ -58,6 +59,7 @@ class Driver:
         Raises :class:`~wormhole.model.errors.WormholeError` when a flow cannot be held: then none is, but for those
         that the replay had before.
         """
+        warn_interpreted("spark_replay")
         with self._leases():
             self.begin()  # of many flows this may take longer than a lease
             with ThreadPoolExecutor(self._slots, thread_name_prefix="replay") as pool:

@@ -14,6 +14,7 @@ from spark_replay.replay.keyed import LastChanges, parts
 from spark_replay.replay.shuffled import in_order, shuffled
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
 from spark_replay.tables.snapshot import Start
+from wormhole.host.compiled import warn_interpreted
 from wormhole.model.errors import ReplayError
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def _push_pieces(task: Task, pieces: Iterable[tuple[int, bytes]]) -> Iterator[Ou
 def _ready(slot: int) -> int:
     import pandas  # noqa: F401 - pyarrow imports it with the first value that it converts, which takes half a second
 
+    warn_interpreted("spark_replay")  # in the executor's log
     return slot  # to run it, this module was imported, and with it all that a task needs
 
 

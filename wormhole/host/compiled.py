@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
-__all__ = ["compiled_modules", "hot_modules"]
+__all__ = ["compiled_modules", "hot_modules", "warn_interpreted"]
 
+_log = logging.getLogger(__name__)
+
+_SHOWN: Final = 3
 _PACKAGES = ("publisher", "spark_replay", "wormhole")
 
 
@@ -23,6 +28,22 @@ def compiled_modules() -> tuple[str, ...]:
     """Those of :func:`hot_modules` that are there in their compiled form, which Python prefers to the source."""
     files = _types_files()
     return tuple(name for name in hot_modules() if any(map(Path.exists, _compiled_forms(files[name]))))
+
+
+@cache
+def warn_interpreted(package: str) -> None:
+    """Log once in a process which hot modules of ``package`` run interpreted. Blocks: looks at the disk."""
+    compiled = compiled_modules()
+    names = [name for name in hot_modules() if name.startswith(f"{package}.") and name not in compiled]
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        _log.warning(
+            "%s%s run interpreted, not compiled: they need 5 to 70 times as much processor time "
+            "(docs/performance.md). Next: install the wheel of wormhole-pubsub for this platform, or a C compiler and "
+            "Python's headers and then: pip install --force-reinstall --no-cache-dir wormhole-pubsub",
+            ", ".join(names[:_SHOWN]),
+            more,
+        )
 
 
 def _types_files() -> dict[str, Path]:

@@ -162,8 +162,10 @@ async def test_what_cannot_say_that_it_serves_does_not_serve(database: RocksWrit
 
 @pytest.mark.allow_blocking("looks at files")
 async def test_a_datastore_that_is_away_is_waited_for_by_a_publisher_that_answers(
-    database: RocksWriter, state: Path, otel: InMemoryMetricReader
+    database: RocksWriter, state: Path, otel: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(daemon, "warn_interpreted", warned.append)
     database.put(b"k", b"v")
     away = database.path.with_name("away")
     await asyncio.to_thread(database.path.rename, away)
@@ -173,6 +175,7 @@ async def test_a_datastore_that_is_away_is_waited_for_by_a_publisher_that_answer
         async with patience():
             admin = await serves
         assert (await asyncio.to_thread(admin_client.describe, admin)).log == "db1"
+        assert warned == ["publisher"]
         http = read_ready(ready_path(state, *LOG))
         assert http is not None
         assert "the log cannot be opened: there is no directory" in await readyz(http.http)

@@ -38,6 +38,8 @@ subscribers = {{ one = "127.0.0.1:{free_port()}" }}
 async def test_it_runs_until_it_is_told_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import aiohttp
 
+    warned: list[str] = []
+    monkeypatch.setattr(run, "warn_interpreted", warned.append)
     port = free_port()
     working = asyncio.create_task(
         run._until_stopped(config(tmp_path), "shop", str(tmp_path / "shop.toml"), f"127.0.0.1:{port}", False)
@@ -52,6 +54,7 @@ async def test_it_runs_until_it_is_told_to_stop(tmp_path: Path, monkeypatch: pyt
             except aiohttp.ClientConnectorError:
                 await asyncio.sleep(0.02)
     assert 'wormhole_subscriber_streams{application="archive",subscriber="one"} 0' in text
+    assert warned == ["spark_replay"]
     os.kill(os.getpid(), signal.SIGTERM)
     await working
     assert open_store(str(tmp_path / "archive"), "shop").shards() == []
