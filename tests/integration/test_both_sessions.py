@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.events import Assigned, BatchArrived, MarkerArrived, Revoked
 from subscriber_sdk.events import Event as SubscriberEvent
+from subscriber_sdk.events import Welcomed as Accepted
 from subscriber_sdk.session import Session
 from subscriber_sdk.testing import body_of, marker_at, update
 from wormhole.push.session import Acked, Opened, Progressed, PushSession, Released, Welcomed
@@ -49,7 +50,7 @@ class Pair:
 def test_a_flow_from_hello_to_released() -> None:
     pair = Pair()
     publisher, subscriber = pair.publisher, pair.subscriber
-    assert pair.push(publisher.start()) == []
+    assert pair.push(publisher.start()) == [Accepted()]
     assert [type(event) for event in pair.answer()] == [Welcomed]
 
     flow, assign = publisher.assign("app", "s", 3, marker_at(0), None, 0.0)
