@@ -19,6 +19,7 @@ The way of one update through this package::
 ``wormhole`` and nothing else of ours.
 """
 
+import wormhole  # noqa: F401 - first, because it reports a Python that is too old
 from subscriber_sdk.models import decode
 from subscriber_sdk.options import SubscriberOptions
 from subscriber_sdk.retry import RetryPolicy

@@ -47,9 +47,11 @@ class Admission:
         first, last = versions
         if min(last, hello.max_version) < max(first, hello.min_version):
             message = (
-                f"versions {hello.min_version} to {hello.max_version} offered, versions {first} to {last} spoken here"
+                f"publisher {hello.publisher or '(unnamed)'} speaks protocol versions {hello.min_version} to "
+                f"{hello.max_version}, subscriber {self._here} {first} to {last}: they have none in common"
             )
-            hint = "install releases of wormhole-pubsub that have a protocol version in common"
+            older = "publisher" if hello.max_version < first else "subscriber"
+            hint = f"upgrade wormhole-pubsub of the {older}, the older side, first (docs/upgrade.md)"
             return _Goodbye.VERSION, message, hint
         if hello.application != self.application or hello.subscriber not in ("", self.subscriber):
             message = f"{hello.application}/{hello.subscriber} was meant, {self._here} listens here"

@@ -25,8 +25,9 @@ from subscriber_sdk.events import (
     Revoked,
     Welcomed,
 )
-from subscriber_sdk.flow_port import Held, Peer
+from subscriber_sdk.flow_port import Held
 from subscriber_sdk.flow_worker import FlowWorker
+from subscriber_sdk.publishers import Publishers
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import DataLoss, NoticeKind, ShardNotice
@@ -51,8 +52,8 @@ class Connection:
     """Feeds a session's events to flows and their answers to the session.
 
     ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has
-    to be cheap. ``epochs``: where assignments are looked up before they are taken. ``welcomed``: called when the
-    publisher was accepted.
+    to be cheap. ``epochs``: where assignments are looked up before they are taken. ``publishers``: logs who is
+    accepted and who is not.
     """
 
     def __init__(
@@ -61,10 +62,10 @@ class Connection:
         shards: Shards,
         output: Callable[[], None],
         epochs: AskEpochs | None = None,
-        welcomed: Callable[[Peer], None] = lambda peer: None,
+        publishers: Publishers | None = None,
     ) -> None:
         self.session = session
-        self._welcomed = welcomed
+        self._publishers = publishers
         self._unchecked = None if epochs is None else EpochRecords(epochs, self._take, self._refuse_unrecorded)
         self._shards = shards
         self._output = output
@@ -132,12 +133,16 @@ class Connection:
     def _handle(self, event: Event) -> None:
         match event:
             case Welcomed():
-                self._welcomed(self.session.peer)
+                if self._publishers is not None:
+                    self._publishers.connected(self.session.peer)
             case Assigned():
                 self._assign(event)
             case Closed():
-                level = logging.INFO if event.expected else logging.WARNING
-                log.log(level, "stream of %s ends: %s", self.session.peer.name, event.cause)
+                if event.refusal is not None and self._publishers is not None:
+                    self._publishers.refused(self.session.peer.name, event.refusal)
+                else:
+                    level = logging.INFO if event.expected else logging.WARNING
+                    log.log(level, "stream of %s ends: %s", self.session.peer.name, event.cause)
                 self.lost(event.cause)
             case _:
                 worker = self._workers.get(event.flow)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
 from wormhole.ports.dead_letters import UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
@@ -107,6 +108,8 @@ class Closed:
     cause: str
     expected: bool = False
     """The publisher announced that it leaves."""
+    refusal: Problem | None = None
+    """Why the publisher was not accepted."""
 
 
 FlowEvent = BatchArrived | MarkerArrived | Revoked | LossArrived | NoticeArrived | ParkAnswered

@@ -9,6 +9,7 @@ from typing import Final
 
 from subscriber_sdk.flow_port import Peer
 from subscriber_sdk.options import SHARED, Options
+from wormhole.model.problem import Problem
 
 __all__ = ["Publishers"]
 
@@ -18,6 +19,7 @@ _PATIENCE_S: Final = 10.0
 """A publisher dials a new subscriber within a second, and one that is restarted is back within a few."""
 _REPEAT_S: Final = 300.0
 _SHOWN: Final = 8
+_REMEMBERED: Final = 64
 
 
 class Publishers:
@@ -27,6 +29,7 @@ class Publishers:
         self._options = options
         self._serves = serves
         self._connected: set[Peer] = set()
+        self._refused: dict[str, None] = {}  # what was logged, the oldest first
         self._address = ""
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -34,9 +37,9 @@ class Publishers:
     def listens(self, address: str) -> None:
         """This subscriber listens at ``address``, and publishers can know it from now on."""
         options, self._address = self._options, address
-        where = "without a coordinator" if not options.coordinator else f"registered at {options.coordinator}"
+        where = "without a coordinator" if not options.coordinator else f"coordinator {options.coordinator}"
         if options.coordinator == SHARED:
-            where = "registered"
+            where = "coordinator of the application"
         log.info("subscriber %s listens at %s, %s", self._subscriber, address, where)
         self._wait()
 
@@ -45,6 +48,15 @@ class Publishers:
         log.info("publisher %s connected", peer.name)
         self._connected.add(peer)
         self._wait()
+
+    def refused(self, who: str, why: Problem) -> None:
+        """A publisher was not accepted. It dials again and again; that is logged once."""
+        if why.text in self._refused:
+            return
+        self._refused[why.text] = None
+        if len(self._refused) > _REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+        log.warning("refused %s: %s", who, why)
 
     def disconnected(self, peer: Peer) -> None:
         """A stream is over; one that was not accepted does not count."""

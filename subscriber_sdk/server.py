@@ -14,7 +14,6 @@ import grpc.aio
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.connection import Connection
 from subscriber_sdk.epoch_records import AskEpochs
-from subscriber_sdk.flow_port import Peer
 from subscriber_sdk.options import Options
 from subscriber_sdk.publishers import Publishers
 from subscriber_sdk.session import Session
@@ -23,12 +22,16 @@ from wormhole.config import ApplicationConfig
 from wormhole.host.listening import add_port
 from wormhole.host.tls import check_listen, open_trust
 from wormhole.model.errors import ProtocolError
+from wormhole.model.problem import Problem
+from wormhole.model.requirements import need
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
     from wormhole.host.trust import Trust
 
 __all__ = ["SERVICE", "PushServer"]
+
+need("grpcio", grpc.__version__)
 
 log = logging.getLogger("subscriber_sdk")
 
@@ -55,7 +58,6 @@ class PushServer:
         self._options = options
         self._streams: set[_Stream] = set()
         self._server: grpc.aio.Server | None = None
-        self._refused = ""
         self._late = 0  # frames, of streams that ended
         self.trust: Trust | None = None
         self.port = 0
@@ -129,7 +131,7 @@ class PushServer:
             self._options,
             self.admission,
             self.epochs,
-            self.publishers.connected,
+            self.publishers,
             label=context.peer(),
             names=names,
         )
@@ -138,9 +140,7 @@ class PushServer:
         try:
             if refusal is not None:
                 _, message, hint = refusal
-                if message != self._refused:  # it dials again and again; log it once
-                    log.warning("%s; it dialled from %s. Next: %s", message, context.peer(), hint)
-                self._refused = message
+                self.publishers.refused(context.peer(), Problem(message, hint))
                 stream.connection.session.goodbye(*refusal)
             else:
                 stream.connection.begin()
@@ -180,7 +180,7 @@ class _Stream:
         options: Options,
         admission: Admission,
         epochs: AskEpochs | None,
-        welcomed: Callable[[Peer], None],
+        publishers: Publishers,
         *,
         label: str,
         names: frozenset[str],
@@ -201,7 +201,7 @@ class _Stream:
             label=label,
             names=names,
         )
-        self.connection = Connection(session, shards, self._due.set, epochs, welcomed)
+        self.connection = Connection(session, shards, self._due.set, epochs, publishers)
 
     def _end(self, error: ProtocolError) -> None:
         """Somebody else needs the room."""

@@ -40,6 +40,7 @@ from subscriber_sdk.outbox import Outbox
 from wormhole.audit.window_counts import processed_to_messages
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.push.epochs import FIRST_NO_EPOCH
@@ -254,7 +255,8 @@ class Session:
         refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)
         if refusal is not None:
             self.goodbye(*refusal)
-            events.append(self._close(refusal[1]))
+            _, message, hint = refusal
+            events.append(Closed(message, refusal=Problem(message, hint)))
             return
         if not 0 < hello.heartbeat_ms <= 3_600_000:
             raise ProtocolError(f"hello.heartbeat_ms: {hello.heartbeat_ms}; 1 to 3600000 is allowed")

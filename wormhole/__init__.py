@@ -25,5 +25,13 @@ Who may import whom: ``wormhole`` imports nothing of ours; ``caravan``, ``subscr
 them, when a command needs them. import-linter holds it (``pyproject.toml``).
 """
 
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - pip refuses it, a checkout in the path does not
+    raise ImportError(
+        f"wormhole-pubsub needs Python 3.11 or later, and this is {'.'.join(map(str, sys.version_info[:3]))}. "
+        "Next: install it into an environment of a later Python"
+    )
+
 __version__ = "0.1.0"
 __all__ = ["__version__"]

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import sys
 
+import wormhole  # noqa: F401 - first, because it reports a Python that is too old
+
 __all__ = ["main"]
 
 

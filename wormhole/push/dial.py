@@ -14,6 +14,7 @@ import grpc.aio
 from wormhole.host.socket_table import end_uids
 from wormhole.host.tls import is_loopback, target_options
 from wormhole.model.errors import ProtocolError, StreamBroken, WormholeError
+from wormhole.model.requirements import need
 from wormhole.push.refusal import why_unreachable
 from wormhole.wire.bounds import MOST_MESSAGE_BYTES
 
@@ -32,6 +33,8 @@ __all__ = [
     "open_push",
     "why_not_reached",
 ]
+
+need("grpcio", grpc.__version__)
 
 _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [

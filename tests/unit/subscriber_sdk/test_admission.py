@@ -45,6 +45,19 @@ def test_who_is_meant(fields: dict[str, object], reason: Goodbye.Reason | None, 
     assert refusal[2]
 
 
+@pytest.mark.parametrize(("ours", "older"), [((3, 4), "publisher"), ((0, 0), "subscriber")])
+def test_without_a_common_version_both_ranges_and_the_older_side_are_named(ours: tuple[int, int], older: str) -> None:
+    refusal = admission().refuses_hello(hello(publisher="shop/main/db1@h:7"), ours)
+    assert refusal == (
+        Goodbye.VERSION,
+        (
+            f"publisher shop/main/db1@h:7 speaks protocol versions 1 to 2, subscriber app/one {ours[0]} to {ours[1]}: "
+            "they have none in common"
+        ),
+        f"upgrade wormhole-pubsub of the {older}, the older side, first (docs/upgrade.md)",
+    )
+
+
 @pytest.mark.parametrize("publishers", [("db1",), ("db1.internal",), ("shop=db1",), ("other", "shop=db1")])
 def test_a_publisher_that_is_named_may_push(publishers: tuple[str, ...]) -> None:
     assert admission(*publishers).refuses_certificate(DB1) is None

@@ -12,6 +12,7 @@ from subscriber_sdk.flow_port import Peer
 from subscriber_sdk.options import SHARED, Options
 from subscriber_sdk.publishers import Publishers
 from subscriber_sdk.testing.clock import FakeTimeLoop
+from wormhole.model.problem import Problem
 
 ADDRESS = "10.0.0.7:4711"
 
@@ -47,7 +48,7 @@ def scene(caplog: pytest.LogCaptureFixture) -> Iterator[Scene]:
 
 def test_where_it_listens_is_logged_at_once(scene: Scene) -> None:
     scene.listens()
-    line = f"subscriber cache/web-1 listens at {ADDRESS}, registered at zk1:2181/wormhole"
+    line = f"subscriber cache/web-1 listens at {ADDRESS}, coordinator zk1:2181/wormhole"
     assert scene.after(0.1) == [(logging.INFO, line)]
 
 
@@ -123,3 +124,18 @@ def test_nothing_is_logged_after_the_end(scene: Scene) -> None:
     publishers.close()
     publishers.disconnected(Peer("one"))
     assert scene.after(1000) == []
+
+
+def test_a_refusal_is_logged_once_however_often_the_publisher_dials(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    publishers = scene.listens()
+    for number in (1, 2, 1, 2):
+        publishers.refused("db1@h:1", Problem(f"reason {number}", "do this"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "refused db1@h:1: reason 1. Next: do this",
+        "refused db1@h:1: reason 2. Next: do this",
+    ]
+    for number in range(1000):
+        publishers.refused("db1@h:1", Problem(f"reason {number}"))
+    assert len(publishers._refused) <= 64

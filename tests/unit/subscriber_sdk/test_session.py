@@ -97,7 +97,7 @@ def test_without_a_common_version_it_ends(low: int, high: int) -> None:
     assert isinstance(event, Closed)
     goodbye = refusal(session)
     assert goodbye.reason == push_pb2.Goodbye.VERSION
-    assert "versions 1 to 2 spoken here" in goodbye.message
+    assert f"versions {low} to {high}, subscriber app/one 1 to 2" in goodbye.message
     assert goodbye.hint
 
 

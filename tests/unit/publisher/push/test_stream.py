@@ -15,7 +15,9 @@ from caravan.flow import CaravanFlow
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.sources.memory.source import MemorySource
+from subscriber_sdk import Subscriber, Update, serve
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.filters import Filter
@@ -275,6 +277,32 @@ async def test_another_goodbye_is_dialled_again(subscriber: ScriptedSubscriber) 
         await subscriber.says(goodbye=goodbye)
         await eventually(lambda: subscriber.connections == 2, "dialled again")
         assert one.lost[0][1] == "subscriber s1 parted (wrong_address): no. Next: fix it"
+
+
+@pytest.mark.parametrize(("theirs", "older"), [((3, 4), "publisher"), ((0, 0), "subscriber")])
+async def test_without_a_common_version_both_sides_say_once_which_is_older(
+    theirs: tuple[int, int], older: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A real subscriber of a release that is far newer, or older."""
+
+    class Idle(Subscriber):
+        async def on_update(self, update: Update) -> None: ...
+
+    monkeypatch.setattr("subscriber_sdk.session.VERSIONS", theirs)
+    address = f"127.0.0.1:{free_port()}"
+    async with (
+        serve(Idle(), application="app", id="s1", listen=address),
+        owner(SubscriberInfo("app", "s1", address)) as one,
+    ):
+        await eventually(lambda: len(one.lost) == 3, "dialled three times")
+    problem = (
+        f"publisher me speaks protocol versions 1 to 2, subscriber app/s1 {theirs[0]} to {theirs[1]}: they have none "
+        f"in common. Next: upgrade wormhole-pubsub of the {older}, the older side, first (docs/upgrade.md)"
+    )
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"refused me: {problem}",
+        f"stream to s1 at {address} ended: subscriber s1 parted (version): {problem}",
+    ]
 
 
 async def test_an_address_where_nobody_listens_is_told_with_what_to_check() -> None:

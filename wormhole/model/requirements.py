@@ -1,0 +1,27 @@
+"""Whether a package that was imported is recent enough. pip sees to it; another package's pin may undo it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from wormhole.model.errors import UsageError
+
+__all__ = ["OLDEST", "need"]
+
+OLDEST: Final = {"grpcio": "1.80", "protobuf": "7.35.1"}
+"""By distribution, as in ``pyproject.toml``. The generated code of ``wormhole.wire.v1`` runs with no older protobuf."""
+
+
+def need(distribution: str, installed: str) -> None:
+    """Raise :class:`~wormhole.model.errors.UsageError` if ``installed`` is an older version than :data:`OLDEST` has."""
+    oldest = OLDEST[distribution]
+    if _numbers(installed) < _numbers(oldest):
+        raise UsageError(
+            f"wormhole-pubsub needs {distribution} {oldest} or later, and {installed} is installed",
+            hint=f"pip install '{distribution}>={oldest}'; `pip check` names the package that wants an older one",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
