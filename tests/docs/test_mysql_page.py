@@ -134,4 +134,4 @@ def test_an_application_starts_from_a_dump(server: DatabaseServer, page: Page, r
         reader.running("sh", "-c", "exec wormholectl publisher run -c shop.toml"),
     ):
         application.says("delete shop.users 2")
-        assert application.said == ["insert shop.users 100\n", "update shop.users 1\n", "delete shop.users 2\n"]
+        assert application.printed == ["insert shop.users 100\n", "update shop.users 1\n", "delete shop.users 2\n"]

@@ -65,8 +65,8 @@ def test_a_server(database: DatabaseServer, reader: Reader) -> None:
         assert subscriber.says("us'ers") == f"insert {DATABASE}.us'ers 7\n"
         database.sql(f"TRUNCATE `{DATABASE}`.`us'ers`")  # to every shard, where it may be before the row is in its own
         subscriber.says("truncate")
-        assert subscriber.said[0] == f"insert {DATABASE}.us'ers 7\n"
-        assert {*subscriber.said[1:]} == {f"truncate {DATABASE}.us'ers\n"}
+        assert subscriber.printed[0] == f"insert {DATABASE}.us'ers 7\n"
+        assert {*subscriber.printed[1:]} == {f"truncate {DATABASE}.us'ers\n"}
 
 
 def test_tables_without_a_key(database: DatabaseServer, reader: Reader) -> None:
@@ -95,7 +95,7 @@ def test_a_store(reader: Reader, tmp_path: Path) -> None:
             up.says("flows given away")
             writer.write([("put", "default", b"user:7", b"Ada"), ("delete", "default", b"user:7")])
             subscriber.says("delete default b'user:7'")
-            assert subscriber.said == ["upsert default b'user:7'\n", "delete default b'user:7'\n"]
+            assert subscriber.printed == ["upsert default b'user:7'\n", "delete default b'user:7'\n"]
     finally:
         writer.exit()
 

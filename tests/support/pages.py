@@ -126,6 +126,11 @@ class Process:
         self.pid = process.pid
         self.said: list[str] = []
 
+    @property
+    def printed(self) -> list[str]:
+        """What an application printed: all that it said but the lines that ``run`` logged."""
+        return [line for line in self.said if not line.endswith(" [subscriber_sdk]\n")]
+
     def says(self, text: str, times: int = 1) -> str:
         """Read until it has said ``text`` so often; the last such line."""
         assert self._process.stdout is not None
