@@ -15,16 +15,17 @@ The way of one update through this package::
     handlers       which callbacks the application overrides, on the loop or in a thread     (router: by table)
     tracing        a span for each batch, where OpenTelemetry is installed
 
-``runner`` joins them; ``testing`` drives them without a network; ``models`` makes objects of rows. It imports
-``wormhole`` and nothing else of ours.
+``runner`` joins them; ``iteration`` yields updates to a loop; ``testing`` drives them without a network; ``models``
+makes objects of rows. It imports ``wormhole`` and nothing else of ours.
 """
 
 import wormhole  # noqa: F401 - first, because it reports a Python that is too old
+from subscriber_sdk.iteration import transactions, updates
 from subscriber_sdk.models import decode
 from subscriber_sdk.options import SubscriberOptions
 from subscriber_sdk.retry import RetryPolicy
 from subscriber_sdk.router import Router
-from subscriber_sdk.runner import Running, run, serve, updates
+from subscriber_sdk.runner import Running, run, serve
 from subscriber_sdk.subscriber import (
     AckLater,
     DataLoss,
@@ -84,5 +85,6 @@ __all__ = [
     "marker_to_bytes",
     "run",
     "serve",
+    "transactions",
     "updates",
 ]

@@ -1,4 +1,4 @@
-"""Running a subscriber: `run`, `serve`, `updates`. Joins server, flows and registration."""
+"""Running a subscriber: `run` and `serve`. Joins server, flows and registration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Unpack
@@ -28,9 +28,8 @@ from wormhole.host.logs import configure_if_unset
 from wormhole.metrics import Exporter
 from wormhole.metrics.otel import exported
 from wormhole.model.errors import WormholeError
-from wormhole.wire.update import Update
 
-__all__ = ["Running", "run", "serve", "updates"]
+__all__ = ["Running", "run", "serve"]
 
 log = logging.getLogger("subscriber_sdk")
 
@@ -181,42 +180,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-class _HandOver(Subscriber):
-    """Yields each update; asking for the next one acknowledges it."""
-
-    def __init__(self) -> None:
-        # Bounded by the flows: each waits until its update was taken and the next asked for.
-        self.ready: asyncio.Queue[tuple[Update, asyncio.Future[None]]] = asyncio.Queue()
-
-    async def on_update(self, update: Update) -> None:
-        processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.ready.put_nowait((update, processed))
-        await processed
-
-
-async def updates(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[Update, None]:
-    """Iterate over updates: asking for the next one acknowledges the last.
-
-    Use it in ``contextlib.aclosing`` so that leaving the loop also leaves the application at once. Time between two
-    steps counts as the handler's. Options and errors as in :func:`serve`.
-    """
-    over = _HandOver()
-    async with serve(over, application=application, **options):
-        processed: asyncio.Future[None] | None = None
-        try:
-            while True:
-                update, processed = await over.ready.get()
-                if processed.done():
-                    continue  # its flow was given up, or its time was, while it waited here
-                yield update
-                if not processed.done():
-                    processed.set_result(None)
-        finally:
-            # The last one was not acknowledged, nor those in the queue: they come again.
-            over_now = [processed] if processed is not None else []
-            while not over.ready.empty():
-                over_now.append(over.ready.get_nowait()[1])
-            for waiting in over_now:
-                waiting.cancel()

@@ -25,6 +25,7 @@ from subscriber_sdk import (
     SubscriberOptions,
     Update,
     serve,
+    transactions,
     updates,
 )
 from subscriber_sdk.testing import body_of, frames, marker_at, update
@@ -251,6 +252,21 @@ async def test_asking_for_the_next_update_acknowledges_the_last() -> None:
         released = (await publisher.next("released")).released
         assert released.marker.delivered == "1"
         assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.LEAVING
+
+
+async def test_a_transaction_comes_as_one_list() -> None:
+    port = free_port()
+    stream = transactions(application="app", id="one", listen=f"127.0.0.1:{port}", stop_timeout=5)
+    first = asyncio.ensure_future(anext(stream))
+    async with dialled(f"127.0.0.1:{port}", wait=True) as publisher:
+        await publisher.open()
+        await publisher.push(1, 1, 2)
+        await publisher.push(2, 3)
+        assert [one.key for one in await first] == [(1,), (2,)]
+        assert [one.key for one in await anext(stream)] == [(3,)]
+        assert (await publisher.next("ack")).ack.marker.delivered == "1"
+        await stream.aclose()
+        assert (await publisher.next("released")).released.marker.delivered == "1"
 
 
 PROGRAM = """

@@ -104,6 +104,11 @@ class Update:
         return self._batch.body.index_of(self._ordinal)
 
     @property
+    def size(self) -> int:
+        """Bytes of the update as it was sent, without what it shares with others of its batch."""
+        return len(self._batch.body.updates[self._ordinal])
+
+    @property
     def op(self) -> Op:
         """What happened."""
         return op_of(self._load())

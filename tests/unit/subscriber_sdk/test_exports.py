@@ -41,6 +41,7 @@ def test_the_names_that_an_application_needs() -> None:
         "marker_to_bytes",
         "run",
         "serve",
+        "transactions",
         "updates",
     ]
 

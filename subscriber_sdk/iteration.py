@@ -1,0 +1,150 @@
+"""Updates, or whole transactions, for a loop: asking for the next one acknowledges the last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar, Unpack
+
+from subscriber_sdk.options import SubscriberOptions, read_options
+from subscriber_sdk.runner import serve
+from subscriber_sdk.subscriber import NoticeKind, ShardNotice, Subscriber
+from wormhole.model.position import Datamarker
+from wormhole.wire.update import Update
+
+__all__ = ["Transactions", "transactions", "updates"]
+
+_T = TypeVar("_T")
+_UPDATE_BYTES: Final = 200  # of an update in a list, beside its row: thousands of tiny ones count as well
+
+
+async def updates(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[Update, None]:
+    """Iterate over updates: asking for the next one acknowledges the last.
+
+    Use it in ``contextlib.aclosing`` so that leaving the loop also leaves the application at once. Time between two
+    steps counts as the handler's. Options and errors as in :func:`serve`.
+    """
+    over = _Updates()
+    async with serve(over, application=application, **options), aclosing(over.items()) as items:
+        async for update in items:
+            yield update
+
+
+async def transactions(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[list[Update], None]:
+    """Iterate over transactions: the updates of one commit and one shard together, in order. Otherwise as
+    :func:`updates`.
+
+    A transaction of more than ``credit`` bytes comes in several lists. The last update of its last one has
+    :attr:`~Update.ends_transaction`. ``buffer`` bounds what all shards gather at a time. ``concurrency`` has no effect:
+    the transactions of a shard come one after the other.
+    """
+    given = {name: value for name, value in options.items() if name != "coordinator"}
+    settings = read_options({"application": application, **given}, shared=True)
+    over = Transactions(settings.credit, settings.buffer)
+    options["concurrency"] = 1
+    async with serve(over, application=application, **options), aclosing(over.items()) as items:
+        async for transaction in items:
+            yield transaction
+
+
+class _HandOver(Subscriber, Generic[_T]):
+    """Hands items to one loop."""
+
+    def __init__(self) -> None:
+        # Bounded by the flows: each waits until its item was taken and the next asked for.
+        self._ready: asyncio.Queue[tuple[_T, asyncio.Future[None]]] = asyncio.Queue()
+        self._left = False
+
+    async def hand_over(self, item: _T) -> None:
+        """Returns when the item is processed."""
+        processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._left:
+            processed.cancel()  # nobody will ask for it
+        else:
+            self._ready.put_nowait((item, processed))
+        await processed
+
+    async def items(self) -> AsyncGenerator[_T, None]:
+        """What was handed over; asking for the next one says that the last is processed."""
+        processed: asyncio.Future[None] | None = None
+        try:
+            while True:
+                item, processed = await self._ready.get()
+                if processed.done():
+                    continue  # its flow was given up, or its time was, while it waited here
+                yield item
+                if not processed.done():
+                    processed.set_result(None)
+        finally:
+            self._left = True
+            # The last one was not acknowledged, nor those in the queue: they come again.
+            over_now = [processed] if processed is not None else []
+            while not self._ready.empty():
+                over_now.append(self._ready.get_nowait()[1])
+            for waiting in over_now:
+                waiting.cancel()
+
+
+class _Updates(_HandOver[Update]):
+    async def on_update(self, update: Update) -> None:
+        await self.hand_over(update)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    transaction: str
+    updates: list[Update] = field(default_factory=list)
+    size: int = 0
+
+
+class Transactions(_HandOver[list[Update]]):
+    """Gathers the updates of each shard's transaction, up to ``part`` bytes of one and ``total`` of all.
+
+    A callback returns as soon as its update is gathered, so that the flow's credit does not bound a transaction.
+    Nothing of it is acknowledged before it was processed, because a datamarker lies at a transaction's end.
+    """
+
+    def __init__(self, part: int, total: int) -> None:
+        super().__init__()
+        self._part = part
+        self._total = total
+        self._gathered: dict[str, _Gathered] = {}
+        self._size = 0
+
+    async def on_update(self, update: Update) -> None:
+        shard, transaction = update.shard, update.id.rpartition(":")[0]
+        gathered = self._gathered.get(shard)
+        if gathered is not None and gathered.transaction != transaction:
+            await self._complete(shard)  # its last update was skipped or parked
+            gathered = None
+        if gathered is None:
+            gathered = self._gathered[shard] = _Gathered(transaction)
+        size = update.size + _UPDATE_BYTES
+        gathered.updates.append(update)
+        gathered.size += size
+        self._size += size
+        if update.ends_transaction or gathered.size >= self._part or self._size >= self._total:
+            await self._complete(shard)
+
+    async def on_datamarker(self, marker: Datamarker) -> None:
+        await self._complete(marker.shard)
+
+    async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
+        self._take(to.shard)
+
+    async def on_shard_notice(self, notice: ShardNotice) -> None:
+        if notice.kind is NoticeKind.REVOKED:
+            self._take(notice.shard)
+
+    async def _complete(self, shard: str) -> None:
+        if gathered := self._take(shard):
+            await self.hand_over(gathered)
+
+    def _take(self, shard: str) -> list[Update]:
+        gathered = self._gathered.pop(shard, None)
+        if gathered is None:
+            return []
+        self._size -= gathered.size
+        return gathered.updates
