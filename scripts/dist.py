@@ -6,7 +6,8 @@
 - SHA256SUMS of these files.
 
 Each wheel is installed into an environment of its own without extras: the SDK imports with the base packages, and
-`wormholectl` names its extra. Then with those of a publisher: every hot module runs compiled.
+`wormholectl` names its extra. Then with those of a publisher: every hot module runs compiled. At the end a newcomer
+installs one (`scripts.newcomer`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from scripts import newcomer
 from scripts.prepare import LOCK, PACKAGES, ROOT, UV, hot_sources, registry_environment
 
 __all__ = ["checksums", "main", "missing_from", "pythons"]
@@ -207,7 +209,7 @@ def main() -> int:
         print(
             f"dist: cibuildwheel builds what this machine has no Python for (docs/release.md): {', '.join(elsewhere)}"
         )
-    return 0
+    return newcomer.main()
 
 
 if __name__ == "__main__":

@@ -46,8 +46,11 @@ __all__ = [
     "hot_sources",
     "main",
     "missing_system_packages",
+    "quietly",
     "registry_environment",
     "stale",
+    "unpack_debian",
+    "without_chroot",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -176,7 +179,7 @@ def _root_prefix() -> list[str] | None:
     """How to run a command as root without asking anybody, or None."""
     if os.geteuid() == 0:
         return []
-    if shutil.which("sudo") and _quietly(["sudo", "-n", "true"]).returncode == 0:
+    if shutil.which("sudo") and quietly(["sudo", "-n", "true"]).returncode == 0:
         return ["sudo", "-n"]
     return None
 
@@ -196,11 +199,11 @@ def install_system_packages(wanted: Sequence[SystemPackage]) -> None:
         install = [*apt, "install", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", *names]
         say(f"running: apt-get update && {command}")
         # The lists of a fresh machine are empty or old; an update that fails may still leave usable ones.
-        _quietly([*apt, "update"])
-        for line in _quietly([*install, "--assume-no"]).stdout.splitlines():
+        quietly([*apt, "update"])
+        for line in quietly([*install, "--assume-no"]).stdout.splitlines():
             if line.startswith(("Need to get", "After this operation")):
                 say(f"apt: {line}")
-        outcome = _quietly([*install, "-y"])
+        outcome = quietly([*install, "-y"])
         if outcome.returncode == 0:
             return
         print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
@@ -225,7 +228,7 @@ class Mirror(NamedTuple):
 def debian_mirror() -> Mirror | None:
     """As apt is configured; ``None`` on a machine that gets no Debian packages."""
     filters = ("Created-By: Packages", "Origin: Debian", "Label: Debian")
-    told = _quietly(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SOURCESENTRY)", *filters])
+    told = quietly(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SOURCESENTRY)", *filters])
     if told.returncode or not told.stdout.strip():
         return None
     address, _, entry = told.stdout.splitlines()[0].partition(" ")
@@ -236,19 +239,42 @@ def debian_mirror() -> Mirror | None:
     return Mirror(address, keys.group(1) if keys else "")
 
 
-def without_mysql() -> str:
-    """Why no private MySQL can be made here; empty when nothing stands against it."""
+def without_chroot() -> str:
+    """Why no system of its own can be made here in a folder; empty when nothing stands against it."""
     if os.geteuid() != 0:
         return "only root may run a program with a folder of its own as root"
     return "debootstrap is not installed" if _missing("debootstrap") else ""
 
 
+def unpack_debian(
+    folder: Path, suite: str, packages: Sequence[str], mirror: Mirror
+) -> subprocess.CompletedProcess[str]:
+    """Put ``packages`` of one of Debian's suites into ``folder``, which is emptied first, with all that they need.
+
+    The packages are checked as apt does, and unpacked; none of their scripts runs, and nothing is mounted. Returns the
+    outcome of the step that failed, or of the last one.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    fetch = ["debootstrap", "--foreign", "--variant=minbase", f"--include={','.join(packages)}"]
+    keys = [f"--keyring={mirror.keyring}"] if mirror.keyring else []
+    outcome = quietly([*fetch, *keys, suite, folder, mirror.address])
+    archives = folder / "var" / "cache" / "apt" / "archives"
+    for package in sorted(archives.glob("*.deb")) if outcome.returncode == 0 else ():
+        # /lib and /bin are links there; without this option an old package would put folders in their place.
+        unpack = 'dpkg-deb --fsys-tarfile "$1" | tar --extract --keep-directory-symlink --directory "$2"'
+        outcome = quietly(["sh", "-c", unpack, "sh", package, folder])
+        if outcome.returncode:
+            return outcome
+    if outcome.returncode == 0:
+        (folder / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        for done in (archives, folder / "var" / "lib" / "apt", folder / "debootstrap"):
+            shutil.rmtree(done)
+    return outcome
+
+
 def make_mysql() -> bool:
     """Put a MySQL server and its clients, of Debian's unstable suite, into a folder with all the libraries that they
-    need.
-
-    The packages are checked as apt does, and unpacked; none of their scripts runs, and nothing is mounted. Returns
-    whether it worked.
+    need. Returns whether it worked.
     """
     mirror = debian_mirror()
     if mirror is None:
@@ -258,26 +284,13 @@ def make_mysql() -> bool:
         "(to fetch: about 100 MB, 490 MB unpacked; half a minute to two)")  # fmt: skip
     started = time.monotonic()
     draft = MYSQL.with_name(f"{MYSQL.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    fetch = ["debootstrap", "--foreign", "--variant=minbase", f"--include={','.join(MYSQL_PACKAGES)}"]
-    keys = [f"--keyring={mirror.keyring}"] if mirror.keyring else []
-    outcome = _quietly([*fetch, *keys, "unstable", draft, mirror.address])
-    archives = draft / "var" / "cache" / "apt" / "archives"
-    for package in sorted(archives.glob("*.deb")) if outcome.returncode == 0 else ():
-        # /lib and /bin are links there; without this option an old package would put folders in their place.
-        unpack = 'dpkg-deb --fsys-tarfile "$1" | tar --extract --keep-directory-symlink --directory "$2"'
-        outcome = _quietly(["sh", "-c", unpack, "sh", package, draft])
-        if outcome.returncode:
-            break
+    outcome = unpack_debian(draft, "unstable", MYSQL_PACKAGES, mirror)
     if outcome.returncode == 0:
-        (draft / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-        outcome = _quietly(["chroot", draft, "/usr/sbin/mysqld", "--version"])
+        outcome = quietly(["chroot", draft, "/usr/sbin/mysqld", "--version"])
     if outcome.returncode:
         print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
         say("going on without MySQL (the message stands above): the next make command tries again")
         return False
-    for done in (archives, draft / "var" / "lib" / "apt", draft / "debootstrap"):
-        shutil.rmtree(done)
     shutil.rmtree(MYSQL, ignore_errors=True)
     draft.rename(MYSQL)
     say(f"{outcome.stdout.strip()}, after {time.monotonic() - started:.0f} s")
@@ -286,7 +299,7 @@ def make_mysql() -> bool:
 
 def prepare_mysql() -> None:
     """Make it where that is possible; a machine where it is not is told so once."""
-    if reason := without_mysql():
+    if reason := without_chroot():
         say(f"going on without a private MySQL, the tests on it are skipped: {reason}")
     elif not make_mysql():
         return
@@ -337,7 +350,7 @@ def packages_digest(group: str) -> str:
 
 def mysql_digest() -> str:
     """What the private MySQL was made from, or why there is none."""
-    return _digest([str(ROOT), "mysql", without_mysql(), *MYSQL_PACKAGES], [])
+    return _digest([str(ROOT), "mysql", without_chroot(), *MYSQL_PACKAGES], [])
 
 
 def zookeeper_digest() -> str:
@@ -368,7 +381,8 @@ def _stamp(name: str, digest: str) -> None:
     draft.replace(VENV / f".prepared-{name}")
 
 
-def _quietly(command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
+def quietly(command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the checkout without standard input; both its outputs are in ``stdout``."""
     return subprocess.run(
         [str(part) for part in command],
         check=False,
@@ -383,7 +397,7 @@ def _quietly(command: Sequence[str | Path], **environment: str) -> subprocess.Co
 
 def _run(step: str, command: Sequence[str | Path], **environment: str) -> str:
     """Run a command, quietly unless it fails; then show the end of what it printed, and stop."""
-    result = _quietly(command, **environment)
+    result = quietly(command, **environment)
     if result.returncode:
         print("\n".join(result.stdout.splitlines()[-30:]), file=sys.stderr)
         stop(f"{step} failed (exit {result.returncode}): {' '.join(str(part) for part in command)}")
@@ -402,7 +416,7 @@ def make_environment() -> None:
 
 def _environment_works() -> bool:
     probe = f"import sys; sys.exit(not (sys.prefix == {str(VENV)!r} and sys.version_info >= {OLDEST}))"
-    return (_has_pip() or installs_elsewhere()) and _quietly([PYTHON, "-c", probe]).returncode == 0
+    return (_has_pip() or installs_elsewhere()) and quietly([PYTHON, "-c", probe]).returncode == 0
 
 
 def installs_elsewhere() -> bool:
@@ -435,7 +449,7 @@ def _install_locked(
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as entries:
         entries.writelines(locked(name, lock) for name in names)
         entries.flush()
-        return _quietly([*installer, "--require-hashes", "--no-deps", "--requirement", entries.name], **environment)
+        return quietly([*installer, "--require-hashes", "--no-deps", "--requirement", entries.name], **environment)
 
 
 def install_tools() -> None:
@@ -453,7 +467,7 @@ def registry_environment() -> dict[str, str]:
     """The environment in which uv asks the registry that pip asks."""
     python, *words = pip()
     # Which environment pip installs into makes no difference to its settings, and takes time.
-    return uv_environment(_quietly([python, *words[:2], "config", "list"]).stdout, os.environ)
+    return uv_environment(quietly([python, *words[:2], "config", "list"]).stdout, os.environ)
 
 
 def install_packages(group: str) -> None:

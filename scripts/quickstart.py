@@ -9,6 +9,8 @@ does not appear. How the page is read:
   that it goes on in a **Second terminal**; without any it is for all, in the first;
 - ``sh`` is run by a shell, ``sql`` by the server's administrator; ``text`` is what the fence before it prints, ``...``
   standing for anything.
+
+The first step, the installation, is for `scripts.newcomer`: here everything is installed.
 """
 
 from __future__ import annotations
@@ -37,7 +39,21 @@ from tests.support.pages import Process, Reader, own_port
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import WormholeError
 
-__all__ = ["DATASTORES", "PAGE", "Block", "QuickstartError", "Step", "follow", "main", "missing", "read_page"]
+__all__ = [
+    "DATASTORES",
+    "PAGE",
+    "Block",
+    "Follower",
+    "QuickstartError",
+    "Step",
+    "Store",
+    "follow",
+    "main",
+    "missing",
+    "read_page",
+    "store",
+    "written_to",
+]
 
 PAGE: Final = ROOT / "docs" / "quickstart.md"
 DATASTORES: Final = ("MySQL", "MariaDB", "RocksDB")
@@ -115,7 +131,7 @@ def missing(shown: str, printed: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Store:
+class Store:
     """A private datastore. ``named``: the text by which the page calls it, and what it is; ``write``: one change more;
     ``sql``: as its administrator.
     """
@@ -126,11 +142,12 @@ class _Store:
 
 
 @contextmanager
-def _store(kind: str, folder: Path) -> Iterator[_Store]:
+def store(kind: str, folder: Path) -> Iterator[Store]:
+    """A private datastore that is set up as most are, with a few rows in ``shop.users``."""
     if kind == "RocksDB":
         rocks = RocksWriter(folder / "shop")
         try:
-            yield _Store(
+            yield Store(
                 ("/var/lib/shop", str(folder / "shop")), lambda n: rocks.put(b"user:%d" % (n % 100), b"{}"), _no_sql
             )
         finally:
@@ -146,7 +163,7 @@ def _store(kind: str, folder: Path) -> Iterator[_Store]:
             "CREATE TABLE shop.users (id INT PRIMARY KEY, name VARCHAR(20), visits INT DEFAULT 0)",
             *(f"INSERT INTO shop.users (id, name) VALUES ({n}, 'Eve')" for n in range(1, 11)),
         )
-        yield _Store(
+        yield Store(
             ("db1:3306", f"{server.host}:{server.port}"), lambda n: _visit(server, n), lambda text: _run(server, text)
         )
 
@@ -165,7 +182,8 @@ def _no_sql(text: str) -> None:
 
 
 @contextmanager
-def _written_to(store: _Store) -> Iterator[None]:
+def written_to(store: Store) -> Iterator[None]:
+    """Commit changes all the while. Raises :class:`QuickstartError` when the writer failed."""
     ended, failed = threading.Event(), []
 
     def write() -> None:
@@ -200,9 +218,9 @@ def follow(kind: str, steps: Sequence[Step]) -> dict[str, float]:
         folder.mkdir()
         home.mkdir()
         with ExitStack() as stack:
-            store = stack.enter_context(_store(kind, root))
-            stack.enter_context(_written_to(store))
-            follower = _Follower(Reader(folder, home, {MARK: mark}), store, stack.enter_context(ExitStack()))
+            written = stack.enter_context(store(kind, root))
+            stack.enter_context(written_to(written))
+            follower = Follower(Reader(folder, home, {MARK: mark}), written, stack.enter_context(ExitStack()))
             taken = {}
             for step in steps:
                 began = time.monotonic()
@@ -224,10 +242,10 @@ def follow(kind: str, steps: Sequence[Step]) -> dict[str, float]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-class _Follower:
+class Follower:
     """Does what one fence after the other says. ``terminal`` ends what runs in the second terminal."""
 
-    def __init__(self, reader: Reader, store: _Store, terminal: ExitStack) -> None:
+    def __init__(self, reader: Reader, store: Store, terminal: ExitStack) -> None:
         self._reader = reader
         self._store = store
         self._terminal = terminal
@@ -277,7 +295,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"{', '.join(sorted(unknown))}: choose among {', '.join(DATASTORES)}")
     taken: dict[str, dict[str, float]] = {}
     try:
-        steps = read_page(PAGE.read_text())
+        _install, *steps = read_page(PAGE.read_text())
         for kind in chosen:
             print(f"following docs/quickstart.md with {kind}", flush=True)
             taken[kind] = follow(kind, steps)

@@ -4,12 +4,12 @@ runs them."""
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import typer
 
+from tests.support.command_line import can_be_typed
 from tests.support.pages import Page
 from wormholectl.app import app
 
@@ -26,30 +26,14 @@ def commands(of: Any, name: str = "") -> Iterator[str]:
         yield from commands(command, f"{name} {word}".strip())
 
 
-def words_of(line: str) -> list[str]:
-    return shlex.split(line.partition("#")[0])[1:]
-
-
 def typed() -> list[str]:
     lines = [line for block in PAGE.blocks("sh") for line in block.splitlines()]
     return [line for line in lines if line.startswith("wormholectl ")]
 
 
-def is_a_command(line: str) -> None:
-    """Fails where a command, an option or a value of ``line`` is none."""
-    command, words = ROOT, words_of(line)
-    while True:
-        context = command.make_context("wormholectl", list(words), ignore_unknown_options=False)
-        rest = context._protected_args + context.args  # what is left for the verb
-        if not getattr(command, "commands", {}) or not rest:
-            assert not rest, line
-            return
-        command, words = command.commands[rest[0]], rest[1:]
-
-
 def test_every_command_on_it_can_be_typed_so() -> None:
     for line in typed():
-        is_a_command(line)
+        can_be_typed(line)
 
 
 def test_it_names_every_command() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from scripts.prepare import ROOT
 from scripts.tree import headings
-from tests.docs.test_cli_page import is_a_command
+from tests.support.command_line import can_be_typed
 from tests.support.pages import Page
 from wormhole.config import parse
 
@@ -29,7 +29,7 @@ def test_every_command_can_be_typed_so(name: str) -> None:
     ]
     assert typed
     for line in typed:
-        is_a_command(line)
+        can_be_typed(line)
 
 
 def test_the_configuration_is_right_as_it_stands() -> None:

@@ -21,7 +21,11 @@ def run(*arguments: str, answer: str = "") -> tuple[int, str, str]:
 
 def can_be_typed(line: str) -> None:
     """Fails where a command, an option or a value of ``line``, which begins with the program, is none."""
-    command, words = _COMMAND, shlex.split(line)[1:]
-    while getattr(command, "commands", {}):
-        command, words = command.commands[words[0]], words[1:]
-    command.make_context("wormholectl", words)
+    command, words = _COMMAND, shlex.split(line, comments=True)[1:]
+    while True:
+        context = command.make_context("wormholectl", list(words), ignore_unknown_options=False)
+        rest = context._protected_args + context.args  # what is left for the verb
+        if not getattr(command, "commands", {}) or not rest:
+            assert not rest, line
+            return
+        command, words = command.commands[rest[0]], rest[1:]

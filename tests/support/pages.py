@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -58,11 +58,22 @@ class Reader:
     configuration of this machine.
 
     ``home``: where their ``HOME`` and these programs are, ``folder`` unless given. ``more``: further variables of the
-    environment.
+    environment. ``system``: words that enter a system and a folder of its own, which has other programs; then ``more``
+    is the whole environment.
     """
 
-    def __init__(self, folder: Path, home: Path | None = None, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        home: Path | None = None,
+        more: Mapping[str, str] | None = None,
+        system: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
+        self._system = system
+        if system:
+            self._environment = dict(more or {})
+            return
         home = home or folder
         binaries = home / "bin"
         binaries.mkdir()
@@ -82,7 +93,7 @@ class Reader:
     def shell(self, text: str) -> str:
         """Run it to its end, which has to be a good one; what it printed."""
         ended = subprocess.run(
-            ["sh", "-ec", text],
+            [*self._system, "sh", "-ec", text],
             cwd=self.folder,
             env=self._environment,
             stdout=subprocess.PIPE,
@@ -97,7 +108,7 @@ class Reader:
     def running(self, *command: str) -> Iterator[Process]:
         """A process that goes on until it is told to end, which it does well."""
         process = subprocess.Popen(
-            command,
+            [*self._system, *command],
             cwd=self.folder,
             env=self._environment,
             stdout=subprocess.PIPE,

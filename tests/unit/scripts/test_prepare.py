@@ -71,7 +71,7 @@ GCC = SystemPackage("gcc", "compiles the hot modules", required=False)
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
     shell = Shell()
-    monkeypatch.setattr(prepare, "_quietly", shell)
+    monkeypatch.setattr(prepare, "quietly", shell)
     monkeypatch.setattr(prepare, "_root_prefix", list)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
     return shell
@@ -204,7 +204,7 @@ def test_mysql_is_made_once_and_tried_again_when_it_failed(
         made.append(works)
         return works
 
-    monkeypatch.setattr(prepare, "without_mysql", lambda: "")
+    monkeypatch.setattr(prepare, "without_chroot", lambda: "")
     monkeypatch.setattr(prepare, "make_mysql", make)
     assert prepare.main(["demo"]) == 0  # which does not need it
     assert made == []
@@ -213,7 +213,7 @@ def test_mysql_is_made_once_and_tried_again_when_it_failed(
     assert prepare.main(["dev"]) == 0
     assert prepare.main(["dev"]) == 0
     assert made == [False, True]
-    monkeypatch.setattr(prepare, "without_mysql", lambda: "only root may")
+    monkeypatch.setattr(prepare, "without_chroot", lambda: "only root may")
     capsys.readouterr()
     assert prepare.main(["dev"]) == 0
     assert "the tests on it are skipped: only root may" in capsys.readouterr().out
@@ -254,7 +254,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "PYTHON", tmp_path / ".venv" / "bin" / "python")
     monkeypatch.setattr(prepare, "LOCK", tmp_path / "requirements.lock")
     monkeypatch.setattr(prepare, "missing_system_packages", lambda group, compile_wanted: [])
-    monkeypatch.setattr(prepare, "without_mysql", lambda: "not in this test")
+    monkeypatch.setattr(prepare, "without_chroot", lambda: "not in this test")
     monkeypatch.setattr(prepare, "ZOOKEEPER", tmp_path / ".venv" / "share" / "wormhole" / "zookeeper")
     monkeypatch.setattr(prepare, "DEBIAN_ZOOKEEPER", tmp_path / "debian.jar")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -427,7 +427,7 @@ class Compiler(Shell):
 @pytest.fixture
 def compiler(tree: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
     compiler = Compiler(checkout)
-    monkeypatch.setattr(prepare, "_quietly", compiler)
+    monkeypatch.setattr(prepare, "quietly", compiler)
     monkeypatch.setenv("XDG_CACHE_HOME", str(checkout / "cache"))
     (checkout / "requirements.lock").write_text("cython==3 \\\n    --hash=sha256:aa\n")
     return compiler
