@@ -40,7 +40,9 @@ async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
         assert flow.place == told.log_end
         assert flow.lag_bytes == told.log_end.offset  # nothing was acknowledged yet
         assert flow.lag_transactions == 1
-        assert not flow.HasField("headroom_s")  # the log does not grow
+        assert not flow.HasField("headroom_s")
+        assert flow.headroom_unknown
+        assert (told.source, told.log_base) == (publisher.served.kind, "")
         assert flow.filter
         [caravan] = told.caravans
         assert caravan.lead

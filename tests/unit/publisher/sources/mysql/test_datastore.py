@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from publisher.sources.mysql.datastore import DATASTORE
+from wormhole.model.position import LogPosition
 from wormhole.ports.datastore import Login
 
 
@@ -14,6 +15,13 @@ def test_its_urls(scheme: str) -> None:
     DATASTORE.check_url(f"{scheme}://h")
     with pytest.raises(ValueError, match=f"must name the account: {scheme}://user@host:3306"):
         DATASTORE.check_url(f"{scheme}://h", configured=True)
+
+
+def test_a_place_is_written_as_the_server_does_and_read_back() -> None:
+    native = DATASTORE.native_place(LogPosition(1, 1_000_003, 1892), "db.log-bin")
+    assert native == "db.log-bin.1000003:1892"
+    assert DATASTORE.is_place(native)
+    assert DATASTORE.native_place(LogPosition(1, 3, 1892), "") == "", "what the files are called is not known yet"
 
 
 def test_a_configuration_gets_what_the_users_files_add_and_no_password(

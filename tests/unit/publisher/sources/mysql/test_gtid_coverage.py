@@ -87,6 +87,7 @@ def test_without_gtids_a_purged_file_is_a_loss_told_by_places() -> None:
     with pytest.raises(PositionPurged) as error:
         mysql("").check(marker(""))
     assert (error.value.first_missing, error.value.last_missing) == ("1/2/300", "1/7/4")
+    assert "at 1/7/4 (binlog.000007:4) and no longer holds what follows 1/2/300 (binlog.000002:300)" in str(error.value)
 
 
 def test_what_was_read_elsewhere_and_is_in_no_log_any_more() -> None:

@@ -13,6 +13,7 @@ from publisher.sources.mysql import login as logins
 from publisher.sources.mysql import required_settings
 from publisher.sources.mysql import source as module
 from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.datastore import DATASTORE
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.server_state import ServerState, StateQueries
 from publisher.sources.mysql.source import MySqlSource, state_queries
@@ -107,6 +108,7 @@ def test_the_status_is_polled_and_says_what_is_wrong(tmp_path: Path, server: Ser
         assert (status.end, status.oldest) == (LogPosition(1, 8, 600), LogPosition(1, 7, 4))
         assert status.files == ((7, 900), (8, 600))  # the end was asked for after the sizes
         assert status.budget_bytes == 0
+        assert DATASTORE.native_place(status.end, status.base) == "binlog.000008:600"
         server.down = True
         server.asked_again()
         assert "nobody is there" in str(source.status().problems[0])
