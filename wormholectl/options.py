@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -39,12 +39,14 @@ __all__ = [
     "coordinator_at",
     "duration",
     "flow_names",
+    "grouped",
     "now",
     "parsed",
     "with_where",
 ]
 
 _T = TypeVar("_T")
+_Command = Callable[..., None]
 # A shell puts a completed word into the line as it is: a name must be no more than a word to it.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./@%+=,:-]+", re.ASCII)
 
@@ -191,30 +193,34 @@ def now() -> float:
     return SYSTEM_CLOCK.wall()
 
 
-def with_where(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter ``where`` by the options that say how to reach publishers.
+def grouped(parameter: str, options: Mapping[str, Any], build: Callable[..., Any]) -> Callable[[_Command], _Command]:
+    """Decorate a command: its ``parameter`` is what ``build`` makes of these ``options``, which the command gets.
 
-    An option before a verb (``flows -c shop.toml pause ...``) holds for the verb as well.
-    Such a command raises :class:`~wormhole.model.errors.UsageError` for TLS options that do not belong together.
+    ``options``: an annotation for each name. One without a value is ``None`` for ``build``. An option before a verb
+    (``flows -c shop.toml pause ...``) holds for the verb as well.
     """
-    own = inspect.signature(command, eval_str=True).parameters
-
-    def reached(ctx: typer.Context, **given: Any) -> None:
-        options = {name: value for name, value in given.items() if name not in _WHERE}
-        if "ctx" in own:
-            options["ctx"] = ctx
-        command(where=_where(**{name: _given(ctx, name) for name in _WHERE}), **options)
-
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        inspect.Parameter("ctx", keyword, annotation=typer.Context),
-        *(one.replace(kind=keyword) for one in own.values() if one.name not in {"ctx", "where"}),
-        *(inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in _WHERE.items()),
-    ]
-    reached.__name__, reached.__doc__ = command.__name__, command.__doc__
-    reached.__annotations__ = {one.name: one.annotation for one in parameters}
-    reached.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
-    return reached
+
+    def decorate(command: _Command) -> _Command:
+        own = inspect.signature(command, eval_str=True).parameters
+
+        def reached(ctx: typer.Context, **given: Any) -> None:
+            others = {name: value for name, value in given.items() if name not in options}
+            if "ctx" in own:
+                others["ctx"] = ctx
+            command(**{parameter: build(**{name: _given(ctx, name) for name in options})}, **others)
+
+        parameters = [
+            inspect.Parameter("ctx", keyword, annotation=typer.Context),
+            *(one.replace(kind=keyword) for one in own.values() if one.name not in {"ctx", parameter}),
+            *(inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in options.items()),
+        ]
+        reached.__name__, reached.__doc__ = command.__name__, command.__doc__
+        reached.__annotations__ = {one.name: one.annotation for one in parameters}
+        reached.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
+        return reached
+
+    return decorate
 
 
 def _given(ctx: Any, name: str) -> Any:
@@ -259,3 +265,9 @@ _WHERE: Final[dict[str, Any]] = {
     "tls_name": TlsName,
     "state_dir": StateDir,
 }
+
+with_where = grouped("where", _WHERE, _where)
+"""Replaces a command's parameter ``where`` by the options that say how to reach publishers.
+
+Such a command raises :class:`~wormhole.model.errors.UsageError` for TLS options that do not belong together.
+"""

@@ -1,6 +1,7 @@
 """``wormholectl snapshot`` and ``wormholectl history``: tables as Parquet, out of the archive."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -10,12 +11,10 @@ import typer
 from wormhole.model.errors import UsageError
 from wormholectl.archive import ArchiveAt
 from wormholectl.errors import needs
-from wormholectl.options import Archives, AsJson, Dataset, Master, now
-from wormholectl.show.printer import print_json, print_table, print_text, say_waiting
+from wormholectl.options import Archives, AsJson, Dataset, Master, grouped, now
+from wormholectl.show.printer import say_waiting
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_replay.archive.store import ArchiveStore
     from spark_replay.tables.folder import Written
 
@@ -66,66 +65,36 @@ _HISTORY: Final = """Examples:
 """
 
 
-@app.command(epilog=_SNAPSHOT)
-@needs("spark")
-def snapshot(
-    to: To,
-    dataset: Dataset = "",
-    coordinator: ArchiveAt = "",
-    archives: Archives = None,
-    tables: Tables = None,
-    until: Until = "",
-    types: Types = None,
-    fields: Fields = None,
-    master: Master = "",
-    as_json: AsJson = False,
-) -> None:
-    """Write a dataset's tables as they are, or were, into Parquet."""
-    from spark_replay.tables.snapshot import write_snapshot
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What ``snapshot`` and ``history`` have in common. ``given``: the arguments of both ways of writing."""
 
-    store, given = _given(coordinator, dataset, archives, tables, types, fields, until)
-    _show(write_snapshot(_spark(store, master), store, _absolute(to), **given), store.dataset, as_json)
+    store: "ArchiveStore"
+    master: str
+    given: dict[str, Any]
+
+    def write(self, write: "Callable[..., Written]", to: str, as_json: bool, **more: Any) -> None:
+        """Start Spark, write the tables into the folder ``to`` and print what was written."""
+        from spark_replay.spark.session import spark_session
+        from wormholectl.show.written import show_written
+
+        say_waiting("starting Spark")
+        spark = spark_session(f"wormhole tables of {self.store.dataset}", self.master or None)
+        folder = to if "://" in to else str(Path(to).absolute())
+        show_written(write(spark, self.store, folder, **self.given, **more), self.store.dataset, as_json)
 
 
-@app.command(epilog=_HISTORY)
-@needs("spark")
-def history(
-    to: To,
-    dataset: Dataset = "",
-    coordinator: ArchiveAt = "",
-    archives: Archives = None,
-    tables: Tables = None,
-    start: Annotated[
-        str, typer.Option("--from", metavar="PLACE|TIME", help="Else all that the archive holds.")
-    ] = "earliest",
-    until: Until = "",
-    types: Types = None,
-    fields: Fields = None,
-    master: Master = "",
-    as_json: AsJson = False,
-) -> None:
-    """Write every version of every row into Parquet, with the beginning and the end of each."""
-    from spark_replay.replay.plan import asked_from
-    from spark_replay.tables.history import write_history
-
-    store, given = _given(coordinator, dataset, archives, tables, types, fields, until)
-    given["start"] = asked_from(start, "", round(now() * 1e6))
-    _show(write_history(_spark(store, master), store, _absolute(to), **given), store.dataset, as_json)
-
-
-def _given(
-    coordinator: str,
-    dataset: str,
+def _selected(
+    dataset: str | None,
+    coordinator: str | None,
     archives: list[str] | None,
     tables: list[str] | None,
+    until: str | None,
     types: list[str] | None,
     fields: list[str] | None,
-    until: str,
-) -> "tuple[ArchiveStore, dict[str, Any]]":
-    """The archive, and what a snapshot and a history have in common. Nothing is started for a wrong request.
-
-    Raises :class:`~wormhole.model.errors.WormholeError`.
-    """
+    master: str | None,
+) -> Selection:
+    """Nothing is started for a wrong request. Raises :class:`~wormhole.model.errors.WormholeError`."""
     from spark_replay.spark.session import check_spark
 
     check_spark()
@@ -135,7 +104,7 @@ def _given(
     from wormholectl.archive_choice import archived, check_formats
 
     now_us = round(now() * 1e6)
-    chosen = archived(coordinator, dataset, archives or ())
+    chosen = archived(coordinator or "", dataset or "", archives or ())
     store, settings = store_of(chosen.config, chosen.name), chosen.config.datasets[chosen.name]
     typed, named = _by_table("--type", types or ()), _by_table("--field", fields or ())
     readings = {
@@ -146,8 +115,8 @@ def _given(
     }
     if chosen.stored:
         check_formats(chosen.name, (one.value_format for one in readings.values()))
-    given = {"until": asked_until(until, now_us), "now": datetime.fromtimestamp(now_us / 1e6, UTC)}
-    return store, {"tables": tuple(tables or ()), "readings": readings, **given}
+    given = {"until": asked_until(until or "", now_us), "now": datetime.fromtimestamp(now_us / 1e6, UTC)}
+    return Selection(store, master or "", {"tables": tuple(tables or ()), "readings": readings, **given})
 
 
 def _by_table(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -163,37 +132,45 @@ def _by_table(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _spark(store: "ArchiveStore", master: str) -> "SparkSession":
-    from spark_replay.spark.session import spark_session
+with_selection = grouped(
+    "selection",
+    {
+        "dataset": Dataset,
+        "coordinator": ArchiveAt,
+        "archives": Archives,
+        "tables": Tables,
+        "until": Until,
+        "types": Types,
+        "fields": Fields,
+        "master": Master,
+    },
+    _selected,
+)
 
-    say_waiting("starting Spark")
-    return spark_session(f"wormhole tables of {store.dataset}", master or None)
+
+@app.command(epilog=_SNAPSHOT)
+@needs("spark")
+@with_selection
+def snapshot(to: To, selection: Selection, as_json: AsJson = False) -> None:
+    """Write a dataset's tables as they are, or were, into Parquet."""
+    from spark_replay.tables.snapshot import write_snapshot
+
+    selection.write(write_snapshot, to, as_json)
 
 
-def _absolute(to: str) -> str:
-    return to if "://" in to else str(Path(to).absolute())
+@app.command(epilog=_HISTORY)
+@needs("spark")
+@with_selection
+def history(
+    to: To,
+    selection: Selection,
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE|TIME", help="Else all that the archive holds.")
+    ] = "earliest",
+    as_json: AsJson = False,
+) -> None:
+    """Write every version of every row into Parquet, with the beginning and the end of each."""
+    from spark_replay.replay.plan import asked_from
+    from spark_replay.tables.history import write_history
 
-
-def _show(written: "Written", dataset: str, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "dataset": dataset,
-                "to": written.to,
-                "tables": [
-                    {"table": table, "folder": one.folder, "rows": one.rows} for table, one in written.tables.items()
-                ],
-                "shards": [{"shard": shard, "place": place} for shard, place in written.places.items()],
-                "left_out": [{"table": table, "because": why} for table, why in written.left_out.items()],
-                "problems": list(written.problems),
-            }
-        )
-        return
-    rows = [(table, str(one.rows), f"{written.to}/{one.folder}") for table, one in written.tables.items()]
-    print_table(("TABLE", "ROWS", "FOLDER"), rows, "no table was written")
-    for shard, place in written.places.items():
-        print_text(f"{shard} up to {place}")
-    for table, why in written.left_out.items():
-        print_text(f"left out: {table}: {why}")
-    if written.problems:
-        print_text(f"no start for a replay: {'; '.join(written.problems)}")
+    selection.write(write_history, to, as_json, start=asked_from(start, "", round(now() * 1e6)))
