@@ -23,6 +23,7 @@ __all__ = ["Made", "made_from", "module"]
 _WIDTH: Final = 120
 _FIRST: Final = "# Made by: "
 _SOURCE: Final = "# source: "
+_APPLICATION: Final = "# application: "
 _TABLE: Final = "# table "
 _ENTRY: Final = re.compile(re.escape(_TABLE) + r"(?P<name>\".*\"): (?P<fingerprint>[0-9a-f]{16})")
 
@@ -57,12 +58,13 @@ _TAKEN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a module says of itself: the command that made it, the URL that it was made from, and the fingerprint of
-    each table.
+    """What a module says of itself: the command that made it, the URL that it was made from, the application whose
+    tables they are (empty: none), and the fingerprint of each table.
     """
 
     command: str
     source: str
+    application: str
     tables: dict[str, str]
 
 
@@ -71,6 +73,7 @@ def module(
     *,
     command: str,
     source: str,
+    application: str = "",
     pydantic: bool = False,
     text_dates: bool = False,
     reserved: Iterable[str] = (),
@@ -85,6 +88,7 @@ def module(
         f"{_FIRST}{visible(command)}",
         "# Do not edit: make it again. `wormholectl models --check FILE` reports the tables that changed since.",
         f"{_SOURCE}{visible(source)}",
+        *([f"{_APPLICATION}{visible(application)}"] if application else []),
         *(f"{_TABLE}{json.dumps(table.name)}: {table.fingerprint}" for table in tables),
         '"""Models of tables."""',
         "",
@@ -99,8 +103,10 @@ def module(
 def made_from(text: str, name: str) -> Made:
     """What the module ``text`` was made from. Raises :class:`~wormhole.model.errors.UsageError` for another file."""
     lines = text.splitlines()
-    command = next((line.removeprefix(_FIRST) for line in lines if line.startswith(_FIRST)), "")
-    source = next((line.removeprefix(_SOURCE) for line in lines if line.startswith(_SOURCE)), "")
+    command, source, application = (
+        next((line.removeprefix(begin) for line in lines if line.startswith(begin)), "")
+        for begin in (_FIRST, _SOURCE, _APPLICATION)
+    )
     found = [entry for line in lines if (entry := _ENTRY.fullmatch(line))]
     try:
         tables = {str(json.loads(entry["name"])): entry["fingerprint"] for entry in found}
@@ -111,7 +117,7 @@ def made_from(text: str, name: str) -> Made:
             f"{name} was not written by `wormholectl models`, or its first lines were changed",
             hint="name another file, or make it again",
         )
-    return Made(command, source, tables)
+    return Made(command, source, application, tables)
 
 
 def _imports(body: str) -> list[str]:

@@ -116,6 +116,7 @@ def models(
         found,
         command=shlex.join(["wormholectl", "models", _to_type(what), *options]),
         source=_to_type(chosen.url),
+        application=what if config is not None else "",
         pydantic=style is Style.PYDANTIC,
         text_dates=text_dates,
         reserved=dir(BaseModel) if style is Style.PYDANTIC else (),
@@ -167,9 +168,14 @@ def _check(file: Path, what: str, config: Path | None, log: str | None, password
     from wormholectl.model_texts import made_from
 
     made = made_from(_read(file), str(file))
-    if config is not None and not what:
-        raise UsageError("which application of the file?", hint="name it, or leave -c out: FILE has the log's URL")
-    chosen = _chosen(what or made.source, config, log, password_file)
+    if made.application and config is None:
+        raise UsageError(
+            f"{file} was made for the application {made.application}", hint="give its configuration with -c FILE.toml"
+        )
+    what = what or (made.source if config is None else made.application)
+    if not what:
+        raise UsageError(f"{file} was made for no application", hint="leave -c out, or name the application")
+    chosen = _chosen(what, config, log, password_file)
     now = {table.name: table.fingerprint for table in _described(chosen, made.tables.__contains__)}
     changed = [name for name, before in made.tables.items() if now.get(name) != before]
     for name in changed:

@@ -104,9 +104,14 @@ def test_an_application_has_its_tables_and_password(server: Server, tmp_path: Pa
     assert run("models", "cache", "-c", str(config), "-o", str(file)) == (0, f"wrote {file}: 1 table: shop.users\n", "")
     assert server.asked == [(SERVER, tmp_path / "db1.password")]
     assert file.read_text().startswith(f"# Made by: wormholectl models cache -c {config} -o {file}\n")
+    assert run("models", "--check", str(file), "-c", str(config))[0] == 0
+    assert server.asked[1:] == server.asked[:1]
+    code, out, err = run("models", "--check", str(file))
+    assert (code, out) == (2, "")
+    assert f"error: {file} was made for the application cache\n  next: give its configuration with -c FILE.toml" in err
+    file.write_text(file.read_text().replace("# application: cache\n", ""))
+    assert f"{file} was made for no application" in run("models", "--check", str(file), "-c", str(config))[2]
     assert run("models", "--check", str(file), "cache", "-c", str(config))[0] == 0
-    assert server.asked[-1] == (SERVER, tmp_path / "db1.password")
-    assert "which application" in run("models", "--check", str(file), "-c", str(config))[2]
 
 
 def test_a_password_is_written_nowhere(server: Server, tmp_path: Path) -> None:
