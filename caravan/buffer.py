@@ -42,7 +42,10 @@ class Entry:
         self._views: dict[str, RunView] = {}
 
     def body(self, shard: str, wanted: Filter) -> Body | None:
-        """The body of ``shard``'s updates that ``wanted`` selects; ``None`` when there is nothing to send."""
+        """The body of ``shard``'s updates that ``wanted`` selects; ``None`` when there is nothing to send.
+
+        Raises :class:`~wormhole.model.errors.DecodeError` for what must not be sent as it is and cannot be projected.
+        """
         run = self.segment.runs.get(shard)
         if run is None:
             return None
@@ -50,7 +53,12 @@ class Entry:
         if key not in self._bodies:
             found = self._select(shard, run, wanted)
             body = build_body(
-                run, self.segment.end.incarnation, found.kept, marks=found.marks, instead=found.key_only, bad=found.bad
+                wanted.projection.project(run, found.kept),
+                self.segment.end.incarnation,
+                found.kept,
+                marks=found.marks,
+                instead=found.key_only,
+                bad=found.bad,
             )
             self._bodies[key] = body
             self._grow(_BODY_BYTES if body is None else _BODY_BYTES + len(body.data))
@@ -73,7 +81,7 @@ class Entry:
         kept = range(run.updates) if found.kept is None else found.kept
         rest = kept[bisect_left(kept, ordinal) :]
         return build_body(
-            run,
+            wanted.projection.project(run, rest),
             self.segment.end.incarnation,
             rest,
             transaction,

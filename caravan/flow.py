@@ -179,13 +179,16 @@ class CaravanFlow:
                     return Piece(None, None, None, segment.newest_us, undone=begun.id)
                 self.resume_index = 0  # the filter passed nothing of it
             self._peeked_in = segment
-            if self.place <= segment.begin and not self.resume_index:
-                body = entry.body(self.shard, self.filter)
-            elif ahead:
-                body = entry.body_from(self.shard, self.filter, self.place, self.resume_index)
-            else:  # a caravan that is still behind this flow's place
-                self._cursor += 1
-                continue
+            try:
+                if self.place <= segment.begin and not self.resume_index:
+                    body = entry.body(self.shard, self.filter)
+                elif ahead:
+                    body = entry.body_from(self.shard, self.filter, self.place, self.resume_index)
+                else:  # a caravan that is still behind this flow's place
+                    self._cursor += 1
+                    continue
+            except DecodeError as error:
+                return Piece(None, None, None, segment.newest_us, error)
             return Piece(body, segment.marker, None, segment.newest_us)
 
     def _lacks(self, broken: DecodeError) -> bool:

@@ -48,6 +48,7 @@ def audit(
     from spark_replay.audit import auditor
     from spark_replay.audit.archived import Selecting
     from spark_replay.replay.plan import asked_time
+    from wormhole.config.application_filter import application_filter
     from wormhole.wire.v1 import admin_pb2
     from wormholectl import admin_client
     from wormholectl.replay_job import setting_of
@@ -71,7 +72,8 @@ def audit(
             hint="archive the copy that serves the application",
         )
     replies = [admin_client.audit(one, admin_pb2.AuditRequest()) for one in answers if one.status is not None]
-    counts = auditor.flow_counts(application, selecting.filter().hash, replies)
+    counted = application_filter(setting.application, setting.formats.open()).hash
+    counts = auditor.flow_counts(application, counted, replies)
     if not counts:
         raise UsageError(
             f"the publishers have no delivery counts of {application} yet",

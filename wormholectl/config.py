@@ -41,6 +41,7 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
 
     try:
         config = check_config(file)
+        warnings = lacking_columns.in_config(config)
     except ConfigError as error:
         if not as_json:
             raise
@@ -48,7 +49,6 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
         raise typer.Exit(WRONG) from None
     logs, applications = logs_of(config), sorted(config.applications)
     tls = report_on(config.tls) or TlsReport()
-    warnings = lacking_columns.in_config(config)
     if as_json:
         certificates = {"facts": list(tls.facts), "faults": list(tls.faults)}
         print_json(

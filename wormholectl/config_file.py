@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from wormhole.config import Config, load
+from wormhole.config.application_filter import application_filter
 from wormhole.config.datastores import capabilities_of
 from wormhole.config.units import parse_time
-from wormhole.filters import Filter
 from wormhole.formats import ValueFormats, open_formats
 from wormhole.model.errors import ConfigError, FilterError
 from wormholectl.options import now
@@ -60,12 +60,15 @@ def check_config(path: Path) -> Config:
         copies = config.datasets[application.dataset].copies.values()
         kinds = {log.kind for copy in copies for log in copy.logs.values()}
         try:
-            wanted = Filter.parse(application.where or None, application.tables, formats[application.dataset])
+            wanted = application_filter(application, formats[application.dataset])
             for kind in sorted(kinds):
                 wanted.check(capabilities_of(kind))
         except FilterError as error:
-            field = "where" if application.where else "tables"
-            problems.append(f"{path}: applications.{name}.{field}: {error}")
+            at = f"{path}: applications.{name}"
+            if error.message.startswith(("columns: ", "mask: ")):
+                problems.append(f"{at}.{error}")
+            else:
+                problems.append(f"{at}.{'where' if application.where else 'tables'}: {error}")
     if problems:
         raise ConfigError(
             "\n".join(problems), hint="docs/configuration.md lists every key, docs/filters.md explains filters"

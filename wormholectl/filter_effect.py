@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from wormhole.config import find_application, load
+from wormhole.config.application_filter import application_filter
 from wormhole.config.datastores import datastore
-from wormhole.filters import Filter, RunView
+from wormhole.filters import Filter, MaskKey, RunView
 from wormhole.formats import FormatSpec, ValueFormats, open_formats
 from wormhole.model.errors import UsageError
 from wormhole.model.position import LogPosition
@@ -25,6 +26,7 @@ __all__ = ["Chosen", "Effect", "TableEffect", "effect", "formats_of", "from_conf
 
 _MOST_BYTES: Final = 64 << 20
 """Encoded updates kept while the log is read; with larger ones, fewer than asked for are looked at."""
+_ANY_KEY: Final = MaskKey(bytes(32))  # only the size of hashes matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def from_config(path: Path, application: str, log: str | None) -> Chosen:
     if log is not None and log not in logs:
         raise UsageError(f"{application} receives no log {log}", hint=f"choose one of: {', '.join(logs)}")
     chosen = logs[log] if log is not None else next(iter(logs.values()))
-    wanted = Filter.parse(found.where or None, found.tables, open_formats(dataset.value_format, dataset.values))
+    wanted = application_filter(found, open_formats(dataset.value_format, dataset.values), _ANY_KEY)
     wanted.check(datastore(chosen.kind).capabilities)
     return Chosen(wanted, chosen.source, chosen.password_file, found.tables)
 
@@ -149,6 +151,7 @@ def effect(wanted: Filter, source: LogSource, last: int) -> Effect:
 def _add(wanted: Filter, segment: Segment, skip: int, tables: dict[str, TableEffect]) -> None:
     for run in segment.runs.values():  # one: the log is read as one shard
         found = wanted.select(RunView(run))
+        sent = wanted.projection.project(run, found.kept).ends
         kept = frozenset(range(run.updates) if found.kept is None else found.kept)
         bad = frozenset(ordinal for ordinal, _ in found.bad)
         for i in range(skip, run.updates):
@@ -160,6 +163,7 @@ def _add(wanted: Filter, segment: Segment, skip: int, tables: dict[str, TableEff
             table.bytes += length
             if i in kept:
                 table.kept += 1
-                table.sent_bytes += len(found.key_only[i]) if i in found.key_only else length
+                sent_length = sent[i] - (sent[i - 1] if i else 0)
+                table.sent_bytes += len(found.key_only[i]) if i in found.key_only else sent_length
                 table.key_only += i in found.key_only
                 table.bad_values += i in bad

@@ -1,12 +1,11 @@
 """The commands that explain filters, their options and their help."""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from wormhole.model.errors import UsageError, WormholeError
+from wormhole.model.errors import FilterError, UsageError, WormholeError
 from wormholectl.options import AsJson, Formats, PasswordFile
 from wormholectl.show.printer import print_json, print_warnings
 
@@ -64,8 +63,12 @@ def filters_explain(
     warnings: list[str] = []
     if chosen.source:
         login = login_of(chosen.source, chosen.password_file)
-        with suppress(WormholeError):  # opening the log says it
+        try:
             warnings = lacking_columns.of_log(chosen.filter, chosen.source, login)
+        except FilterError:
+            raise
+        except WormholeError:
+            pass  # opening the log says it
         with open_log(chosen.source, login) as opened:
             found = filter_effect.effect(chosen.filter, opened, last)
     if as_json:

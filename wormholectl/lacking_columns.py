@@ -1,4 +1,6 @@
-"""Warnings about filters that test a column which some of their tables lack."""
+"""What a database shows to be wrong with an application: a filter on a column that some tables lack, ``columns`` and
+``mask`` that name none, or one of a key.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wormhole.config import Config
+from wormhole.config.application_filter import application_filter
 from wormhole.config.datastores import installed
-from wormhole.filters import Filter
+from wormhole.filters import Filter, Projection
 from wormhole.formats import open_formats
-from wormhole.model.errors import WormholeError
+from wormhole.model.errors import ConfigError, FilterError, WormholeError
 from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.datastore import Login
 from wormholectl.sources import datastore_at
 
-__all__ = ["in_config", "of_log", "warnings"]
+__all__ = ["in_config", "of_log", "unmatched", "warnings"]
 
 _MOST_TABLES: Final = 200
 """Each is asked for, so with more of them these are enough to see what is wrong."""
@@ -26,10 +29,16 @@ _SHOWN: Final = 5
 def of_log(wanted: Filter, url: str, login: Login) -> list[str]:
     """Warnings about the filter from the tables of the log at ``url``, as they are now.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` where they cannot be read.
+    Raises :class:`~wormhole.model.errors.FilterError` for a mask on a column of a key, and another
+    :class:`~wormhole.model.errors.WormholeError` where the tables cannot be read.
     """
+    return [text for _, text in _of_log(wanted, url, login)]
+
+
+def _of_log(wanted: Filter, url: str, login: Login) -> list[tuple[str, str]]:
+    """As :func:`of_log`, each with the setting that it is about."""
     found = datastore_at(url)
-    if found.capabilities.of_bytes or not wanted.columns:
+    if found.capabilities.of_bytes or not (wanted.columns or wanted.projection):
         return []
     names: list[str] = []
 
@@ -40,29 +49,50 @@ def of_log(wanted: Filter, url: str, login: Login) -> list[str]:
         return True
 
     with installed(found):
-        return warnings(wanted, found.describe(url, login, chosen))
+        tables = found.describe(url, login, chosen)
+    for table in tables:
+        if problem := wanted.projection.problem(table.name, table.key):
+            raise FilterError(problem.message, hint=problem.hint)
+    return [*(("where", text) for text in warnings(wanted, tables)), *unmatched(wanted.projection, tables)]
 
 
 def in_config(config: Config) -> list[str]:
     """Warnings about every application's filter, each with its key.
 
-    A log whose tables cannot be read has a warning that says so; one that another host defines has none.
+    A log whose tables cannot be read has a warning that says so; one that another host defines has none. Raises
+    :class:`~wormhole.model.errors.ConfigError` for masks on columns of a key.
     """
-    lines = []
+    lines, problems = [], []
     for name, application in config.applications.items():
         dataset = config.datasets[application.dataset]
         formats = open_formats(dataset.value_format, dataset.values)
-        wanted = Filter.parse(application.where or None, application.tables, formats)
+        wanted = application_filter(application, formats)
         for copy, settings in dataset.copies.items():
             for log in settings.logs.values() if application.from_copy in ("", copy) else ():
                 if log.inline is None:
                     continue
                 try:
-                    found = of_log(wanted, log.source, Login(log.password_file))
+                    found = _of_log(wanted, log.source, Login(log.password_file))
+                except FilterError as error:
+                    found = []
+                    problems.append(f"applications.{name}.{error}")
                 except WormholeError as error:
-                    found = [f"its columns were not compared with the tables: {error}"]
-                lines += [f"applications.{name}.where: {warning}" for warning in found]
+                    setting = "where" if wanted.columns else "columns" if application.columns else "mask"
+                    found = [(setting, f"its columns were not compared with the tables: {error}")]
+                lines += [f"applications.{name}.{setting}: {text}" for setting, text in found]
+    if problems:
+        raise ConfigError("\n".join(dict.fromkeys(problems)))
     return list(dict.fromkeys(lines))
+
+
+def unmatched(projection: Projection, tables: Sequence[TableDefinition]) -> Iterator[tuple[str, str]]:
+    """Entries of ``columns`` and ``mask`` that name no column of the tables, each with its setting. Pure."""
+    known = {column.name for table in tables for column in table.columns}
+    for setting, entry in projection.unmatched(tables):
+        close = difflib.get_close_matches(entry.rpartition(".")[2], known, 1)
+        step = f"did you mean {close[0]}?" if close else f"remove it from `{setting}`, or correct it"
+        effect = ", so it hides nothing" if setting == "mask" else ""
+        yield setting, f"{entry} names no column of the {len(tables)} tables{effect}. Next: {step}"
 
 
 def warnings(wanted: Filter, tables: Sequence[TableDefinition]) -> list[str]:

@@ -261,4 +261,5 @@ def setting_of(where: Where, application: str, archives: Sequence[str] = ()) -> 
         heartbeat_s=publisher.heartbeat,
         max_frame=publisher.max_frame,
         grow_s=2 * dataset.archive.flush_every + 10,
+        mask_key_file=None if publisher.mask_key_file is None else publisher.mask_key_file.absolute(),
     )

@@ -16,9 +16,10 @@ from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.registrar import Registrar
 from publisher.push.flow import PublisherFlow
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
+from wormhole.config.application_filter import application_filter, read_mask_key
 from wormhole.config.datastores import capabilities_of
 from wormhole.coordination.port import Coordinator
-from wormhole.filters import Filter
+from wormhole.filters import Filter, MaskKey
 from wormhole.formats import ValueFormats
 from wormhole.host.clock import Clock
 from wormhole.host.log_batch import BatchedLog
@@ -81,6 +82,7 @@ class Applications:
         self._coordinator = coordinator
         self._assigner = assigner
         self._behind = behind
+        self._mask_key: MaskKey | None = None  # as it was read first: another one is another value for everything
         self._shards: set[str] = set()
         self._applications: dict[str, tuple[ApplicationConfig, Filter]] = {}
         self._configured: frozenset[str] = frozenset()  # every application that is, also of other logs
@@ -145,7 +147,11 @@ class Applications:
         known = self._applications.get(name)
         if known is not None and known[0] == config and name not in self.unserved:
             return
-        wanted = Filter.parse(config.where or None, config.tables, self._served.formats)
+        wanted = application_filter(config, self._served.formats)
+        if wanted.projection.hashes:
+            if self._mask_key is None:
+                self._mask_key = await asyncio.to_thread(read_mask_key, self._served.settings.mask_key_file)
+            wanted = application_filter(config, self._served.formats, self._mask_key)
         wanted.check(capabilities_of(self._served.kind))
         self._applications[name] = (config, wanted)
         self._assigner.application(config)

@@ -23,9 +23,9 @@ from typing import Final, TypeVar
 
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
+from wormhole.filters import Projection
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import DecodeError, EpochRefused, MarkerStoreError, ProtocolError, UsageError, WormholeError
-from wormhole.model.position import flow_name
 from wormhole.ports.dead_letters import (
     DeadLetter,
     DeadLetterStore,
@@ -37,6 +37,7 @@ from wormhole.ports.dead_letters import (
 )
 from wormhole.ports.marker_store import FlowKey
 from wormhole.wire.bounds import shortened
+from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2, update_pb2
 
 __all__ = ["DeadLetterOffice"]
@@ -205,7 +206,7 @@ class DeadLetterOffice:
         epoch = flow.epoch
         while (letter := next((one for one in flow.parked or () if one.retrying), None)) is not None:
             try:
-                parcel = await self._patiently(flow, epoch, partial(self._readable, flow.key, letter.id))
+                parcel = await self._patiently(flow, epoch, partial(self._readable, flow, letter.id))
             except KeyError:
                 # An operator took it out of the store by hand, or discards it just now: then this epoch ends.
                 flow.parks_now(tuple(one for one in flow.parked or () if one is not letter))
@@ -297,19 +298,19 @@ class DeadLetterOffice:
     def _lock(self, flow: PublisherFlow) -> asyncio.Lock:
         return self._locks.setdefault(flow.key, asyncio.Lock())
 
-    def _readable(self, flow: FlowKey, id_: str) -> Parcel:
-        parcel = self._store.read(flow, id_)
+    def _readable(self, flow: PublisherFlow, id_: str) -> Parcel:
+        """The parked update, with no more columns than the application receives now."""
+        parcel = self._store.read(flow.key, id_)
         try:
-            open_parcel(parcel)
+            update = open_parcel(parcel)
         except (ProtocolError, DecodeError) as error:
             raise MarkerStoreError(
                 f"parked update {id_} cannot be read: {error.message}",
-                flow=flow_name(*flow),
-                hint=f"restore it from a backup, or `wormholectl flows dead-letters discard {flow_name(*flow)}`: it "
-                "is lost to the "
-                "application then",
+                flow=flow.name,
+                hint=f"restore it from a backup, or `wormholectl flows dead-letters discard {flow.name}`: it is lost "
+                "to the application then",
             ) from error
-        return parcel
+        return projected(update, flow.filter.projection) if flow.filter.projection else parcel
 
     def _deleted(self, flow: FlowKey, id_: str, epoch: int) -> bool:
         self._store.remove(flow, [id_], epoch)
@@ -332,6 +333,15 @@ class DeadLetterOffice:
                     _log.error("%s waits for its parked updates: %s", flow.name, error, extra=flow.about)
             await self._clock.sleep(_RETRY_S)
         return None
+
+
+def projected(update: Update, projection: Projection) -> Parcel:
+    """What delivers ``update`` again with the columns that ``projection`` leaves.
+
+    Raises :class:`~wormhole.model.errors.DecodeError` where it cannot be projected."""
+    body = update.batch.body
+    schema, row = projection.project_row(update.batch.schema_of(body.schema_ids[0]), body.updates[0])
+    return Parcel(schema.canonical, replace(body, updates=(row,), schema_ids=(schema.id,)).to_bytes())
 
 
 def _rows_bytes(letters: tuple[DeadLetter, ...]) -> int:

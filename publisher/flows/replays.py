@@ -33,6 +33,7 @@ from publisher.flows.replay_states import Run, cause, hashed, mine, opened, park
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.audit.sent_counts import Settled
+from wormhole.filters import Filter
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import Diverged, PositionPurged, ProtocolError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition, flow_name
@@ -66,7 +67,7 @@ class Opening:
     marker: Datamarker
     progress: bytes
     skip: tuple[str, ...]
-    filter: str
+    filter: Filter
     park: bool
     parked: ParkedRows
     counted_to: LogPosition | None
@@ -175,13 +176,21 @@ class Replays:
         _log.warning("%s is held for replay %s by %s", flow.name, wanted.id, wanted.who, extra=flow.about)
 
     async def open(
-        self, key: FlowKey, replay: str, ticket: str, *, parks: bool, opener: str, above: int = 0
+        self, key: FlowKey, replay: str, ticket: str, *, parks: bool, projects: bool, opener: str, above: int = 0
     ) -> Opening | Problem:
         """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked
-        updates; ``opener``: who it is; ``above``: the epoch that its subscriber holds.
+        updates; ``projects``: and of columns that are not sent as they are; ``opener``: who it is; ``above``: the epoch
+        that its subscriber holds.
         """
         async with self._one(key) as flow:
             now = permitted(flow.name, flow.control.replay, replay, ticket)
+            if flow.filter.projection and not projects:
+                raise RefusedError(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    "the application has columns or a mask, and the release of the replay would send every value",
+                    flow=flow.name,
+                    hint="replay with the release of the publisher",
+                )
             run = self._known(flow, now)
             if now.subscriber:
                 self._assigner.lend(flow, now.subscriber)  # the former task's: a handler may still run there
@@ -226,7 +235,7 @@ class Replays:
                 flow.marker,
                 now.progress,
                 flow.control.skip,
-                flow.filter.text,
+                flow.filter,
                 flow.parks,
                 flow.parked_rows,
                 counted_to,

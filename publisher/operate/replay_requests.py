@@ -19,6 +19,7 @@ from publisher.operate.status import flow_status, replay_status
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from wormhole.audit.sent_counts import Settled
+from wormhole.filters import Projection
 from wormhole.model.errors import PositionPurged, ProtocolError
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.ports.dead_letters import rows_to_messages
@@ -67,6 +68,7 @@ class ReplayRequests:
                     request.replay,
                     request.ticket,
                     parks=wanted.parks,
+                    projects=wanted.projects,
                     opener=_short(wanted.opener, LONGEST_ID, "opener"),
                     above=wanted.above,
                 )
@@ -136,7 +138,7 @@ class ReplayRequests:
             marker=marker_to_message(found.marker),
             progress=found.progress,
             skip=found.skip,
-            filter=found.filter,
+            filter=found.filter.text,
             publisher=self._publisher.identity,
             dataset=served.dataset.name,
             copy=served.copy,
@@ -145,6 +147,7 @@ class ReplayRequests:
             park=found.park,
             parked=rows_to_messages(found.parked.items()),
             rewound=found.rewound,
+            projection=_projection(found.filter.projection),
         )
 
     async def _advance(self, request: admin_pb2.ReplayRequest, key: FlowKey) -> None:
@@ -209,6 +212,13 @@ class ReplayRequests:
         status = replay_status(self._publisher, flow)
         if status is not None:
             reply.replay.CopyFrom(status)
+
+
+def _projection(projection: Projection) -> admin_pb2.Projection | None:
+    if not projection:
+        return None
+    check = projection.key.check if projection.hashes and projection.key is not None else ""
+    return admin_pb2.Projection(columns=projection.columns, mask=projection.mask, key_check=check)
 
 
 def _marker(

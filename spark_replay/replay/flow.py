@@ -268,6 +268,7 @@ class ReplayFlow:
             heartbeat_s=settings.heartbeat_s,
             max_frame=settings.max_frame,
             halts_on_bad_value=settings.application.on_bad_value == "halt",
+            mask_key_file=settings.mask_key_file,
         )
 
     def _again(self, ask: Callable[[], R]) -> R:

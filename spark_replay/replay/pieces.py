@@ -19,7 +19,7 @@ from spark_replay.archive.reader import open_file, segments_of
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.delivery import Offer, Piece
 from spark_replay.replay.plan import files_between, holding
-from wormhole.filters import Filter, RunView
+from wormhole.filters import Filter, Projection, RunView
 from wormhole.formats import FormatSpec, ValueFormats, open_formats
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.model.loss import LogGap, LossKind
@@ -52,14 +52,23 @@ class Formats:
 
 
 class Selector:
-    """The application's filter, and beside it what this replay is limited to (``where``, text; empty: nothing).
+    """The application's filter and ``projection``, and beside them what this replay is limited to (``where``, text;
+    empty: nothing).
 
     ``where`` leaves updates out and changes nothing of those that stay: what an update means to the application (that
     its row entered or left) is its own filter's business. Raises :class:`~wormhole.model.errors.FilterError`.
     """
 
-    def __init__(self, application: str, where: str, formats: ValueFormats, *, halts: bool = False) -> None:
-        self._application = Filter.parse(application or None, formats=formats)
+    def __init__(
+        self,
+        application: str,
+        where: str,
+        formats: ValueFormats,
+        projection: Projection | None = None,
+        *,
+        halts: bool = False,
+    ) -> None:
+        self._application = Filter.parse(application or None, formats=formats, projection=projection)
         self._where = Filter.parse(where or None, formats=formats)
         self._halts = halts
         self._all = self._application.matches_all and self._where.matches_all
@@ -70,9 +79,13 @@ class Selector:
         return self._application
 
     def body(self, run: Run, incarnation: int) -> Body | None:
-        """The run's updates that both select; ``None``: nothing to send."""
+        """The run's updates that both select; ``None``: nothing to send.
+
+        Raises :class:`~wormhole.model.errors.DecodeError` where they cannot be projected.
+        """
+        projection = self._application.projection
         if self._all:
-            return build_body(run, incarnation)
+            return build_body(projection.project(run, None), incarnation)
         view = RunView(run)
         found = self._application.select(view)
         kept, bad = found.kept, found.bad
@@ -81,6 +94,7 @@ class Selector:
             chosen = set(wanted)
             kept = wanted if kept is None else [i for i in kept if i in chosen]
             bad = [one for one in bad if one[0] in chosen]
+        run = projection.project(run, kept)
         body = build_body(run, incarnation, kept, marks=found.marks, instead=found.key_only, bad=bad)
         if body is not None and body.bad and self._halts:
             first = body.bad[0]

@@ -97,7 +97,7 @@ class ReplayClient:
         """A new epoch, above ``above``, and whom to dial; while there is nobody, only ``cause``. ``opener``: who asks,
         so that :meth:`renew` finds the last one.
         """
-        return self._ask(open=admin_pb2.OpenReplay(parks=True, opener=opener, above=above))
+        return self._ask(open=admin_pb2.OpenReplay(parks=True, projects=True, opener=opener, above=above))
 
     def advance(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from spark_replay.archive.store import ArchiveStore
@@ -49,7 +50,8 @@ class ReplayRequest:
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
     """What is configured. ``grow_s``: how long the archive may take for its next file while the archiver works;
-    ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them.
+    ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them;
+    ``mask_key_file``: of hashes, as publishers have it.
     """
 
     dataset: DatasetConfig
@@ -59,6 +61,7 @@ class ReplaySettings:
     heartbeat_s: float
     max_frame: int
     grow_s: float
+    mask_key_file: Path | None = None
     clock: Clock = SYSTEM_CLOCK
 
     @property

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.reader import upto
@@ -27,6 +28,8 @@ from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from wormhole.audit.sent_counts import Settled
 from wormhole.config import TlsFiles
+from wormhole.config.application_filter import read_mask_key
+from wormhole.filters import Projection
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.tls import open_trust
 from wormhole.model.errors import EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
@@ -61,7 +64,8 @@ class Task:
     ``ticket``: of the replay of this flow. ``begin``: where the range of what is pushed begins. ``rate``: bytes per
     second of this task, 0: no limit. ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to
     dial subscribers with; the files must stand at the same paths on the executors. ``heartbeat_s``, ``max_frame``: as
-    publishers do. ``halts_on_bad_value``: as the application says. ``schemas``: by id, of the rows of a pass.
+    publishers do. ``halts_on_bad_value``: as the application says. ``mask_key_file``: the key of hashes; it too must
+    stand at the same path. ``schemas``: by id, of the rows of a pass.
     ``by_values``: whether its rows, the last changes of their keys, were brought together for a filter that asks for
     values; ``None``: they are no such rows.
     """
@@ -82,6 +86,7 @@ class Task:
     heartbeat_s: float
     max_frame: int
     halts_on_bad_value: bool = False
+    mask_key_file: Path | None = None
     schemas: Mapping[int, Schema] = field(default_factory=dict)
     by_values: bool | None = None
 
@@ -219,7 +224,7 @@ class _Attempts:
         self._source = source
         self._client = ReplayClient(task.publisher, task.flow, task.replay, ticket=task.ticket)
         self._selector: Selector | None = None
-        self._filter = ""
+        self._selects = ("", b"")  # filter and projection of the selector
         self._trust: Trust | None = None
         self._bucket = TokenBucket(lambda: task.rate, task.rate * _BURST_S, self._clock.monotonic())
         self._waits_until = 0.0
@@ -299,11 +304,15 @@ class _Attempts:
             await self._clock.sleep(_ASK_S)
 
     async def _deliver(self, opened: admin_pb2.OpenedReplay) -> None:
-        if self._selector is None or self._filter != opened.filter:
+        selects = (opened.filter, opened.projection.SerializeToString(deterministic=True))
+        if self._selector is None or self._selects != selects:
             # Value formats may load libraries and descriptor sets.
             formats = await asyncio.to_thread(self._task.formats.open)
-            self._filter = opened.filter
-            self._selector = Selector(opened.filter, self._task.where, formats, halts=self._task.halts_on_bad_value)
+            projection = await asyncio.to_thread(self._projection, opened.projection)
+            self._selects = selects
+            self._selector = Selector(
+                opened.filter, self._task.where, formats, projection, halts=self._task.halts_on_bad_value
+            )
         source = self._source(opened, self._selector)
         application, _, shard = self._task.flow.partition("/")
 
@@ -336,6 +345,18 @@ class _Attempts:
         finally:
             if delivery.reached:
                 self._moved()
+
+    def _projection(self, given: admin_pb2.Projection) -> Projection:
+        key = None
+        if given.key_check:
+            key = read_mask_key(self._task.mask_key_file)
+            if key.check != given.key_check:
+                raise ReplayError(
+                    f"{self._task.mask_key_file} holds another key than the publisher's: hashes would be other ones",
+                    flow=self._task.flow,
+                    hint="copy the publisher's file to where Spark's tasks run",
+                )
+        return Projection.parse(given.columns, given.mask, key)
 
     def _route(self, opened: admin_pb2.OpenedReplay) -> Route:
         hello = push_pb2.Hello(

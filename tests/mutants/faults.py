@@ -11,6 +11,7 @@ from tests.mutants.certificate_faults import CERTIFICATE_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.fold_faults import FOLD_FAULTS
 from tests.mutants.host_faults import HOST_FAULTS
+from tests.mutants.mask_faults import MASK_FAULTS
 from tests.mutants.metrics_faults import METRICS_FAULTS
 from tests.mutants.model_faults import MODEL_FAULTS
 from tests.mutants.monitor_faults import MONITOR_FAULTS
@@ -352,6 +353,7 @@ FAULTS: list[Fault] = [
     ),
     *MYSQL_FAULTS,
     *MONITOR_FAULTS,
+    *MASK_FAULTS,
     *METRICS_FAULTS,
     *OPERATE_FAULTS,
     *OWNER_FAULTS,

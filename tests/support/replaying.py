@@ -59,12 +59,15 @@ class ReplayClient:
         self.ticket = reply.ticket
         return reply
 
-    async def tries_to_open(self, *, parks: bool = True, above: int = 0) -> admin_pb2.ReplayReply:
+    async def tries_to_open(
+        self, *, parks: bool = True, projects: bool = True, above: int = 0
+    ) -> admin_pb2.ReplayReply:
         """Ask once.
 
-        ``parks``: as a task that knows of parked updates; ``above``: the epoch that its subscriber holds."""
+        ``parks``, ``projects``: as a task that knows of parked updates, of columns that are not sent; ``above``: the
+        epoch that its subscriber holds."""
         asked = self._request()
-        asked.open.CopyFrom(admin_pb2.OpenReplay(parks=parks, opener="task", above=above))
+        asked.open.CopyFrom(admin_pb2.OpenReplay(parks=parks, projects=projects, opener="task", above=above))
         reply = await self._ask(asked)
         if reply.HasField("opened"):
             self.epoch = reply.opened.epoch

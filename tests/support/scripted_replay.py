@@ -37,6 +37,7 @@ class ScriptedReplay:
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
         self.subscriber, self.filter = "s1", ""
+        self.projection: admin_pb2.Projection | None = None
         self.reach = self.address = ""
         self.epoch = 0
         self.opener = ""
@@ -79,6 +80,7 @@ class ScriptedReplay:
                     marker=marker_to_message(self.marker),
                     progress=self.progress,
                     filter=self.filter,
+                    projection=self.projection,
                     publisher="p",
                     rewound=self.rewound,
                 )

@@ -23,7 +23,7 @@ _UNASKED = frozenset({"heartbeat", "schema"})
 
 
 class ScriptedSubscriber:
-    """``welcomes``: answer hello by itself; ``reads``: cleared, nothing more is read.
+    """``welcomes``: answer hello by itself; ``reads``: cleared, nothing more is read; ``wire``: every byte that came.
 
     Only the newest connection is listened to."""
 
@@ -37,6 +37,7 @@ class ScriptedSubscriber:
         self.address = ""
         self.connections = 0
         self.largest = 0
+        self.wire = bytearray()
         self.heartbeats = 0
         self._schemas: dict[int, Schema] = {}
         self._received: asyncio.Queue[push_pb2.PublisherFrame] = asyncio.Queue()
@@ -67,6 +68,7 @@ class ScriptedSubscriber:
             if context is not self._context:
                 return  # what was on its way when the next connection came
             self.largest = max(self.largest, len(data))
+            self.wire += data
             for frame in push_pb2.PublisherMessage.FromString(data).frames:
                 kind = frame.WhichOneof("kind")
                 if kind == "schema":

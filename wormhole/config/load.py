@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 _LARGEST: Final = 4 << 20  # of 10,000 applications; ZooKeeper takes 1 MiB of each
+_NARROWING: Final = ("where", "tables", "columns", "mask")
+"""Settings of an application that leave something out."""
 _Named = TypeVar("_Named", ApplicationConfig, DatasetConfig)
 
 
@@ -350,9 +352,8 @@ def _check_archives(
                 report.add(at, text, name)
         elif application.dataset != dataset.name:
             report.add(at, f"is an application of dataset {application.dataset}", name)
-        elif application.where or application.tables:
-            key = "where" if application.where else "tables"
-            report.add(at, f"must receive every update: take {key} out of [applications.{name}]", name)
+        elif narrowed := next((key for key in _NARROWING if getattr(application, key)), None):
+            report.add(at, f"must receive every update: take {narrowed} out of [applications.{name}]", name)
         elif application.on_failure != "halt":
             report.add(
                 at, f'must not go on without an update: take on_failure = "park" out of [applications.{name}]', name
@@ -369,6 +370,11 @@ def _check_form(config: Config, report: Report) -> None:
             if application.subscribers:
                 text = "exclude coordinator.zookeeper, where subscribers register themselves: remove one of the two"
                 report.add(("applications", name, "subscribers"), text)
+    elif config.publisher.mask_key_file is None:  # the hosts of a fleet have it in their own files
+        for name, application in config.applications.items():
+            if "hash" in application.mask.values():
+                text = "hashes with a secret: name the file that holds it as mask_key_file under [publisher]"
+                report.add(("applications", name, "mask"), text)
     if config.form is CoordinatorForm.STATIC and config.publisher.markers == "zookeeper":
         report.add(
             ("publisher", "markers"), "needs coordinator.zookeeper; the static form has no ZooKeeper", "zookeeper"

@@ -378,11 +378,12 @@ class ApplicationConfig(Settings):
     """What one application receives. ``copy`` in the file is :attr:`from_copy` here.
 
     ``tables``: the tables it wants, all when empty. ``where``: a filter's text, all when empty
-    (:mod:`wormhole.filters` parses both). ``allow``: names of the subscribers that may receive it, any when empty.
-    ``on_failure``: what becomes of an update whose retries are exhausted: the flow halts at it, or it is parked with
-    what follows of its row. ``on_bad_value``: what becomes of the flow when a value that the filter tests is not of the
-    declared format; it is delivered and counted either way. ``pin``: shard to subscriber id. ``subscribers``: id to
-    address, in the static form only.
+    (:mod:`wormhole.filters` parses both). ``columns``: those that are sent, all when empty; ``mask``: columns that are
+    sent as a hash or as NULL (:mod:`wormhole.filters.projection`). ``allow``: names of the subscribers that may receive
+    it, any when empty. ``on_failure``: what becomes of an update whose retries are exhausted: the flow halts at it, or
+    it is parked with what follows of its row. ``on_bad_value``: what becomes of the flow when a value that the filter
+    tests is not of the declared format; it is delivered and counted either way. ``pin``: shard to subscriber id.
+    ``subscribers``: id to address, in the static form only.
     """
 
     name: Name
@@ -390,6 +391,8 @@ class ApplicationConfig(Settings):
     from_copy: Annotated[str, Field(alias="copy")] = ""
     tables: Texts = ()
     where: str = ""
+    columns: Texts = ()
+    mask: Mapping[str, Literal["hash", "null"]] = Field(default_factory=dict)
     start: str
     retry: RetryConfig = RetryConfig()
     on_failure: Literal["halt", "park"] = "halt"

@@ -140,6 +140,9 @@ class PublisherConfig(Settings):
     # Descriptor sets of value formats that may be opened when a dataset in ZooKeeper names them; those of the datasets
     # in this file may, too.
     descriptor_sets: Paths | None = None
+    # The secret with which masks hash values: a file that only the host names, since who can write to ZooKeeper shall
+    # not choose it.
+    mask_key_file: PathFromHere | None = None
     # Most parked updates of one flow; then the flow halts, since a store that grows without end is a loss with a delay.
     dead_letters: int = Field(default=1000, ge=1, le=1_000_000)
     # How long a vanished subscriber may stay away before its shards move.

@@ -11,6 +11,7 @@ from wormhole.filters.evaluate import DROP, ENTERED, KEEP, LEFT_KEY, Plan, for_t
 from wormhole.filters.lexer import fail
 from wormhole.filters.normal import content_hash, joined, normalise
 from wormhole.filters.parser import parse
+from wormhole.filters.projection import Projection
 from wormhole.filters.tree import And, Const, Expr, Field, Leaf, Moved, Not, Or, TableMatches, leaves, write
 from wormhole.filters.view import RunView
 from wormhole.formats import BadValue, ValueFormats
@@ -46,16 +47,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which updates a flow wants. Immutable; make one with :meth:`parse`.
+    """Which updates a flow wants, and what of them. Immutable; make one with :meth:`parse`.
 
     ``text``: the filter as one expression. ``normal``: its normal form. ``hash``: sixteen hexadecimal digits of the
-    normal form, equal for filters that mean the same by structure, stable between releases. ``matches_all``: nothing is
-    left out. ``formats``: what the values of the source's tables hold.
+    normal form and of the projection, equal for filters that mean the same by structure, stable between releases.
+    ``matches_all``: no update is left out. ``formats``: what the values of the source's tables hold. ``projection``:
+    what is sent of the updates; the filter sees all of them.
     """
 
     where: Expr
     source: str = field(repr=False, compare=False)
     formats: ValueFormats = field(repr=False, compare=False, default_factory=ValueFormats)
+    projection: Projection = field(repr=False, default_factory=Projection)
     text: str = field(init=False)
     normal: Expr = field(init=False, repr=False, compare=False)
     hash: str = field(init=False, compare=False)
@@ -70,7 +73,7 @@ class Filter:
         for name, value in (
             ("text", write(self.where)),
             ("normal", normal),
-            ("hash", content_hash(normal)),
+            ("hash", content_hash(normal, self.projection.text)),
             ("matches_all", normal == Const(True)),
             ("_base", base),
             ("_marks", marks),
@@ -85,10 +88,17 @@ class Filter:
                     self.formats.slot(subject.parts)
 
     @classmethod
-    def parse(cls, where: str | None, tables: Sequence[str] = (), formats: ValueFormats | None = None) -> Self:
+    def parse(
+        cls,
+        where: str | None,
+        tables: Sequence[str] = (),
+        formats: ValueFormats | None = None,
+        projection: Projection | None = None,
+    ) -> Self:
         """The filter of an expression and of a list of table patterns; both left out: everything.
 
-        ``formats``: of the dataset, one object for all filters of a process. Raises
+        ``formats``: of the dataset, one object for all filters of a process. ``projection``: what is sent of the
+        updates, left out: everything. Raises
         :class:`~wormhole.model.errors.FilterError` that shows the expression, points at the column and says what is
         allowed.
         """
@@ -98,7 +108,7 @@ class Filter:
         if where is not None:
             terms.append(parse(where))
         expr = And(tuple(terms)) if len(terms) == 2 else terms[0] if terms else Const(True)
-        return cls(expr, where or "", ValueFormats() if formats is None else formats)
+        return cls(expr, where or "", ValueFormats() if formats is None else formats, projection or Projection())
 
     def check(self, source: Capabilities) -> None:
         """Refuse what cannot be decided for a source: called at subscribe.
@@ -114,6 +124,7 @@ class Filter:
             problem = problem_of(leaf, source, self.formats)
             if problem is not None:
                 self._refuse(leaf.at, *problem)
+        self.projection.check(source)
 
     def _refuse(self, at: int, message: str, allowed: str) -> None:
         if at >= 0:

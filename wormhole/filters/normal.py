@@ -38,12 +38,13 @@ _OPPOSITE: Final[dict[str, Order]] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"
 _OP_ORDER: Final = {op: i for i, op in enumerate(Op)}
 
 
-def content_hash(normal: Expr) -> str:
-    """Sixteen hexadecimal digits: the first 64 bits of the SHA-256 of the normal form's text.
+def content_hash(normal: Expr, projection: str = "") -> str:
+    """Sixteen hexadecimal digits: the first 64 bits of the SHA-256 of the normal form's text, and of the projection's.
 
     Stable between releases.
     """
-    return hashlib.sha256(write(normal).encode()).hexdigest()[:16]
+    text = f"{write(normal)}\n{projection}" if projection else write(normal)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def normalise(expr: Expr, negated: bool = False) -> Expr:

@@ -19,7 +19,9 @@ __all__ = ["Column", "Schema"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One named value. ``type`` is one of bytes, text, int, uint, double, bool, decimal, entries."""
+    """One named value. ``type`` is one of bytes, text, int, uint, double, bool, decimal, entries; hash: text in place
+    of a value that a mask hides.
+    """
 
     name: str
     type: str

@@ -13,7 +13,7 @@ from wormhole.model.errors import ProtocolError
 from wormhole.model.values import UNAVAILABLE, Op, Unavailable, Value
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["Row", "column_type", "decode_row", "encode_row", "entry", "op_of", "values_of"]
+__all__ = ["Row", "column_type", "decode_row", "encode_row", "entry", "op_of", "value_of", "values_of"]
 
 _OP_NUMBER: Final = {op: update_pb2.Op.Value(op.name) for op in Op}
 _OP: Final = {number: op for op, number in _OP_NUMBER.items()}
@@ -112,6 +112,13 @@ def _value(message: update_pb2.Value) -> Value:
             raise ProtocolError(f"row: {message.decimal!r:.60} is no decimal number") from error
     value: Value = getattr(message, kind)
     return value
+
+
+def value_of(data: bytes) -> Value:
+    """The Python value in a serialized ``wormhole.wire.v1.Value``.
+
+    Raises ``google.protobuf.message.DecodeError``, and :class:`~wormhole.model.errors.ProtocolError`."""
+    return _value(update_pb2.Value.FromString(data))
 
 
 def values_of(field: Sequence[update_pb2.Value]) -> tuple[Value, ...]:

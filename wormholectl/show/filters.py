@@ -26,6 +26,8 @@ def effect_object(wanted: Filter, found: Effect | None, warnings: Sequence[str] 
         "normal": explain(wanted),
         "hash": wanted.hash,
         "tests": [{"test": test, "needs": needs} for test, needs in _tests(wanted.normal)],
+        "columns": list(wanted.projection.columns),
+        "mask": dict(wanted.projection.mask),
         "warnings": list(warnings),
         "log": None
         if found is None
@@ -58,6 +60,10 @@ def show_effect(wanted: Filter, found: Effect | None) -> None:
     width = max((len(test) for test, _ in tests), default=0)
     for test, needs in tests:
         print_text(f"  {test.ljust(width)}  needs {needs}")
+    if wanted.projection.columns:
+        print_text(f"columns  {', '.join(wanted.projection.columns)}, and keys")
+    if wanted.projection.mask:
+        print_text(f"mask     {', '.join(f'{name} = {how}' for name, how in wanted.projection.mask.items())}")
     if wanted.formats and any(needs == "the value" for _, needs in tests):
         print_text(
             "the log has no row before a change: an update that does not pass now comes with its key only, marked left"

@@ -9,7 +9,7 @@ import pytest
 
 from caravan.buffer import Begun, ChangeBuffer, Entry, first_wanted, undone
 from publisher.sources.memory.source import MemorySource
-from wormhole.filters import Filter
+from wormhole.filters import Filter, Projection
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
@@ -187,6 +187,23 @@ def test_a_body_is_built_once_for_all_filters_that_mean_the_same(log: Log) -> No
     assert entry.body(SHARD, ALL) is not entry.body(SHARD, one)
     assert list(parsed(entry, one).update_index) == [0]
     assert entry.body("log.elsewhere", ALL) is None
+
+
+def test_what_is_hidden_is_in_no_body_and_equal_masks_share_one(log: Log) -> None:
+    log.commit("secret-a", "secret-b")
+    log.read()
+    entry = log.entry(0)
+    one, same = (Filter.parse(None, projection=Projection.parse([], {name: "null"})) for name in ("value", "VALUE"))
+    body = entry.body(SHARD, one)
+    assert body is entry.body(SHARD, same)
+    assert body is not None
+    plain, rest = entry.body(SHARD, ALL), entry.body_from(SHARD, one, log.start.order, 1)
+    assert plain is not None
+    assert rest is not None
+    # Each key is its own value in this log: it is sent once, and not twice.
+    assert [found.data.count(b"secret") for found in (plain, body, rest)] == [4, 2, 1]
+    assert [column.type for column in body.schemas[0].columns] == ["bytes"]
+    assert (body.tallies, body.updates) == (plain.tallies, plain.updates), "the audit counts updates, not their columns"
 
 
 def test_nothing_wanted_is_remembered_too(log: Log) -> None:

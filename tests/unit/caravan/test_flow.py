@@ -9,7 +9,7 @@ from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.source import MemorySource
 from scripts.prepare import ROOT
 from tests.support.assigned import assigned_elsewhere
-from wormhole.filters import Filter
+from wormhole.filters import Filter, Projection
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker, LogPosition
@@ -225,6 +225,25 @@ def test_a_flow_that_wants_none_of_the_broken_tables_goes_on() -> None:
     piece = journey.flow.peek()
     assert piece is not None
     assert piece.broken is segment.broken["log"]
+
+
+def test_what_must_not_be_sent_as_it_is_stops_the_flow() -> None:
+    """A mask names a column of a table's key, which only the log shows."""
+    journey = Journey()
+    journey.flow.filter = Filter.parse(None, projection=Projection.parse([], {"key": "null"}))
+    journey.commit()
+    journey.read()
+    journey.board()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert (piece.body, piece.marker) == (None, None)
+    assert "mask: key names key, a column of the key of t" in str(piece.broken)
+    journey.flow.leave(CaravanFlowState.WAITING, "moved")
+    journey.flow.filter = Filter.parse(None, projection=Projection.parse(["other"], {}))
+    journey.board()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.body is not None
 
 
 def test_what_an_operator_skips_is_passed_and_nothing_else() -> None:

@@ -22,7 +22,7 @@ def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(
     admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = MagicMock()
-    application = SimpleNamespace(where="", tables=())
+    application = SimpleNamespace(where="", tables=(), columns=(), mask={})
     store, formats = SimpleNamespace(copy="main"), SimpleNamespace(open=lambda: None)
     asked.setting_of.return_value = SimpleNamespace(application=application, formats=formats, store=store)
     asked.audit.return_value = Audit((), (Finding("lost", "cache/db1", 1, 1, "s:9:0"),), (), ())

@@ -70,6 +70,26 @@ def test_a_wrong_table_is_told_with_its_own_key(tmp_path: Path) -> None:
         check_config(toml(tmp_path, server, wanted))
 
 
+def test_wrong_columns_and_masks_are_told_with_their_own_keys(tmp_path: Path) -> None:
+    server = DATASET.replace("rocksdb:///store", "mysql://wormhole@db1:3306")
+    for dataset, setting, problem in (
+        (server, 'columns = ["name."]', r"applications\.cache\.columns: 'name\.' names no column"),
+        (server, 'mask = { "users.email" = "null" }', r"applications\.cache\.mask: no table is called \"users\""),
+        (server, 'mask = { email = "plain" }', r'applications\.cache\.mask\.email.*"plain"'),
+        (server, 'mask = { email = "hash" }', r"applications\.cache\.mask: hashes with a secret: .*mask_key_file"),
+        (DATASET, 'columns = ["name"]', r"applications\.cache\.columns: an update of RocksDB has no columns"),
+    ):
+        wanted = application("").replace("[applications.cache]", f"[applications.cache]\n{setting}")
+        with pytest.raises(ConfigError, match=problem):
+            check_config(toml(tmp_path, dataset, wanted))
+    fleet = "[coordinator]\nzookeeper = 'zk1:2181'\n"  # whose hosts name the key in files of their own
+    wanted = application("").replace("[applications.cache]", '[applications.cache]\nmask = { email = "hash" }')
+    check_config(toml(tmp_path, fleet, server, wanted))
+    key = "[publisher]\nmask_key_file = 'mask.key'\n"
+    config = check_config(toml(tmp_path, key, server, wanted))
+    assert config.publisher.mask_key_file == tmp_path / "mask.key"
+
+
 def test_value_formats_are_opened(tmp_path: Path) -> None:
     json = DATASET + '[datasets.shop]\nvalue_format = "json"\n'
     check_config(toml(tmp_path, json, application('email == "x"')))

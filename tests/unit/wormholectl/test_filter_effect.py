@@ -91,6 +91,21 @@ def test_what_the_source_cannot_decide_is_refused() -> None:
     assert from_options("status == 1", (), "", ()).source == ""  # nothing to compare it with
 
 
+def test_the_mask_of_an_application_is_examined_without_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "shop.toml"
+    path.write_text(
+        'version = 1\n[coordinator]\nzookeeper = "zk1:2181"\n[datasets.shop.copies.main.logs.db1]\n'
+        'source = "mysql://wormhole@db1:3306"\n[applications.cache]\ndataset = "shop"\nstart = "latest"\n'
+        'columns = ["email"]\nmask = { email = "hash" }\n'
+    )
+    chosen = from_config(path, "cache", None).filter
+    source = MemorySource()
+    source.start()
+    source.commit([(Op.UPSERT, "shop.users", b"a", {"email": "a" * 1000, "notes": "n" * 1000})])
+    (table,) = effect(chosen, source, 10).tables
+    assert 64 < table.sent_bytes < 100 < 2000 < table.bytes
+
+
 def test_an_application_of_a_configuration(tmp_path: Path) -> None:
     path = tmp_path / "shop.toml"
     path.write_text(CONFIG)

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from wormhole.config import parse
-from wormhole.filters import Filter
+from wormhole.config.datastores import capabilities_of
+from wormhole.filters import Filter, Projection
+from wormhole.model.errors import ConfigError
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 from wormhole.ports.datastore import Login
-from wormholectl.lacking_columns import in_config, of_log, warnings
+from wormholectl import lacking_columns
+from wormholectl.lacking_columns import in_config, of_log, unmatched, warnings
 
 
 def table(name: str, *columns: str) -> TableDefinition:
@@ -50,6 +55,32 @@ def test_many_tables_are_counted() -> None:
     assert line.startswith("shop.t0, shop.t1, shop.t2, shop.t3, shop.t4 and 4 more have no column email")
 
 
+def test_columns_and_masks_that_name_no_column() -> None:
+    projection = Projection.parse(["emial", "ID", "-city"], {"shop.log.email": "null", "email": "null"})
+    assert list(unmatched(projection, [USERS, LOG])) == [
+        ("columns", "emial names no column of the 2 tables. Next: did you mean email?"),
+        ("columns", "city names no column of the 2 tables. Next: remove it from `columns`, or correct it"),
+        ("mask", "shop.log.email names no column of the 2 tables, so it hides nothing. Next: did you mean email?"),
+    ]
+
+
+def test_a_mask_on_a_key_is_refused_with_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    datastore = SimpleNamespace(capabilities=capabilities_of("mysql"), describe=lambda *_: [USERS, LOG])
+    monkeypatch.setattr(lacking_columns, "datastore_at", lambda url: datastore)
+    monkeypatch.setattr(lacking_columns, "installed", lambda found: nullcontext())
+    config = (
+        'version = 1\ncoordinator.static = true\n[datasets.shop.copies.main.logs.db1]\nsource = "mysql://u@localhost/"\n'
+        '[applications.cache]\ndataset = "shop"\nstart = "latest"\n'
+    )
+    with pytest.raises(
+        ConfigError, match=r"applications\.cache\.mask: id names id, a column of the key of shop\.users"
+    ):
+        in_config(parse(config + 'mask = { id = "null" }', "x.toml"))
+    assert in_config(parse(config + 'mask = { emial = "null" }\ncolumns = ["email"]', "x.toml")) == [
+        "applications.cache.mask: emial names no column of the 2 tables, so it hides nothing. Next: did you mean email?"
+    ]
+
+
 def test_a_server_that_does_not_answer_is_a_warning_of_the_configuration(tmp_path: Path) -> None:
     text = (
         "version = 1\ncoordinator.static = true\n[datasets.shop.copies.main.logs.db1]\n"
@@ -59,6 +90,8 @@ def test_a_server_that_does_not_answer_is_a_warning_of_the_configuration(tmp_pat
     [line] = in_config(parse(text.replace("{}", "email is null"), "x.toml"))
     assert line.startswith("applications.cache.where: its columns were not compared with the tables: ")
     assert in_config(parse(text.replace("{}", "op == 'delete'"), "x.toml")) == [], "nothing to ask for"
+    [line] = in_config(parse(text.replace("{}", "") + 'mask = { email = "null" }', "x.toml"))
+    assert line.startswith("applications.cache.mask: its columns were not compared with the tables: ")
 
 
 def test_a_store_of_bytes_has_no_columns() -> None:

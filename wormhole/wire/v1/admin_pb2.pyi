@@ -428,14 +428,16 @@ class BeginReplay(_message.Message):
     def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ...) -> None: ...
 
 class OpenReplay(_message.Message):
-    __slots__ = ("parks", "opener", "above")
+    __slots__ = ("parks", "opener", "above", "projects")
     PARKS_FIELD_NUMBER: _ClassVar[int]
     OPENER_FIELD_NUMBER: _ClassVar[int]
     ABOVE_FIELD_NUMBER: _ClassVar[int]
+    PROJECTS_FIELD_NUMBER: _ClassVar[int]
     parks: bool
     opener: str
     above: int
-    def __init__(self, parks: _Optional[bool] = ..., opener: _Optional[str] = ..., above: _Optional[int] = ...) -> None: ...
+    projects: bool
+    def __init__(self, parks: _Optional[bool] = ..., opener: _Optional[str] = ..., above: _Optional[int] = ..., projects: _Optional[bool] = ...) -> None: ...
 
 class AdvanceReplay(_message.Message):
     __slots__ = ("epoch", "marker", "progress", "updates", "bytes", "settled")
@@ -576,7 +578,7 @@ class ReplayReply(_message.Message):
     def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ..., refused: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class OpenedReplay(_message.Message):
-    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked", "rewound")
+    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked", "rewound", "projection")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -592,6 +594,7 @@ class OpenedReplay(_message.Message):
     PARK_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
     REWOUND_FIELD_NUMBER: _ClassVar[int]
+    PROJECTION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     subscriber: str
     address: str
@@ -607,7 +610,25 @@ class OpenedReplay(_message.Message):
     park: bool
     parked: _containers.RepeatedCompositeFieldContainer[_push_pb2.ParkedKey]
     rewound: bool
-    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ..., rewound: _Optional[bool] = ...) -> None: ...
+    projection: Projection
+    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ..., rewound: _Optional[bool] = ..., projection: _Optional[_Union[Projection, _Mapping]] = ...) -> None: ...
+
+class Projection(_message.Message):
+    __slots__ = ("columns", "mask", "key_check")
+    class MaskEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    MASK_FIELD_NUMBER: _ClassVar[int]
+    KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    mask: _containers.ScalarMap[str, str]
+    key_check: str
+    def __init__(self, columns: _Optional[_Iterable[str]] = ..., mask: _Optional[_Mapping[str, str]] = ..., key_check: _Optional[str] = ...) -> None: ...
 
 class PurgedLog(_message.Message):
     __slots__ = ("earliest", "first_missing", "last_missing", "message")

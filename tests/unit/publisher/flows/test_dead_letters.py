@@ -18,7 +18,7 @@ from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from tests.support.letters import letter
 from tests.support.markers import CACHE, marker
-from wormhole.filters import Filter
+from wormhole.filters import Filter, Projection
 from wormhole.model.errors import MarkerStoreError, UsageError
 from wormhole.ports.dead_letters import Parcel
 from wormhole.ports.marker_store import FlowKey
@@ -169,6 +169,21 @@ async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_ac
         desk.flow.answer_letter(acked=True)
     assert await running
     assert desk.store.load(CACHE) == desk.flow.parked == ()
+
+
+async def test_a_letter_goes_with_the_columns_that_its_application_receives_now() -> None:
+    desk = Desk()
+    await desk.park(1)
+    masked = Filter.parse(None, projection=Projection.parse([], {"name": "null"}))
+    desk.flow.configure(masked, halts_on_bad_value=False, parks=True)
+    await desk.office.retry(desk.flow, "")
+    await desk.assign()
+    running = desk.redeliver()
+    await eventually(lambda: len(desk.sent) == 1, "sent")
+    assert b"ada" in letter(1)[1].body
+    assert b"ada" not in desk.sent[0].body
+    desk.flow.answer_letter(acked=True)
+    assert await running
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -353,6 +353,8 @@ def test_an_archive(tmp_path: Path) -> None:
         ('dataset = "bank"\nstart = "latest"', "is an application of dataset bank"),
         ('dataset = "shop"\nstart = "latest"\ntables = ["t"]', "take tables out of [applications.archive]"),
         ("dataset = 'shop'\nstart = 'latest'\nwhere = 'op == \"delete\"'", "take where out of [applications.archive]"),
+        ('dataset = "shop"\nstart = "latest"\ncolumns = ["a"]', "take columns out of [applications.archive]"),
+        ('dataset = "shop"\nstart = "latest"\nmask = { a = "null" }', "take mask out of [applications.archive]"),
         ('dataset = "shop"\nstart = "latest"\non_failure = "park"', "must not go on without an update"),
     ],
 )

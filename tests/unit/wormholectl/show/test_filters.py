@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.wormholectl.test_filter_effect import LOG, WANTED, log_of
-from wormhole.filters import Filter
+from wormhole.filters import Filter, Projection
+from wormhole.model.errors import DecodeError
 from wormholectl.filter_effect import effect
 from wormholectl.show.filters import effect_object, show_effect
 
@@ -28,6 +29,20 @@ def test_an_effect_for_a_person_and_for_a_program(capsys: pytest.CaptureFixture[
     assert told["log"]["updates"] == 5
     assert [table["key_only"] for table in told["log"]["tables"]] == [0, 1]
     assert effect_object(WANTED, None)["log"] is None
+
+
+def test_columns_and_masks_are_shown_with_what_they_name_and_save(capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = Filter.parse(None, ["users"], projection=Projection.parse(["val*", "nane"], {"value": "null"}))
+    found = effect(wanted, LOG, 10)
+    users = found.tables[1]
+    assert (users.kept, users.key_only, users.sent_bytes < users.bytes) == (4, 0, True)
+    show_effect(wanted, found)
+    out = capsys.readouterr().out
+    assert out.splitlines()[3:5] == ["columns  val*, nane, and keys", "mask     value = null"]
+    told = effect_object(wanted, found)
+    assert (told["columns"], told["mask"]) == (["val*", "nane"], {"value": "null"})
+    with pytest.raises(DecodeError, match="mask: key names key, a column of the key"):
+        effect(Filter.parse(None, projection=Projection.parse([], {"key": "null"})), LOG, 10)
 
 
 def test_a_log_without_updates_is_said(capsys: pytest.CaptureFixture[str]) -> None:

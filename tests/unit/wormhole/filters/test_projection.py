@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.property.test_filters import run_of
+from wormhole.config.datastores import capabilities_of
+from wormhole.filters import Filter, MaskKey, Projection
+from wormhole.filters import projection as projection_module
+from wormhole.model.errors import DecodeError, FilterError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
+from wormhole.model.values import Op
+from wormhole.wire.rows import decode_row, encode_row, values_of
+
+KEY = MaskKey(b"0123456789abcdef0123456789abcdef")
+USERS = Schema(
+    "shop.users",
+    (Column("id", "int"),),
+    (Column("id", "int"), Column("name", "text"), Column("Email", "text"), Column("age", "int")),
+)
+CARDS = Schema("shop.cards", (Column("number", "text"),), (Column("number", "text"), Column("email", "text")))
+ADA = encode_row(Op.INSERT, (1,), after=(1, "ada", "ada@example.com", 36))
+CARD = encode_row(Op.INSERT, ("4111",), after=("4111", "ada@example.com"))
+MYSQL = capabilities_of("mysql")
+
+
+def left(projection: Projection, row: bytes = ADA, schema: Schema = USERS) -> dict[str, object]:
+    found, data = projection.project_row(schema, row)
+    return dict(zip((column.name for column in found.columns), values_of(decode_row(data).after), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ([], ["id", "name", "Email", "age"]),
+        (["name"], ["id", "name"]),
+        (["EMAIL", "shop.users.age"], ["id", "Email", "age"]),
+        (["shop.cards.*"], ["id"]),
+        (["-email"], ["id", "name", "age"]),
+        (["shop.users.*", "-a*"], ["id", "name", "Email"]),
+        (["-*"], ["id"]),
+    ],
+)
+def test_columns_are_kept_by_name_and_keys_always(columns: list[str], names: list[str]) -> None:
+    assert list(left(Projection.parse(columns, {}))) == names
+
+
+def test_a_mask_leaves_a_hash_or_null_and_says_so_in_the_schema() -> None:
+    projection = Projection.parse([], {"email": "hash", "shop.users.a?e": "null"}, KEY)
+    found = left(projection)
+    assert found == {"id": 1, "name": "ada", "Email": found["Email"], "age": None}
+    # What other programs compute: printf ada@example.com | openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
+    assert found["Email"] == "e3e30b4d50224a4ba14084607085d072402144212a122eb4501daddd6bbe0ee3"
+    schema, _ = projection.project_row(USERS, ADA)
+    assert [column.type for column in schema.columns] == ["int", "text", "hash", "int"]
+    assert left(projection, CARD, CARDS)["email"] == found["Email"], "equal values can be joined"
+
+
+def test_null_has_priority_over_a_hash() -> None:
+    assert left(Projection.parse([], {"email": "hash", "shop.users.*mail": "null"}, KEY))["Email"] is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "mask", "problem"),
+    [
+        ([], {"number": "hash"}, "mask: number names number, a column of the key of shop.cards"),
+        ([], {"shop.cards.*": "null"}, r"mask: shop\.cards\.\* names number, a column of the key"),
+        (["-shop.cards.number"], {}, r"columns: shop\.cards\.number names number, a column of the key"),
+    ],
+)
+def test_a_key_is_not_masked_and_not_left_out(columns: list[str], mask: dict[str, str], problem: str) -> None:
+    projection = Projection.parse(columns, mask, KEY)
+    with pytest.raises(DecodeError, match=problem) as raised:
+        projection.project_row(CARDS, CARD)
+    assert raised.value.tables == ("shop.cards",)
+    assert "`tables`" in (raised.value.hint or "")
+    run = run_of([(CARDS, CARD), (USERS, ADA)])
+    with pytest.raises(DecodeError):
+        projection.project(run, None)
+    assert projection.project(run, [1]).updates == 2, "a table of which nothing is wanted does not matter"
+    assert projection.project(run, []) is run
+
+
+@pytest.mark.parametrize("text", ["", ".", "shop.users.", ".email", "--email"])
+def test_an_entry_has_to_name_a_column(text: str) -> None:
+    with pytest.raises(FilterError, match=r"mask: .* names no column"):
+        Projection.parse([], {text: "null"})
+    if not text.startswith("-"):
+        with pytest.raises(FilterError, match=r"columns: .* names no column"):
+            Projection.parse([f"-{text}"], {})
+
+
+def test_what_a_source_cannot_do_is_refused() -> None:
+    with pytest.raises(FilterError, match=r"mask: an update of RocksDB has no columns"):
+        Filter.parse(None, projection=Projection.parse([], {"email": "null"})).check(capabilities_of("rocksdb"))
+    with pytest.raises(FilterError, match=r"columns: an update of RocksDB has no columns"):
+        Filter.parse(None, projection=Projection.parse(["email"], {})).check(capabilities_of("rocksdb"))
+    with pytest.raises(FilterError, match='no table is called "users"') as raised:
+        Projection.parse([], {"users.email": "null"}).check(MYSQL)
+    assert raised.value.hint == 'write "shop.users.email" or "*.users.email"'
+    Projection.parse(["*.users.email", "shop.users.name", "-a"], {"b": "null"}).check(MYSQL)
+    Projection().check(capabilities_of("rocksdb"))
+
+
+def test_entries_that_name_no_column_are_known() -> None:
+    projection = Projection.parse(["ID", "emial", "-nane"], {"shop.user.name": "null", "name": "null"})
+    columns = tuple(ColumnDefinition(column.name, Content.TEXT, nullable=True) for column in USERS.columns)
+    table = TableDefinition("shop.users", ("id",), columns)
+    assert projection.unmatched([table]) == [("columns", "emial"), ("columns", "nane"), ("mask", "shop.user.name")]
+
+
+def test_without_a_key_nothing_is_hashed() -> None:
+    with pytest.raises(DecodeError, match="a mask needs the key") as raised:
+        Projection.parse([], {"email": "hash"}).project_row(USERS, ADA)
+    assert "mask_key_file" in (raised.value.hint or "")
+
+
+def test_a_key_can_be_compared_and_not_seen() -> None:
+    with pytest.raises(ValueError, match="has 31 bytes, at least 32"):
+        MaskKey(bytes(31))
+    other = MaskKey(bytes(100))
+    assert KEY.check != other.check == MaskKey(bytes(100)).check
+    assert "0123456789abcdef" not in repr(KEY) + repr(Projection.parse([], {"a": "hash"}, KEY))
+
+
+@pytest.mark.parametrize(
+    "damage", [ADA + b"\x42\x01a", ADA[:-1], ADA + b"\x1a\x00", ADA[:5], ADA + b"\x1a\xff\xff\xff\xff\xff"]
+)
+def test_bytes_that_could_hide_a_value_are_refused(damage: bytes) -> None:
+    with pytest.raises(DecodeError, match="an update "):
+        Projection.parse([], {"email": "null"}).project_row(USERS, damage)
+
+
+def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projection_module, "_MAX_PLANS", 3)
+    projection = Projection.parse(["name"], {})
+    for number in range(10):
+        projection.project_row(Schema(f"t{number}", (), (Column("a", "int"),)), encode_row(Op.INSERT, (), after=(1,)))
+    assert len(projection._plans) <= 3
