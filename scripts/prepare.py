@@ -71,7 +71,7 @@ GROUPS = {
     "dev": (
         ("publisher", "rocksdb", "mysql", "spark", "dev"),
         "the packages of a publisher, Spark, and what tests and checks the code",
-        "650 MB",
+        "750 MB",
     ),
 }
 # What pip installs: uv installs everything else, and builds with setuptools.

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from subscriber_sdk.testing import Kit, update
+from tests.support.dialled import dialled
 from tests.support.pages import Page
+from tests.support.ports import free_port
 from wormhole.model.errors import HandlerFailed
 
-_PAGE = Page("docs/subscriber.md", {})
+USERS = update("shop.users", key=7, after={"name": "Ada"})
+ORDERS = update("shop.orders", key=8, after={"amount": 5})
+
+
+def names_of(mentioning: str, replaced: dict[str, str] | None = None) -> dict[str, Any]:
+    """Run the one program that has ``mentioning``, without its last lines, which start it."""
+    (program,) = [block for block in Page("docs/subscriber.md", replaced or {}).blocks("python") if mentioning in block]
+    names: dict[str, Any] = {}
+    exec(compile(program, "page", "exec", dont_inherit=True), names)
+    return names
+
+
+def test_the_printer(wormhole_kit: Kit, capsys: pytest.CaptureFixture[str]) -> None:
+    wormhole_kit.attach(names_of("Printer")["Printer"]()).commit(USERS)
+    assert capsys.readouterr().out == "test:1:0 insert shop.users (7,) {'name': 'Ada'}\n"
+
+
+def test_functions_instead_of_a_class(wormhole_kit: Kit, capsys: pytest.CaptureFixture[str]) -> None:
+    wormhole_kit.attach(names_of("Router")["router"]).commit(USERS, ORDERS)
+    assert capsys.readouterr().out == "forget (7,)\nchanged shop.orders insert\n"
+
+
+async def test_a_loop_instead_of_callbacks(capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    given = {'"cache", coordinator="shop.toml")) as': f'"cache", id="one", listen="{address}")) as'}
+    running = asyncio.create_task(names_of("transactions", given)["main"]())
+    async with dialled(address, wait=True) as publisher:
+        await publisher.open("cache")
+        await publisher.push(1, 7, 8)
+        await publisher.next("ack")
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    assert capsys.readouterr().out == "test:1 ['t', 't']\n"
 
 
 def test_a_changed_table_is_reported_as_the_page_does_it(wormhole_kit: Kit, capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = [block for block in _PAGE.blocks("python") if "on_schema" in block]
-    names: dict[str, Any] = {}
-    exec(program, names)
-    flow = wormhole_kit.attach(names["Mirror"](), retry=1)
+    flow = wormhole_kit.attach(names_of("on_schema")["Mirror"](), retry=1)
     flow.commit(update("shop.users", key=1, after={"id": 1}))
     flow.commit(update("shop.users", key=2, after={"id": 2, "name": "Ada"}))
     assert capsys.readouterr().out.splitlines() == [
