@@ -26,7 +26,7 @@ from publisher.sources.supervised import SupervisedSource
 from publisher.stores.markers import open_store
 from wormhole import __version__
 from wormhole.config import Config, check_formats, find_log, source_of
-from wormhole.config.one_log import digest
+from wormhole.config.one_log import digest, write_running
 from wormhole.coordination import connect, warn
 from wormhole.formats import open_formats
 from wormhole.host import allocator
@@ -106,7 +106,8 @@ async def serve(
         publisher.http_address = http.address
         stack.enter_context(exported(Exporter.PUBLISHER, on_this_loop(partial(collect, publisher))))
         path = ready_path(publishing.state_dir, dataset, copy, log)
-        await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log))
+        running = partial(write_running, config, state, dataset, copy, log)
+        await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log), running)
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)
         await asyncio.to_thread(warn_interpreted, "publisher")
         await publisher.run(lambda: ready(address))
@@ -122,9 +123,10 @@ def _make_folder(path: Path) -> None:
         ) from error
 
 
-def _say_ready(path: Path, admin: str, http: str, running: str) -> None:
+def _say_ready(path: Path, admin: str, http: str, running: str, write: Callable[[], None]) -> None:
     pid = os.getpid()
     try:
+        write()
         write_ready(path, ReadyFile(pid, process_started(pid) or 0, admin, http, __version__, running))
     except OSError as error:
         # Nobody would find this publisher, so it is better not there; its monitor starts it again.

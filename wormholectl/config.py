@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -72,7 +73,27 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
     ),
 )
 def config_diff(file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = False, as_json: AsJson = False) -> None:
-    """Show what applying a file would change of what is stored. Exit code 1 when it would change something."""
+    """Show what applying a file would change of what is stored; in the static form, what a restart would change of
+    what this host's publishers run. Exit code 1 when it would change something.
+    """
+    from wormhole.config import CoordinatorForm
+    from wormholectl.config_file import check_config
+    from wormholectl.running_config import differences_from_running
+
+    if check_config(file).form is CoordinatorForm.STATIC and coordinator in ("", os.fspath(file)):
+        if prune:
+            raise UsageError("--prune is for what is stored, and the static form stores nothing")
+        settings = differences_from_running(file)
+        if as_json:
+            print_json(_object(file, settings, version=None))
+        else:
+            _show_settings(settings)
+            print_text(
+                "a restart of the publishers takes this over"
+                if settings
+                else f"{file}: nothing differs from what the publishers of this host run"
+            )
+        raise typer.Exit(BROKEN if settings else 0)
     plan = _plan(file, coordinator, prune)
     _show(plan, as_json)
     if not plan.found.empty:
@@ -226,13 +247,17 @@ def _show(plan: _Plan, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(plan, plan.found.change.seen))
         return
-    for one in plan.found.settings:
-        print_line([(_line(one), _STYLES[one.kind])])
+    _show_settings(plan.found.settings)
     for name in plan.found.kept:
         print_line([(f"  {name} stays: {plan.file} lacks it, --prune would remove it", "dim")])
     if plan.found.empty:
         print_text(f"{plan.file}: nothing differs from version {plan.found.change.seen}")
     print_warnings(plan.warnings)
+
+
+def _show_settings(settings: Sequence["Difference"]) -> None:
+    for one in settings:
+        print_line([(_line(one), _STYLES[one.kind])])
 
 
 def _line(one: "Difference") -> str:
@@ -246,18 +271,23 @@ def _line(one: "Difference") -> str:
 
 
 def _as_json(plan: _Plan, version: int, *, changed: bool = False) -> dict[str, Any]:
-    settings = [
-        {"path": one.path, "kind": one.kind, "before": _value(one.before), "after": _value(one.after)}
-        for one in plan.found.settings
-    ]
+    found = _object(plan.file, plan.found.settings, version)
+    about = {"differs": not plan.found.empty, "changed": changed, "kept": list(plan.found.kept)}
+    return {**found, **about, "warnings": list(plan.warnings)}
+
+
+def _object(file: Path, settings: Sequence["Difference"], version: int | None) -> dict[str, Any]:
     return {
-        "file": os.fspath(plan.file),
+        "file": os.fspath(file),
         "version": version,
-        "differs": not plan.found.empty,
-        "changed": changed,
-        "settings": settings,
-        "kept": list(plan.found.kept),
-        "warnings": list(plan.warnings),
+        "differs": bool(settings),
+        "changed": False,
+        "settings": [
+            {"path": one.path, "kind": one.kind, "before": _value(one.before), "after": _value(one.after)}
+            for one in settings
+        ],
+        "kept": [],
+        "warnings": [],
     }
 
 

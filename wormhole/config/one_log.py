@@ -7,7 +7,8 @@ Monitor and publisher both compute :func:`digest`; a running publisher with the 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from wormhole import __version__
 from wormhole.config import (
@@ -18,10 +19,14 @@ from wormhole.config import (
     MonitorConfig,
     config_to_json,
     find_log,
+    parse_json,
+    to_json_file,
 )
 from wormhole.config.sources import with_sources
 
-__all__ = ["digest", "of_one_log"]
+__all__ = ["digest", "of_one_log", "read_running", "write_running"]
+
+_RUNNING: Final = "running.json"
 
 
 def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
@@ -60,4 +65,30 @@ def digest(config: Config, dataset: str, copy: str, log: str) -> str:
     if narrow.form is CoordinatorForm.ZOOKEEPER:
         uncapped = narrow.datasets[dataset].model_copy(update={"caravans": CaravanCaps()})
         narrow = narrow.model_copy(update={"datasets": {dataset: uncapped}})
-    return hashlib.sha256(f"{__version__}\n{config_to_json(narrow)}".encode()).hexdigest()
+    return _hashed(__version__, config_to_json(narrow))
+
+
+def write_running(config: Config, folder: Path, dataset: str, copy: str, log: str) -> None:
+    """Write what a publisher runs into its ``folder``, in the static form, where nothing else holds it. Blocks.
+
+    Raises ``OSError``.
+    """
+    narrow = of_one_log(config, dataset, copy, log)
+    if narrow.form is CoordinatorForm.STATIC:
+        to_json_file(narrow, folder / _RUNNING)
+
+
+def read_running(folder: Path, version: str, running: str) -> Config | None:
+    """What the publisher of that release and :func:`digest` wrote into ``folder``; ``None`` where it wrote nothing.
+
+    Blocks. Raises :class:`~wormhole.model.errors.ConfigError` for what this release does not know.
+    """
+    try:
+        text = (folder / _RUNNING).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return parse_json(text, str(folder / _RUNNING)) if _hashed(version, text) == running else None
+
+
+def _hashed(version: str, text: str) -> str:
+    return hashlib.sha256(f"{version}\n{text}".encode()).hexdigest()

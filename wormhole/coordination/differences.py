@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, plain, published
 from wormhole.coordination.port import ConfigChange, StoredConfig
 
-__all__ = ["Difference", "Differences", "changed", "differences"]
+__all__ = ["Difference", "Differences", "changed", "compared", "differences", "flattened"]
 
 _T = TypeVar("_T")
 _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
@@ -104,22 +104,36 @@ def _settings(
     table: str, before: ApplicationConfig | DatasetConfig | None, after: ApplicationConfig | DatasetConfig | None
 ) -> list[Difference]:
     old, new = _flat(table, before), _flat(table, after)
-    differ = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
-    # What is not set on one side has its default there, where its table exists.
-    old, new = _flat(table, before, defaults=True) | old, _flat(table, after, defaults=True) | new
-    return [Difference(path, old.get(path, ""), new.get(path, "")) for path in differ]
+    return compared(old, new, _flat(table, before, defaults=True), _flat(table, after, defaults=True))
 
 
 def _flat(table: str, settings: ApplicationConfig | DatasetConfig | None, *, defaults: bool = False) -> dict[str, str]:
+    return {} if settings is None else flattened(plain(settings, defaults=defaults), table)
+
+
+def compared(
+    old: Mapping[str, str], new: Mapping[str, str], old_defaults: Mapping[str, str], new_defaults: Mapping[str, str]
+) -> list[Difference]:
+    """What differs between two :func:`flattened` tables. What is not set on one side has its default there, where its
+    table exists: ``old_defaults`` and ``new_defaults`` have every setting.
+    """
+    differ = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
+    before, after = {**old_defaults, **old}, {**new_defaults, **new}
+    return [Difference(path, before.get(path, ""), after.get(path, "")) for path in differ]
+
+
+def flattened(table: Mapping[str, Any], path: str = "") -> dict[str, str]:
+    """Every setting of a table of JSON, as JSON writes it, by its path; those that are called to have none are left
+    out.
+    """
     flat: dict[str, str] = {}
 
     def walk(path: str, value: Any) -> None:
         if isinstance(value, dict):
             for key, inner in value.items():
-                walk(f"{path}.{key}", inner)
-        elif value not in (None, "", []):  # those are what it is called to have none
+                walk(f"{path}.{key}" if path else key, inner)
+        elif value not in (None, "", []):
             flat[path] = json.dumps(value, ensure_ascii=False)
 
-    if settings is not None:
-        walk(table, plain(settings, defaults=defaults))
+    walk(path, table)
     return flat
