@@ -31,7 +31,7 @@ from subscriber_sdk import (
 from subscriber_sdk.testing import body_of, frames, marker_at, update
 from tests.support.certificates import Authority
 from tests.support.dialled import dialled
-from tests.support.eventually import patience
+from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles
 from wormhole.model.errors import ConfigError
@@ -105,6 +105,17 @@ async def test_a_stopped_stream_is_dialled_again(served: tuple[Recorder, Running
         await second.push(1, 2, epoch=2)
         await second.next("ack")
     assert recorder.heard[:5] == [NoticeKind.ASSIGNED, 1, NoticeKind.REVOKED, NoticeKind.ASSIGNED, 2]
+
+
+async def test_a_publisher_that_is_gone_is_missed(
+    served: tuple[Recorder, Running], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, running = served
+    async with dialled(running.address) as publisher:
+        await publisher.open()
+        monkeypatch.setattr("subscriber_sdk.publishers._PATIENCE_S", 0.0)
+    missing = f"no publisher is connected to subscriber app/one at {running.address}"
+    await eventually(lambda: missing in caplog.text, "the warning")
 
 
 async def test_half_closing_ends_the_stream_cleanly(served: tuple[Recorder, Running]) -> None:

@@ -32,9 +32,12 @@ def compiled_modules() -> tuple[str, ...]:
 
 @cache
 def warn_interpreted(package: str) -> None:
-    """Log once in a process which hot modules of ``package`` run interpreted. Blocks: looks at the disk."""
+    """Log once in a process which hot modules of ``package``, and of ``wormhole``, run interpreted.
+
+    Blocks: looks at the disk.
+    """
     compiled = compiled_modules()
-    names = [name for name in hot_modules() if name.startswith(f"{package}.") and name not in compiled]
+    names = [name for name in hot_modules() if name.partition(".")[0] in {package, "wormhole"} and name not in compiled]
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         _log.warning(
