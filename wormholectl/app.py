@@ -96,10 +96,10 @@ def _print_version(wanted: bool) -> None:
 
     compiled = compiled_modules()
     interpreted = [name for name in hot_modules() if name not in compiled]
-    print_text(f"wormholectl {__version__} (Python {platform.python_version()})")
-    print_text(f"compiled modules: {', '.join(compiled) or 'none'}")
-    if interpreted:
-        print_text(f"interpreted hot modules: {', '.join(interpreted)}")
+    form = "interpreted, 5 to 70 times slower" if not compiled else "compiled"
+    if compiled and interpreted:
+        form = f"compiled but for {', '.join(interpreted)}"
+    print_text(f"wormholectl {__version__}, Python {platform.python_version()}, {form}")
     raise typer.Exit
 
 
@@ -107,7 +107,9 @@ def _print_version(wanted: bool) -> None:
 def root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show version and compiled modules."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version, and whether it runs compiled."
+        ),
     ] = False,
 ) -> None:
-    """What stands before the command."""
+    """The options before the command."""

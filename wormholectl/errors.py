@@ -17,7 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 from wormhole.model.errors import Retryable, UsageError, WormholeError
-from wormhole.model.visible import visible_lines
+from wormhole.model.visible import visible, visible_lines
+from wormholectl.show.printer import next_step_lines
 
 __all__ = [
     "BROKEN",
@@ -54,7 +55,7 @@ def message(error: BaseException) -> str:
     error.hint = None
     text = f"error: {visible_lines(str(error))}"
     error.hint = hint
-    return text if hint is None else f"{text}\n  next: {visible_lines(hint)}"
+    return text if hint is None else "\n  ".join((text, *map(visible, next_step_lines(hint))))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import typer
 
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
 from wormholectl.options import LOG_HELP, PasswordFile
-from wormholectl.show.printer import print_line
+from wormholectl.show.printer import next_step_lines, print_line
 
 if TYPE_CHECKING:
     from wormhole.model.findings import Report
@@ -101,7 +101,8 @@ def init(
         message = f"{problem.message}; the files are written without it"
         print_line([("not seen  ", "yellow"), (message, "")])
         if problem.hint:
-            print_line([(f"{'':10}next: {problem.hint}", "")])
+            for line in next_step_lines(problem.hint):
+                print_line([(f"{'':10}{line}", "")])
     notes = sum(finding.severity.value == "warn" for finding in report.findings)
     if problem is not None or notes:
         password = _with_password(project, folder)
@@ -202,7 +203,8 @@ def _tell_seen(project: "Project", words: tuple[str, str], report: "Report", sho
     for finding in report.findings:
         if finding.severity.value == "problem":
             print_line([("PROBLEM   ", "bold red"), (f"{finding.check}: {finding.what}", "")])
-            print_line([(f"{'':10}next: {finding.next_step}", "")])
+            for line in next_step_lines(finding.next_step):
+                print_line([(f"{'':10}{line}", "")])
 
 
 def _tell_next(project: "Project", folder: Path, written: Sequence[str]) -> None:

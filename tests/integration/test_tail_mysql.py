@@ -134,7 +134,7 @@ def test_a_server_that_refuses_says_what_to_run(tail: Tail, database_server: Dat
     try:
         result = tail.invoke(tail.url.replace("wormhole@", "tail_poor:a%20hole@"), "--from", "latest")
         assert result.exit_code == 2
-        assert "next: GRANT REPLICATION SLAVE" in result.stderr
+        assert "next:\n    GRANT REPLICATION SLAVE" in result.stderr
     finally:
         database_server.sql("DROP USER 'tail_poor'@'127.0.0.1'")
 

@@ -21,7 +21,7 @@ class Severity(Enum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing looked at. ``check``: its short stable name; ``what``: how it is; ``because``: what follows from it;
-    ``next_step``.
+    ``next_step``: what to do; a statement to paste is a line of its own.
     """
 
     check: str

@@ -24,6 +24,7 @@ __all__ = [
     "Piece",
     "counted",
     "few",
+    "next_step_lines",
     "print_json",
     "print_line",
     "print_progress",
@@ -74,6 +75,14 @@ def print_warnings(problems: Iterable[str]) -> None:
     """One line for each, on standard error."""
     for problem in problems:
         print_text(f"warning: {problem}", error=True)
+
+
+def next_step_lines(step: str) -> list[str]:
+    """A next step for people. A statement to paste, which ends with ``;``, is on a line without other words."""
+    lines = step.split("\n")
+    return (
+        [f"next: {step}"] if len(lines) == 1 and not step.endswith(";") else ["next:", *(f"  {one}" for one in lines)]
+    )
 
 
 def print_progress(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wormhole.model.findings import Report
-from wormholectl.show.printer import counted, print_json, print_line
+from wormholectl.show.printer import counted, next_step_lines, print_json, print_line
 
 __all__ = ["show_report"]
 
@@ -27,7 +27,8 @@ def show_report(found: Report, as_json: bool) -> None:
         if finding["because"]:
             print_line([(f"{'':9}{finding['because']}", "dim")])
         if finding["next_step"]:
-            print_line([(f"{'':9}next: {finding['next_step']}", "")])
+            for line in next_step_lines(finding["next_step"]):
+                print_line([(f"{'':9}{line}", "")])
     severities = [finding["severity"] for finding in report["findings"]]
     problems, notes = severities.count("problem"), severities.count("warn")
     print_line([(f"{counted(problems, 'problem')}, {counted(notes, 'note')}", "bold")])

@@ -123,8 +123,8 @@ def _gtid(settings: Settings) -> Iterator[Finding]:
         WARN,
         f"gtid_mode={mode}: a place in the log is a file and an offset of this very server",
         "after a failover or a restore no flow can go on by itself: each is reported as diverged",
-        " ".join(to_set(settings, name, value) for name, value in left)
-        + " (one after the other, the last when the status variable Ongoing_anonymous_transaction_count is 0 on "
+        "\n".join(to_set(settings, name, value) for name, value in left)
+        + "\n(one after the other, the last when the status variable Ongoing_anonymous_transaction_count is 0 on "
         "every server)",
     )
 
@@ -152,7 +152,7 @@ def _retention(settings: Settings) -> Iterator[Finding]:
             f"old logs go when all together exceed {limit / (1 << 20):.0f} MiB ({now})",
             "a burst of writes shortens the time that a publisher may be away; what it had not read is lost "
             "for subscribers, and reported as such",
-            "let the limit hold the writes of the longest time that a publisher may be down, or "
+            "let the limit hold the writes of the longest time that a publisher may be down, or\n"
             + to_set(settings, "max_binlog_total_size" if settings.mariadb else "binlog_space_limit", "0"),
         )
     elif not seconds or kept_by_hand:
@@ -208,7 +208,7 @@ def _semi_sync(settings: Settings) -> Iterator[Finding]:
             "semi-synchronous replication is on, and no replica acknowledges",
             f"commits wait for {prefix}_timeout and then go on without; a publisher never acknowledges and "
             "does not count as a replica",
-            f"attach a semi-synchronous replica, or {to_set(settings, prefix + '_enabled', 'OFF')}",
+            f"attach a semi-synchronous replica, or\n{to_set(settings, prefix + '_enabled', 'OFF')}",
         )
 
 
@@ -259,8 +259,8 @@ def _content(settings: Settings) -> Iterator[Finding]:
             text,
             f"an update larger than publisher.max_update_bytes ({_MAX_UPDATE >> 20} MiB unless set) comes "
             "without its values, marked too_large",
-            "raise publisher.max_update_bytes and memory_budget if rows are that large, "
-            f"or {to_set(settings, 'max_allowed_packet', str(_MAX_UPDATE))}",
+            "raise publisher.max_update_bytes and memory_budget if rows are that large, or\n"
+            f"{to_set(settings, 'max_allowed_packet', str(_MAX_UPDATE))}",
         )
 
 
@@ -301,7 +301,7 @@ def _replication(settings: Settings) -> Iterator[Finding]:
                 f"replication from {channel.source} does not run",
                 "what is committed there does not reach this log",
                 f"look at SHOW {'ALL SLAVES' if settings.mariadb else 'REPLICA'} STATUS, repair what it names, "
-                f"then {start}",
+                f"then\n{start}",
             )
         elif channel.lag_s is None or channel.lag_s > _LAG_S:
             yield Finding(

@@ -95,7 +95,7 @@ def _keys(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Finding]
         WARN,
         f"without a primary key: {_some([table.name for table in keyless])}",
         "their updates have no key: they contain whole rows, in one shard, and equal rows cannot be distinguished",
-        f"ALTER TABLE {keyless[0].sql} ADD COLUMN {column}; or make a column that is unique already the key",
+        f"ALTER TABLE {keyless[0].sql} ADD COLUMN {column};\nor make a column that is unique already the key",
     )
 
 
@@ -119,7 +119,7 @@ def _cascades(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Find
             PROBLEM,
             f"foreign keys that change rows of other tables: {_some(texts)}",
             f"InnoDB makes these changes below the log ({ever}): no subscriber gets them, and nothing reports it",
-            f"ALTER TABLE {table.sql} DROP FOREIGN KEY {_quoted(first.name)}; and add it again without {first.rules}; "
+            f"ALTER TABLE {table.sql} DROP FOREIGN KEY {_quoted(first.name)};\nand add it again without {first.rules}; "
             "change the rows in the application"
             + ("" if settings.mariadb else ", or upgrade to MySQL 9.6")
             + f"; {_MORE}",

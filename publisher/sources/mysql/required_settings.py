@@ -47,21 +47,23 @@ def refuse(settings: Settings, server: str) -> None:
         return
     kind = UsageError if all(finding.check in ("account", "grants") for finding in found) else UnsupportedLog
     reasons = "; ".join(f"{finding.what}: {finding.because}" for finding in found)
-    raise kind(f"{server}: {reasons}", hint=" Then: ".join(finding.next_step for finding in found))
+    raise kind(f"{server}: {reasons}", hint=" Then: ".join(finding.next_step.replace("\n", " ") for finding in found))
 
 
 def to_set(settings: Settings, name: str, value: str, then: str = "") -> str:
-    """The SQL that sets a global variable now and for the server's next start, in its own syntax.
+    """The SQL that sets a global variable now and for the server's next start, in its own syntax, each statement on a
+    line of its own.
 
-    ``then``: a statement to run after it; never behind a line of ``my.cnf``, which would be copied with it.
+    ``then``: a statement to run after it.
     """
     plain = value.strip("'")
     if is_rds(settings):
-        return f"in the instance's parameter group: {name} = {plain}{then and f'; then {then}'}"
-    then = then and f" {then}"
+        return "\n".join(filter(None, (f"in the instance's parameter group: {name} = {plain}", then)))
     if settings.mariadb:
-        return f"SET GLOBAL {name} = {value};{then} and in my.cnf under [mysqld]: {name} = {plain}"
-    return f"SET PERSIST {name} = {value};{then}"
+        lines = (f"SET GLOBAL {name} = {value};", then, f"and in my.cnf under [mysqld]: {name} = {plain}")
+    else:
+        lines = (f"SET PERSIST {name} = {value};", then, "")
+    return "\n".join(filter(None, lines))
 
 
 def grant_to(settings: Settings, privileges: str, scope: str = "*.*") -> str:
@@ -96,7 +98,7 @@ def _binlog_format(settings: Settings) -> Finding:
         PROBLEM,
         f"binlog_format={value}: the log holds statements",
         "what rows they changed cannot be known from them",
-        f"{to_set(settings, 'binlog_format', _ROW, _NEW_FILE)} ({_NEW_SESSIONS})",
+        f"{to_set(settings, 'binlog_format', _ROW, _NEW_FILE)}\n({_NEW_SESSIONS})",
     )
 
 
@@ -129,7 +131,7 @@ def _server_id(settings: Settings) -> Finding:
         PROBLEM,
         "server_id=0",
         "the server sends its log to no replica",
-        f"{to_set(settings, 'server_id', '1')} (each server of a group has a number of its own)",
+        f"{to_set(settings, 'server_id', '1')}\n(each server of a group has a number of its own)",
     )
 
 
@@ -161,8 +163,9 @@ def _account(settings: Settings) -> Finding | None:
         f"the login as {user!r} got the anonymous account ''@'{host}' (SELECT CURRENT_USER(), USER();)",
         "the server prefers the account with the more exact host, whatever its name: the privileges of "
         f"'{user}'@'%' do not count",
-        f"DROP USER ''@'{host}'; or, if it is needed: CREATE USER '{user}'@'{host}' IDENTIFIED BY ...; with the "
-        "grants of docs/mysql.md",
+        f"DROP USER ''@'{host}';\n"
+        "or, if it is needed, with the grants of docs/mysql.md:\n"
+        f"CREATE USER '{user}'@'{host}' IDENTIFIED BY ...;",
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 import sys
@@ -8,10 +9,12 @@ from typing import Any
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 import wormholectl
 from tests.support.command_line import run
 from wormhole import __version__
+from wormhole.host import compiled as compiled_module
 from wormholectl.app import app
 
 COMMANDS = [
@@ -55,11 +58,39 @@ COMMANDS = [
 ]
 
 
-def test_version_lists_the_compiled_modules() -> None:
-    code, out, _ = run("--version")
-    assert code == 0
-    assert out.startswith(f"wormholectl {__version__} (Python 3.")
-    assert "compiled modules: " in out
+@pytest.mark.parametrize(
+    ("compiled", "form"),
+    [
+        (("a.x", "a.y"), "compiled"),
+        (("a.x",), "compiled but for a.y"),
+        ((), "interpreted, 5 to 70 times slower"),
+    ],
+)
+def test_the_version_is_one_line(compiled: tuple[str, ...], form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_module, "hot_modules", lambda: ("a.x", "a.y"))
+    monkeypatch.setattr(compiled_module, "compiled_modules", lambda: compiled)
+    version = f"wormholectl {__version__}, Python {platform.python_version()}, {form}\n"
+    assert run("--version") == (0, version, "")
+
+
+@pytest.mark.parametrize(
+    ("shell", "environment"),
+    [
+        ("bash", {"COMP_WORDS": "wormholectl fl", "COMP_CWORD": "1"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "wormholectl fl"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "wormholectl fl", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_shells_complete_commands(shell: str, environment: dict[str, str]) -> None:
+    environment["_WORMHOLECTL_COMPLETE"] = f"complete_{shell}"
+    found = CliRunner().invoke(app, [], env=environment, prog_name="wormholectl")
+    assert "flows" in found.output
+
+
+def test_options_of_completion_are_in_the_help_of_the_root_only() -> None:
+    for command in COMMANDS:
+        assert "completion" not in run(*command, "--help")[1]
+    assert "--install-completion" in run("--help")[1]
 
 
 def test_the_terminal_wraps_the_help_and_not_the_docstring() -> None:

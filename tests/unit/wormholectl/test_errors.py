@@ -37,6 +37,7 @@ def app_raising(error: BaseException) -> typer.Typer:
     ("error", "code", "says"),
     [
         (FilterError("no", hint="do this"), WRONG, "error: no\n  next: do this\n"),
+        (UsageError("no", hint="GRANT x TO y;"), WRONG, "error: no\n  next:\n    GRANT x TO y;\n"),
         (SourceUnavailable("gone", position="1/2/3"), UNREACHABLE, "error: gone (position 1/2/3)\n"),
         (CoordinationLost("away"), UNREACHABLE, "error: away\n"),
         (DecodeError("bad"), BROKEN, "error: bad\n"),

@@ -5,6 +5,7 @@ from rich.console import Console
 
 from wormholectl.show import printer
 from wormholectl.show.printer import (
+    next_step_lines,
     print_json,
     print_line,
     print_progress,
@@ -38,6 +39,18 @@ def test_sizes(count: int, text: str) -> None:
 )
 def test_spans(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("step", "lines"),
+    [
+        ("read the log", ["next: read the log"]),
+        ("GRANT x TO y;", ["next:", "  GRANT x TO y;"]),
+        ("SET a = 1;\nFLUSH b;\nor wait", ["next:", "  SET a = 1;", "  FLUSH b;", "  or wait"]),
+    ],
+)
+def test_a_statement_to_paste_has_a_line_of_its_own(step: str, lines: list[str]) -> None:
+    assert next_step_lines(step) == lines
 
 
 def test_a_pipe_gets_plain_lines_of_any_length(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ def test_versions(settings: Settings, severity: Severity) -> None:
 @pytest.mark.parametrize(
     ("mode", "first"),
     [
-        ("OFF", ("SET PERSIST enforce_gtid_consistency = WARN; SET PERSIST enforce_gtid_consistency = ON; SET PERSIST gtid_mode = OFF_PERMISSIVE;")),  # noqa: E501
+        ("OFF", "SET PERSIST enforce_gtid_consistency = WARN;\nSET PERSIST enforce_gtid_consistency = ON;\n"),
         ("OFF_PERMISSIVE", "SET PERSIST enforce_gtid_consistency = WARN;"),
         ("ON_PERMISSIVE", "SET PERSIST enforce_gtid_consistency = WARN;"),
     ],
