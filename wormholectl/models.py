@@ -16,6 +16,7 @@ from wormholectl.options import LOG_HELP, PasswordFile
 from wormholectl.show.printer import print_line, print_text
 
 if TYPE_CHECKING:
+    from wormhole.filters import Projection
     from wormhole.model.table_definition import TableDefinition
 
 __all__ = ["app"]
@@ -43,11 +44,14 @@ class Style(StrEnum):
 
 
 class _Log(NamedTuple):
-    """Where the tables are, the file with the password, and the patterns that choose them (none: all)."""
+    """Where the tables are, the file with the password, the patterns that choose them (none: all), and what the
+    application receives of their columns.
+    """
 
     url: str
     password_file: Path | None
     patterns: Sequence[str]
+    projection: "Projection | None" = None
 
 
 @app.command(epilog=_EXAMPLES)
@@ -138,7 +142,7 @@ def _chosen(
         from wormholectl.filter_effect import from_config
 
         found = from_config(config, what, log)
-        return _Log(found.source, password_file or found.password_file, tables or found.tables)
+        return _Log(found.source, password_file or found.password_file, tables or found.tables, found.filter.projection)
     from wormholectl.sources import datastore_at, split_database, tables_within
 
     if log is not None:
@@ -161,7 +165,8 @@ def _described(chosen: _Log, wanted: Callable[[str], bool]) -> "Sequence[TableDe
 
     datastore = datastore_at(chosen.url)
     with installed(datastore):
-        return datastore.describe(chosen.url, login_of(chosen.url, chosen.password_file), wanted)
+        tables = datastore.describe(chosen.url, login_of(chosen.url, chosen.password_file), wanted)
+    return tables if chosen.projection is None else [chosen.projection.project_table(table) for table in tables]
 
 
 def _check(file: Path, what: str, config: Path | None, log: str | None, password_file: Path | None) -> None:

@@ -20,7 +20,7 @@ from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import DecodeError, FilterError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import Run
-from wormhole.model.table_definition import TableDefinition
+from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 from wormhole.wire.rewrite import DROP, HASH, KEEP, NULL, rewritten
 from wormhole.wire.rows import entry as body_entry
 from wormhole.wire.rows import value_of
@@ -228,6 +228,22 @@ class Projection:
         blob, _ = rewritten(whole, array("I", (len(whole),)), array("I"), [plan.codes], None, self._hashed)
         return plan.schema, update_pb2.BatchBody.FromString(blob).updates[0]
 
+    def project_table(self, table: TableDefinition) -> TableDefinition:
+        """The table as the application receives it.
+
+        Raises :class:`~wormhole.model.errors.FilterError` for a mask on a column of its key.
+        """
+        if (problem := self.problem(table.name, table.key)) is not None:
+            raise FilterError(problem.message, hint=problem.hint)
+        codes = [
+            KEEP if column.name in table.key else self._code(table.name, Column(column.name, "text"))
+            for column in table.columns
+        ]
+        columns = tuple(
+            _received(column, code) for column, code in zip(table.columns, codes, strict=True) if code != DROP
+        )
+        return replace(table, columns=columns)
+
     def _entries(self) -> list[tuple[str, _Entry]]:
         listed = [("columns", entry) for entry in (*self._kept, *self._left_out)]
         return listed + [("mask", entry) for entry, _ in self._masked]
@@ -272,6 +288,12 @@ class Projection:
             return NULL
         # What is a hash already was hashed before it was parked.
         return HASH if found and column.type != HASH_TYPE else KEEP
+
+
+def _received(column: ColumnDefinition, code: int) -> ColumnDefinition:
+    if code == HASH:
+        return replace(column, content=Content.TEXT, members=())
+    return replace(column, nullable=column.nullable or code == NULL)
 
 
 def _is_pattern(text: str) -> bool:

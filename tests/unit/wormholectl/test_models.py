@@ -114,6 +114,39 @@ def test_an_application_has_its_tables_and_password(server: Server, tmp_path: Pa
     assert run("models", "--check", str(file), "cache", "-c", str(config))[0] == 0
 
 
+def test_an_application_s_columns_and_masks_count(server: Server, tmp_path: Path) -> None:
+    server.tables = [
+        TableDefinition(
+            "shop.users",
+            ("id",),
+            (
+                ID,
+                EMAIL,
+                ColumnDefinition("plan", Content.ENUM, False, ("free", "paid")),
+                ColumnDefinition("age", Content.INTEGER, False),
+                ColumnDefinition("born", Content.DATE, False),
+            ),
+        )
+    ]
+    config, file = tmp_path / "shop.toml", tmp_path / "models.py"
+    text = (
+        "version = 1\n[coordinator]\nstatic = true\n[publisher]\nmask_key_file = 'mask.key'\n"
+        f"[datasets.shop.copies.main.logs.db1]\nsource = '{SERVER}'\n[applications.cache]\ndataset = 'shop'\n"
+        "start = 'latest'\nsubscribers = { one = '127.0.0.1:7400' }\ncolumns = ['plan', 'age', 'born']\n"
+    )
+    config.write_text(text + "mask = { plan = 'hash', age = 'null' }\n")
+    assert run("models", "cache", "-c", str(config), "-o", str(file))[0] == 0
+    assert file.read_text().endswith("    id: int\n    plan: str\n    age: int | None\n    born: dt.date\n")
+    assert run("models", "--check", str(file), "-c", str(config))[0] == 0
+    config.write_text(text)
+    code, out, _ = run("models", "--check", str(file), "-c", str(config))
+    assert (code, out.splitlines()[0]) == (1, "shop.users: changed")
+    config.write_text(text + "mask = { id = 'hash' }\n")
+    code, out, err = run("models", "--check", str(file), "-c", str(config))
+    assert (code, out) == (2, "")
+    assert "mask: id names id, a column of the key of shop.users" in err
+
+
 def test_a_password_is_written_nowhere(server: Server, tmp_path: Path) -> None:
     file = tmp_path / "models.py"
     code, out, _ = run("models", "mariadb://app:geheim@db1:3306/shop", "-o", str(file))
