@@ -14,7 +14,7 @@ from subscriber_sdk.subscriber import NoticeKind, ShardNotice, Subscriber
 from wormhole.model.position import Datamarker
 from wormhole.wire.update import Update
 
-__all__ = ["Transactions", "transactions", "updates"]
+__all__ = ["LoopLeft", "Transactions", "transactions", "updates"]
 
 _T = TypeVar("_T")
 _UPDATE_BYTES: Final = 200  # of an update in a list, beside its row: thousands of tiny ones count as well
@@ -49,6 +49,13 @@ async def transactions(*, application: str, **options: Unpack[SubscriberOptions]
             yield transaction
 
 
+class LoopLeft(Exception):  # noqa: N818 - no failure
+    """Nobody asks for another update."""
+
+    def __init__(self) -> None:
+        super().__init__("the loop was left, so its last update is not acknowledged and comes again")
+
+
 class _HandOver(Subscriber, Generic[_T]):
     """Hands items to one loop."""
 
@@ -58,12 +65,11 @@ class _HandOver(Subscriber, Generic[_T]):
         self._left = False
 
     async def hand_over(self, item: _T) -> None:
-        """Returns when the item is processed."""
-        processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Returns when the item is processed; raises :class:`LoopLeft` when it will not be."""
         if self._left:
-            processed.cancel()  # nobody will ask for it
-        else:
-            self._ready.put_nowait((item, processed))
+            raise LoopLeft
+        processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready.put_nowait((item, processed))
         await processed
 
     async def items(self) -> AsyncGenerator[_T, None]:
@@ -84,7 +90,8 @@ class _HandOver(Subscriber, Generic[_T]):
             while not self._ready.empty():
                 over_now.append(self._ready.get_nowait()[1])
             for waiting in over_now:
-                waiting.cancel()
+                if not waiting.done():
+                    waiting.set_exception(LoopLeft())
 
 
 class _Updates(_HandOver[Update]):
