@@ -54,7 +54,9 @@ def check_config(path: Path) -> Config:
             problems.append(f"{path}: datasets.{name}.{error}")
     for name, application in config.applications.items():
         if (parse_time(application.start) or 0) > now() * 1e6:
-            problems.append(f'{path}: applications.{name}.start: "{application.start}" is in the future')
+            problems.append(
+                f'{path}: applications.{name}.start: "{application.start}" is in the future; "latest" is from now on'
+            )
         if application.dataset not in formats:
             continue
         copies = config.datasets[application.dataset].copies.values()

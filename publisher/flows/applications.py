@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from publisher.flows.assigner import Assigner
 from publisher.flows.background_tasks import BackgroundTasks
@@ -25,6 +25,7 @@ from wormhole.host.clock import Clock
 from wormhole.host.log_batch import BatchedLog
 from wormhole.model.errors import WormholeError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
 from wormhole.ports.log_source import LogSource
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ __all__ = ["Applications", "Served"]
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 2.0
+
+
+class Unserved(NamedTuple):
+    """What an application should be served with, and why it is not."""
+
+    config: ApplicationConfig
+    why: Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class Applications:
     ) -> None:
         self._clock = clock
         self.known = asyncio.Event()
-        self.unserved: dict[str, ApplicationConfig] = {}
+        self.unserved: dict[str, Unserved] = {}
         self.registering = asyncio.Lock()
         self._served = served
         self._source = source
@@ -128,18 +136,18 @@ class Applications:
         """Serve what could not be served before."""
         for name in tuple(self.unserved):
             async with self._configuring:
-                config = self.unserved.get(name)
-                if config is not None:  # it may have been served, or removed, while this waited
-                    await self._try_to_serve(name, config)
+                unserved = self.unserved.get(name)
+                if unserved is not None:  # it may have been served, or removed, while this waited
+                    await self._try_to_serve(name, unserved.config)
 
     async def _try_to_serve(self, name: str, config: ApplicationConfig) -> None:
         """A problem of one application is reported and tried again; it never affects the others."""
         try:
             await self._configure(name, config)
         except WormholeError as error:
-            if self.unserved.get(name) != config:
+            if name not in self.unserved or self.unserved[name].config != config:
                 _log.error("application %s is not served as configured: %s", name, error)
-            self.unserved[name] = config
+            self.unserved[name] = Unserved(config, error.problem)
         else:
             self.unserved.pop(name, None)
 
@@ -214,9 +222,9 @@ class Applications:
     async def _add_shards(self, name: str, config: ApplicationConfig, wanted: Filter) -> None:
         try:
             await self._register(name, config, wanted)
-        except WormholeError:
+        except WormholeError as error:
             if name in self._applications:  # registers what is missing when it is tried again
-                self.unserved[name] = self._applications[name][0]
+                self.unserved[name] = Unserved(self._applications[name][0], error.problem)
             raise
 
     async def _register(self, name: str, config: ApplicationConfig, wanted: Filter) -> None:

@@ -94,6 +94,9 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
     )
     for problem in publisher.log_watch.problems:
         _warn(message, problem)
+    for name, unserved in sorted(publisher.applications.unserved.items()):
+        text = f"application {name} is not served as configured: {unserved.why.text}"
+        _warn(message, Problem(text, unserved.why.hint))
     limits = publisher.fleet.limits
     message.limits.CopyFrom(
         admin_pb2.CaravanLimits(

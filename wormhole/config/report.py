@@ -41,6 +41,10 @@ _REQUIRED: Final = {
 }
 
 
+# Names that other products have for the same.
+_MEANT: Final = {"filter": "where", "from": "start", "url": "source", "password": "password_file"}
+
+
 @dataclass(slots=True)
 class Report:
     """The first 100 problems of one source (a file, or a node in ZooKeeper), in the order found."""
@@ -94,7 +98,7 @@ def _our_words(message: str) -> str:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """``; did you mean "x"?`` for the known name nearest to ``name``, else the list of known names."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    close = [one for one in (_MEANT.get(name),) if one in names] or difflib.get_close_matches(name, names, n=1)
     if close:
         return f'; did you mean "{close[0]}"?'
     return f"; known are {', '.join(names)}" if names else ""

@@ -71,6 +71,18 @@ async def test_problems_of_the_log_come_with_their_next_step_apart_and_as_text(
     assert list(told.problems) == ["it cannot be read. Next: look at its disk"]
 
 
+async def test_an_application_that_cannot_be_served_is_named_with_the_reason(
+    world: World, publisher: Publisher
+) -> None:
+    world.application("late", start="2999-01-01T00:00:00Z")
+    await eventually(lambda: "late" in publisher.applications.unserved, "refused")
+    [warning] = status(publisher).warnings
+    assert (
+        warning.text == "application late is not served as configured: start = '2999-01-01T00:00:00Z' is in the future"
+    )
+    assert "latest" in warning.hint
+
+
 async def test_who_it_is_and_where_its_token_and_pages_are(world: World) -> None:
     async with world.publisher() as publisher:
         publisher.http_address = "127.0.0.1:7490"

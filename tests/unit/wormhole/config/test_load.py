@@ -213,6 +213,7 @@ def test_sources(source: str, complaint: str) -> None:
         ('dataset = "shop"\nstart = "latest"\ncopy = "mian"', 'has no such copy; did you mean "main"?'),
         ('dataset = "shop"\nstart = "latest"\nstat = 1', 'stat: unknown key; did you mean "start"?'),
         ('dataset = "shop"\nstart = "latest"\nname = "x"', "name: unknown key"),
+        ('dataset = "shop"\nstart = "latest"\nfilter = "x"', 'filter: unknown key; did you mean "where"?'),
         ('dataset = "shop"\nstart = "latest"\ntables = [""]', "tables.0"),
         ('dataset = "shop"\nstart = "latest"\nallow = ["a/b"]', "allow.0"),
         ('dataset = "shop"\nstart = "latest"\nallow = ["a"]\nsubscribers = { b = "h:1" }', "allow does not list b"),
