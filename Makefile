@@ -33,8 +33,9 @@ check: prepare-dev ## style, types, import directions, generated code, maps, lin
 bench: prepare-dev ## figures and bench.json [CASE=throughput|latency|caravans|mysql|operate|replay ARGS="..." PROFILE=1 for flame graphs]
 	@PROFILE=$(PROFILE) $(RUN) -m benchmarks $(if $(CASE),--only $(CASE)) $(ARGS)
 
-quickstart-test: prepare-dev ## docs/quickstart.md as its reader follows it, with seconds per step [ARGS="MySQL RocksDB"]
+quickstart-test: prepare-dev ## docs/quickstart.md and README.md as readers follow them, with seconds per step [ARGS="MySQL RocksDB"]
 	@$(RUN) -m scripts.quickstart $(ARGS)
+	@$(RUN) -m pytest -q tests/docs/test_readme.py
 
 claims: prepare-dev ## the tests that docs/compare.md names as proofs: all exist, run and pass
 	@$(RUN) -m scripts.claims

@@ -40,7 +40,7 @@ class Compile(build_ext):
             return
         say(
             f"compiling {len(self.extensions)} module(s) with Cython and {os.environ.get('CC', 'the C compiler')}: "
-            "about a minute on two cores. "
+            "about a minute on two idle cores. "
             f"With WORMHOLE_BUILD_EXT=no in the environment nothing is compiled: {INTERPRETED}"
         )
         started = time.monotonic()

@@ -34,13 +34,8 @@ _FENCE: Final = re.compile(
 )
 _PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _VERBS: Final = frozenset(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-# What runs whole pages, so that their snippets may call any program.
-_RUN_BY: Final = {
-    "docs/mysql.md": "tests/docs/test_mysql_page.py",
-    "docs/quickstart.md": "scripts/quickstart.py",
-    "docs/release.md": "scripts/dist.py",
-    "docs/tls.md": "tests/docs/test_tls_page.py",
-}
+# What follows a whole page; other pages have a test of their own that takes its commands.
+_FOLLOWED_BY: Final = {"docs/quickstart.md": "scripts/quickstart.py", "docs/release.md": "scripts/dist.py"}
 
 
 class Snippet(NamedTuple):
@@ -120,7 +115,15 @@ def _sh(snippet: Snippet) -> None:
             case ["export" | "pytest", *_]:
                 pass
             case _:
-                assert snippet.page in _RUN_BY, f"no test runs it: {line}"
+                assert _is_run(snippet.page), f"no test runs it: {line}"
+
+
+def _is_run(page: str) -> bool:
+    """Whether a test takes the commands of the page, so that they may be any program's."""
+    if page in _FOLLOWED_BY:
+        return page.rpartition("/")[2] in (ROOT / _FOLLOWED_BY[page]).read_text()
+    test = ROOT / "tests" / "docs" / f"test_{page.rpartition('/')[2].removesuffix('.md')}_page.py"
+    return test.exists() and 'blocks("sh")' in test.read_text()
 
 
 def _sql(snippet: Snippet) -> None:
@@ -148,8 +151,3 @@ def test_a_snippet_is_right(snippet: Snippet) -> None:
     check = CHECKS.get(snippet.language)
     assert check, f"nothing checks a fence in {snippet.language or 'no language'}: mark it"
     check(snippet)
-
-
-def test_a_page_that_is_run_is_named_where_it_is_run() -> None:
-    for page, runner in _RUN_BY.items():
-        assert page.rpartition("/")[2] in (ROOT / runner).read_text(), f"{runner} does not run {page}"
