@@ -188,7 +188,8 @@ class Shards:
         worker = self._tasks.pop(task)
         epoch = worker.epoch
         self._granted -= worker.credit
-        self._said.add("shards are no longer served", epoch.shard, f"acknowledged to {epoch.acked}: {epoch.cause}")
+        acknowledged = "nothing acknowledged" if epoch.acked is None else f"acknowledged to {epoch.acked}"
+        self._said.add("shards are no longer served", epoch.shard, f"{acknowledged}: {epoch.cause}")
         shard = self._shards.get(epoch.shard)
         if shard is not None and shard.worker is worker:
             shard.worker = shard.port = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -51,6 +52,21 @@ async def test_the_same_epoch_again_takes_over() -> None:
         assert publisher.take("accepted")
     assert [worker.epoch.number for worker in shards.workers()] == [3]
     await shards.close()
+
+
+async def test_the_log_says_who_serves_a_shard_from_where_and_why_no_longer(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    options = Options(application="app", id="one", listen="127.0.0.1:1")
+    shards = Shards(Idle(), options)
+    publisher = ScriptedPublisher(shards, options)
+    publisher.send(frames.hello("app"), frames.assign(1, 3, "app", "s", marker_at(0)))
+    await shards.settled()
+    publisher.send(frames.revoke(1, 3, "the test takes it"))
+    await shards.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"publisher test/test/log@localhost:1 serves shards: s from {marker_at(0)} in epoch 3",
+        "shards are no longer served: s nothing acknowledged: the test takes it",
+    ]
 
 
 async def test_settled_returns_at_once_without_flows() -> None:
