@@ -1,8 +1,7 @@
 """The command ``init``: examines a datastore and writes a configuration, a subscriber and its test that fit it."""
 
 import os
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -12,20 +11,15 @@ import typer
 
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
 from wormholectl.options import LOG_HELP, PasswordFile
-from wormholectl.show.printer import next_step_lines, print_line
 
 if TYPE_CHECKING:
     from wormhole.model.findings import Report
     from wormhole.ports.datastore import Datastore
-    from wormholectl.init_texts import Project
 
 __all__ = ["app"]
 
 _LISTEN: Final = 7400
 _PORTS_TO_TRY: Final = 40
-_SHOWN: Final = 6
-_KEYLESS: Final = "no table has a primary key: updates then have none, and the example is about one with a key"
-_TO_TYPE: Final = "type it, Enter, Ctrl-D"
 
 app = typer.Typer()
 
@@ -57,8 +51,8 @@ def init(
 ) -> None:
     """Write a configuration, a subscriber and its test for a datastore, ready to run. No password is written."""
     from wormhole.config import parse
-    from wormhole.config.passwords import without_password
     from wormholectl import init_texts
+    from wormholectl.show.projects import show_project
     from wormholectl.sources import datastore_at, source_kind, split_database
 
     url, database = split_database(url)
@@ -92,23 +86,8 @@ def init(
             f"this makes no configuration: {error.message}", hint="correct the URL or --application"
         ) from None
     _write(folder, texts, force)
-    shown = without_password(source)
-    if problem is None:
-        _tell_seen(project, found.table_words, report, shown)
-        if example is not None and not example.key_columns:
-            print_line([("no key    ", "yellow"), (_KEYLESS, "")])
-    else:
-        message = f"{problem.message}; the files are written without it"
-        print_line([("not seen  ", "yellow"), (message, "")])
-        if problem.hint:
-            for line in next_step_lines(problem.hint):
-                print_line([(f"{'':10}{line}", "")])
-    notes = sum(finding.severity.value == "warn" for finding in report.findings)
-    if problem is not None or notes:
-        password = _with_password(project, folder)
-        label = f"{'':10}then: " if problem is not None else f"{notes} note{'s' if notes > 1 else ''}    "
-        print_line([(label, "yellow" if notes else ""), (f"wormholectl doctor {shlex.quote(shown)}{password}", "")])
-    _tell_next(project, folder, list(texts))
+    keyless = example is not None and not example.key_columns
+    show_project(project, folder, list(texts), found.table_words, report, problem, keyless=keyless)
 
 
 def _examined(
@@ -157,7 +136,7 @@ def _free_port() -> int:
 
 
 def _password_name(folder: Path, name: str, given: Path | None) -> str:
-    """The password file as the configuration in ``folder`` says it."""
+    """The password file as the configuration in ``folder`` names it."""
     if given is None:
         return f"{name}.password"
     path = Path(os.path.abspath(given))
@@ -190,49 +169,3 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
         raise UsageError(
             f"{folder} cannot be written to: {error.strerror or error}", hint="name another folder with --dir"
         ) from None
-
-
-def _tell_seen(project: "Project", words: tuple[str, str], report: "Report", shown: str) -> None:
-    count = len(project.tables)
-    what = words[0] if count == 1 else words[1]
-    of = f" in {project.database}" if project.database else ""
-    names = ", ".join(project.tables[:_SHOWN]) + (" ..." if count > _SHOWN else "")
-    tables = f"{count} {what}{of}: {names}" if names else f"no {what}{of} that the account may see"
-    server = f"{report.facts['server']}; " if "server" in report.facts else ""
-    print_line([(shown, "bold"), (f": {server}{tables}", "")])
-    for finding in report.findings:
-        if finding.severity.value == "problem":
-            print_line([("PROBLEM   ", "bold red"), (f"{finding.check}: {finding.what}", "")])
-            for line in next_step_lines(finding.next_step):
-                print_line([(f"{'':10}{line}", "")])
-
-
-def _tell_next(project: "Project", folder: Path, written: Sequence[str]) -> None:
-    print_line([("wrote ", ""), (", ".join(str(folder / name) for name in written), "bold")])
-    if project.password_file and not (folder / project.password_file).exists():
-        path = shlex.quote(str(folder / project.password_file))
-        _commands(
-            "First the account's password, into a file that nobody else can read:",
-            [(f"(umask 077; cat > {path})", _TO_TYPE)],
-        )
-    toml = shlex.quote(str(folder / project.toml))
-    _commands(
-        "Next:",
-        [
-            (f"pytest {shlex.quote(str(folder / 'test_subscriber.py'))}", "the handler, without any server"),
-            (f"wormholectl up -f {toml} --detach", "the publisher, looked after"),
-            (f"python {shlex.quote(str(folder / 'subscriber.py'))}", "prints what is committed from now on"),
-        ],
-    )
-
-
-def _commands(heading: str, lines: Sequence[tuple[str, str]]) -> None:
-    for text in ("", heading, ""):
-        print_line([(text, "")])
-    width = max(len(command) for command, _ in lines)
-    for command, what in lines:
-        print_line([(f"  {command:<{width}}", "bold"), (f"   # {what}", "dim")])
-
-
-def _with_password(project: "Project", folder: Path) -> str:
-    return f" --password-file {shlex.quote(str(folder / project.password_file))}" if project.password_file else ""

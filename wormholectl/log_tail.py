@@ -196,7 +196,7 @@ def _unfinished(error: WormholeError, marker: Datamarker, places: Places) -> Wor
 
 class Selected:
     """The updates that a filter keeps of the segments of one reader, as a subscriber would get them: the last one of a
-    transaction says so, also where the transaction comes in pieces and the filter drops its end.
+    transaction is marked as such, also where the transaction comes in pieces and the filter drops its end.
     """
 
     def __init__(self, wanted: Filter) -> None:
@@ -265,7 +265,7 @@ def _state_folder(database: Path | None) -> Iterator[Path]:
     """A temporary folder: beside a database of files where we may, since links to its log files cost nothing there.
 
     What a killed tail left there would keep deleted log files on disk, so it is cleared away first. The lock, which
-    dies with its process, tells such a folder from one in use.
+    dies with its process, distinguishes such a folder from one in use.
     """
     beside = Path(tempfile.gettempdir())
     if database is not None and os.access(database.absolute().parent, os.W_OK | os.X_OK):

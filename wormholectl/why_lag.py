@@ -1,4 +1,4 @@
-"""Why a flow is behind: which stage on an update's way holds it up, decided from what its publisher tells.
+"""Why a flow is behind: which stage on an update's way holds it up, decided from its publisher's status.
 
 The stages in the order of that way::
 
@@ -9,8 +9,8 @@ The stages in the order of that way::
     network  nobody is there to send to, or nothing moves although something is on its way
     handler  the application's callback
 
-Beside these ``control`` (somebody, or a setting, holds it) and ``none`` (it is not behind). Whoever waits for a later
-stage is not at fault: stages are looked at from the end of the way to its begin.
+Beside these: ``control`` (an operator or a setting holds it) and ``none`` (it is not behind). A stage that waits for a
+later one is not the cause, so the stages are examined from the last to the first.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Diagnosis:
 
 
 def diagnose(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis:
-    """The stage that holds ``flow`` up, of the publisher that told ``status``."""
+    """The stage that delays ``flow``. ``status``: of its publisher."""
     found = _held(flow) or _stuck(status) or _not_behind(flow) or _receiver(status, flow)
     found = found or _delivery(flow) or _filter(status, flow) or _reading(status, flow)
     report = flow.handler

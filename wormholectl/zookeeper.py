@@ -8,7 +8,7 @@ import typer
 from wormhole.model.errors import UsageError
 from wormholectl.confirm import confirm
 from wormholectl.options import CoordinatorAt, Yes
-from wormholectl.show.printer import print_text
+from wormholectl.show.printer import print_table, print_text
 
 if TYPE_CHECKING:
     from wormhole.config import CoordinatorConfig
@@ -43,9 +43,7 @@ def credentials(
         raise UsageError(f"{to} cannot be made: {error.strerror}", hint="name another folder with --to") from error
     files = make_identities(settings, to)
     closed = access_state(settings.model_copy(update={"auth_file": files["operator"]})).closed
-    print_text(f"{settings.zookeeper} knows these identities:")
-    for who, file in files.items():
-        print_text(f"  {who:24}{file}")
+    print_table(("IDENTITY", "FILE"), [(who, str(file)) for who, file in files.items()], "")
     print_text(
         (
             "publishers and monitors take theirs as auth_file in [coordinator] and are restarted; subscribers and "

@@ -111,4 +111,28 @@ OPERATE_FAULTS: list[Fault] = [
         tests=("tests/unit/wormholectl/test_why_lag.py::test_each_stage",),
         promise="a flow with log left to deliver is never reported as not behind",
     ),
+    Fault(
+        name="unknown-age-is-no-lag",
+        file="wormhole/wire/lag.py",
+        old="        return Lag(None, behind, None, why)\n",
+        new="        return Lag(0.0, behind, None)\n",
+        tests=("tests/unit/wormholectl/show/test_flows.py", "tests/unit/wormholectl/test_lag_verdict.py"),
+        promise="log of unknown age is never shown as in time",
+    ),
+    Fault(
+        name="a-former-log-in-the-servers-words",
+        file="wormholectl/show/lists.py",
+        old="message.incarnation != status.log_end.incarnation",
+        new="False",
+        tests=("tests/unit/wormholectl/show/test_flows.py",),
+        promise="a place of an earlier incarnation is never shown as a file of the present log",
+    ),
+    Fault(
+        name="a-table-is-cut-to-the-terminal",
+        file="wormholectl/show/printer.py",
+        old="    if sum(widths) + 2 * (len(widths) - 1) > _console().width:\n",
+        new="    if False:\n",
+        tests=("tests/unit/wormholectl/show/test_printer.py",),
+        promise="no figure is cut, whatever the width",
+    ),
 ]

@@ -14,6 +14,14 @@ PAGE_FAULTS: list[Fault] = [
         promise="a stranger's page cannot read loopback by rebinding its name",
     ),
     Fault(
+        name="page-green-before-an-answer",
+        file="monitor/web/assets/page.js",
+        old='answered && !unanswered ? "none" : "unknown"',
+        new='publishers.length ? "none" : "unknown"',
+        tests=("tests/integration/test_status_page.py",),
+        promise="a publisher is unknown until its first answer",
+    ),
+    Fault(
         name="page-markup-from-text",
         file="monitor/web/assets/page.js",
         old="  if (node.textContent !== text) node.textContent = text;\n",

@@ -84,7 +84,7 @@ def _instant(at_us: int) -> str:
     """As `wormholectl replay --from` takes it: in UTC, and saying so."""
     try:
         return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}" if at_us else "-"
-    except (ValueError, OverflowError, OSError):  # whoever wrote it counted in something else
+    except (ValueError, OverflowError, OSError):  # written in another unit
         return f"{at_us} us"
 
 
@@ -214,7 +214,7 @@ def show_merged(store: ArchiveStore, groups: Sequence[Merged], as_json: bool) ->
         return
     print_table(("SHARD", "FILES", "BEFORE", "AFTER", ""), [_merged_row(one) for one in groups], _NOTHING_TO_MERGE)
     if groups:
-        print_text("the merged files stay until `wormholectl archive expire` has seen them unnamed for a day")
+        print_text("the merged files stay until `wormholectl archive expire` has found them unnamed for a day")
 
 
 _NOTHING_TO_MERGE: Final = "nothing to merge: no small files adjoin"

@@ -1,5 +1,5 @@
-"""What several processes print, as one readable log: each line with the name of who said it, in colour on a terminal
-only.
+"""What several processes print, as one readable log: each line with the name of its process, in colour on a
+terminal only.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _File:
 class LiveLog(logging.Handler):
     """Shows the ``*.log`` files of ``folder`` as they grow, from now on, and what this process logs, as ``name``.
 
-    A reader that does not keep up misses lines of this process, which is said; it never holds the process up.
+    A reader that does not keep up misses lines of this process, and their number is shown. It never delays the process.
     """
 
     def __init__(self, folder: Path, name: str, output: TextIO | None = None) -> None:
