@@ -333,7 +333,8 @@ def _replication_ids(settings: Settings) -> Iterator[Finding]:
         # No warning: the privilege also permits changes, and only ids that somebody chose by hand collide with a
         # replica's.
         what = f"other publishers' are seen; those of replicas are not, as {settings.account} may not list them"
-        yield Finding("replication_ids", OK, f"{what}: {grant_to(settings, 'REPLICATION MASTER ADMIN')}")
+        step = f"to see them as well:\n{grant_to(settings, 'REPLICATION MASTER ADMIN')}"
+        yield Finding("replication_ids", OK, what, next_step=step)
     else:
         yield Finding("replication_ids", OK, "those of other publishers and of replicas are seen, and not used")
 

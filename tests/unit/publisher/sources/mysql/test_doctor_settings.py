@@ -191,6 +191,6 @@ def test_what_needs_nothing_is_said_all_the_same() -> None:
 
 def test_whose_replication_ids_are_seen() -> None:
     assert "those of other publishers and of replicas" in examine(MYSQL)["replication_ids"].what
-    assert "GRANT REPLICATION MASTER ADMIN ON *.*" in examine(MARIADB)["replication_ids"].what
+    assert "\nGRANT REPLICATION MASTER ADMIN ON *.*" in examine(MARIADB)["replication_ids"].next_step
     seeing = changed(MARIADB, grants=select_only("REPLICATION MASTER ADMIN"))
     assert "those of other publishers and of replicas" in examine(seeing)["replication_ids"].what
