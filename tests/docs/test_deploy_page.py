@@ -1,4 +1,7 @@
-"""deploy/ and docs/deploy.md: units that systemd takes, files that fit their schemas, and programs that exist."""
+"""deploy/ and docs/deploy.md: units that systemd takes, files that fit their schemas, and programs that exist.
+
+tests/system/test_container.py and test_manifests.py run them.
+"""
 
 from __future__ import annotations
 
