@@ -133,11 +133,18 @@ def cpu_s(pid: int) -> float:
 
 
 def configuration(
-    folder: Path, ports: list[int], start: str, filters: dict[int, str] | None = None, log: str = ""
+    folder: Path,
+    ports: list[int],
+    start: str,
+    filters: dict[int, str] | None = None,
+    log: str = "",
+    publisher: str = "",
+    app: str = "",
 ) -> Path:
     """A configuration without ZooKeeper: one application per port.
 
-    ``log``: the log's keys, else the store in ``folder`` is tailed.
+    ``log``: the log's keys, else the store in ``folder`` is tailed. ``publisher``, ``app``: further keys of the
+    publisher and of each application.
     """
     text = [
         "version = 1",
@@ -145,11 +152,12 @@ def configuration(
         "static = true",
         "[publisher]",
         f'state_dir = "{folder}/state"',
+        publisher,
         "[datasets.bench.copies.main.logs.db]",
         log or f'source = "rocksdb://{folder}/store"',
     ]
     for number, port in enumerate(ports):
-        text += [f"[applications.app{number}]", 'dataset = "bench"', f'start = "{start}"']
+        text += [f"[applications.app{number}]", 'dataset = "bench"', f'start = "{start}"', app]
         where = (filters or {}).get(number)
         text += [f"where = '{where}'"] if where else []
         text += [f"[applications.app{number}.subscribers]", f's = "127.0.0.1:{port}"']

@@ -28,7 +28,7 @@ __all__ = ["CASES", "Case", "Peers", "Rate", "filled_server", "peers", "publishe
 @dataclass(frozen=True, slots=True)
 class Case:
     """Rows of about ``size`` bytes, ``per_transaction`` of them in each of ``transactions``; ``sample``: rows that the
-    slow peer reads.
+    slow peer reads; ``received``: settings of the application, for one that receives less.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Case:
     per_transaction: int
     transactions: int
     sample: int
+    received: str = ""
 
     @property
     def rows(self) -> int:
@@ -48,6 +49,8 @@ CASES: Final = (
     Case("2.5 KB, 500 rows a transaction", 2500, 500, 240, 30_000),
     Case("100 B, 1 row a transaction", 100, 1, 300_000, 30_000),
     Case("2.5 KB, 1 row a transaction", 2500, 1, 60_000, 20_000),
+    Case("100 B, 500 rows; 3 columns of 6", 100, 500, 3000, 50_000, 'columns = ["user", "amount", "note"]'),
+    Case("100 B, 500 rows; 1 column hashed", 100, 500, 3000, 50_000, 'mask = { note = "hash" }'),
 )
 
 
@@ -113,7 +116,11 @@ def publisher(server: MariaDbServer, case: Case, profile: Path | None = None) ->
     with scratch() as folder:
         ports = free_ports(1)
         log = f'source = "{server.url}"\npassword_file = "{server.password_file}"'
-        config = configuration(folder, ports, "earliest", log=log)
+        key = folder / "mask.key"
+        key.write_text("a secret that only benchmarks have")
+        config = configuration(
+            folder, ports, "earliest", log=log, publisher=f'mask_key_file = "{key}"', app=case.received
+        )
         words = ("--mode", "batch", "--counts", str(case.rows), "--ports", str(ports[0]))
         with program("benchmarks.subscriber", *words) as subscriber:
             line(subscriber)

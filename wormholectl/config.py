@@ -38,11 +38,11 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
     """
     from wormholectl import lacking_columns
     from wormholectl.certificates import TlsReport, report_on
-    from wormholectl.config_file import check_config, logs_of
+    from wormholectl.config_file import check_config, logs_of, missing_mask_key
 
     try:
         config = check_config(file)
-        warnings = lacking_columns.in_config(config)
+        warnings = [*missing_mask_key(config), *lacking_columns.in_config(config)]
     except ConfigError as error:
         if not as_json:
             raise

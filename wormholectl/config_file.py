@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from wormhole.config import Config, load
-from wormhole.config.application_filter import application_filter
+from wormhole.config.application_filter import application_filter, read_mask_key
 from wormhole.config.datastores import capabilities_of
 from wormhole.config.units import parse_time
 from wormhole.formats import ValueFormats, open_formats
 from wormhole.model.errors import ConfigError, FilterError
 from wormholectl.options import now
 
-__all__ = ["check_config", "logs_of", "only_log"]
+__all__ = ["check_config", "logs_of", "missing_mask_key", "only_log"]
 
 
 def logs_of(config: Config) -> list[str]:
@@ -40,6 +40,18 @@ def only_log(config: Config, log: str | None) -> tuple[str, str, str]:
         raise ConfigError(problem, hint=f"choose one with --log: {', '.join(known)}" if known else "add [datasets]")
     dataset, copy, name = log.split("/")
     return dataset, copy, name
+
+
+def missing_mask_key(config: Config) -> list[str]:
+    """A warning where an application hashes, and the key cannot be read: on the host of a publisher it has to be."""
+    path = config.publisher.mask_key_file
+    if path is None or not any("hash" in application.mask.values() for application in config.applications.values()):
+        return []
+    try:
+        read_mask_key(path)
+    except ConfigError as error:
+        return [f"on this host: {error}"]
+    return []
 
 
 def check_config(path: Path) -> Config:

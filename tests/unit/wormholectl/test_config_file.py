@@ -6,7 +6,7 @@ import pytest
 
 from wormhole.config import load
 from wormhole.model.errors import ConfigError
-from wormholectl.config_file import check_config, logs_of, only_log
+from wormholectl.config_file import check_config, logs_of, missing_mask_key, only_log
 
 DATASET = """
 [datasets.shop.copies.main.logs.db1]
@@ -88,6 +88,12 @@ def test_wrong_columns_and_masks_are_told_with_their_own_keys(tmp_path: Path) ->
     key = "[publisher]\nmask_key_file = 'mask.key'\n"
     config = check_config(toml(tmp_path, key, server, wanted))
     assert config.publisher.mask_key_file == tmp_path / "mask.key"
+    [line] = missing_mask_key(config)
+    assert line.startswith("on this host: publisher.mask_key_file: ")
+    assert "cannot be read" in line
+    (tmp_path / "mask.key").write_bytes(bytes(32))
+    assert missing_mask_key(config) == []
+    assert missing_mask_key(check_config(toml(tmp_path, key.replace("mask.key", "none"), server))) == []
 
 
 def test_value_formats_are_opened(tmp_path: Path) -> None:
