@@ -83,11 +83,12 @@ def config_diff(file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = Fa
     if check_config(file).form is CoordinatorForm.STATIC and coordinator in ("", os.fspath(file)):
         if prune:
             raise UsageError("--prune is for what is stored, and the static form stores nothing")
-        settings = differences_from_running(file)
+        settings, warnings = differences_from_running(file)
         if as_json:
-            print_json(_object(file, settings, version=None))
+            print_json({**_object(file, settings, version=None), "warnings": list(warnings)})
         else:
             _show_settings(settings)
+            print_warnings(warnings)
             print_text(
                 "a restart of the publishers takes this over"
                 if settings

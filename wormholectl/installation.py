@@ -191,7 +191,7 @@ def _publishers(report: Report, seen: Seen) -> None:
             report.add("publishers", Severity.PROBLEM, what, "every flow falls behind", step)
             good = False
         for problem in warnings_of(status):
-            what, because = f"{name}: {problem.text}", "its log's source reports it"
+            what, because = f"{name}: {problem.text}", "the publisher reports it"
             report.add("publishers", Severity.WARN, what, because, problem.hint or "see its log")
             good = False
         if not status.compiled:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from wormhole.config import Config, bound, plain
 from wormhole.config.one_log import of_one_log, read_running
-from wormhole.coordination.differences import Difference, compared, flattened
+from wormhole.coordination.config_review import Fleet, warnings
+from wormhole.coordination.differences import Difference, compared, differences, flattened
+from wormhole.coordination.port import StoredConfig
 from wormhole.host.ready_file import read_ready, ready_path
 from wormhole.model.errors import Retryable
 from wormholectl import discovery
@@ -27,32 +30,44 @@ class _Settings(NamedTuple):
     every: dict[str, str]
 
 
-def differences_from_running(file: Path) -> tuple[Difference, ...]:
-    """Setting by setting, from what the publishers of this host run to what they would run with ``file``. Blocks.
+def differences_from_running(file: Path) -> tuple[tuple[Difference, ...], tuple[str, ...]]:
+    """Setting by setting, from what the publishers of this host run to what they would run with ``file``; and warnings
+    about it. Blocks.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when none runs, or when one does not say what it runs.
     """
     config = discovery.configured(Where(coordinator=str(file)))
     assert config is not None
-    whole = bound(config, config.datasets)
     ours = [log for log in logs_of(config) if _host_of(config, log) in ("", config.monitor.host_name)]
-    after = {log: _settings(whole, log) for log in ours}
+    after = {log: _narrow(config, log) for log in ours}
     before = _running(config.publisher.state_dir)
     if not before:
         raise Retryable(
             f"no publisher of {file} runs on this host, so there is nothing to compare it with",
             hint="start it (`wormholectl up`, `monitor run` or `publisher run`): it then runs what the file says",
         )
-    found: list[Difference] = []
-    for log in sorted(before.keys() | after.keys()):
-        if log in before and log in after:
-            old, new = before[log], after[log]
-            found += compared(old.given, new.given, old.every, new.every)
-        elif log in after:  # what other publishers run already is not new
-            found += compared({}, _beside(after[log], before), {}, {})
+    both = [(before[log], after[log]) for log in sorted(before.keys() & after.keys())]
+    settings, risks = _between(before, after), dict.fromkeys(risk for pair in both for risk in _risks(*pair))
+    return tuple(sorted(settings, key=lambda one: one.path)), tuple(risks)
+
+
+def _between(before: Mapping[str, Config], after: Mapping[str, Config]) -> set[Difference]:
+    old, new = ({log: _settings(one) for log, one in side.items()} for side in (before, after))
+    found: set[Difference] = set()
+    for log in old.keys() | new.keys():
+        if log in old and log in new:
+            found.update(compared(old[log].given, new[log].given, old[log].every, new[log].every))
+        elif log in new:  # what other publishers run already is not new
+            found.update(compared({}, _beside(new[log], old), {}, {}))
         else:
-            found += compared(_beside(before[log], after), {}, {}, {})
-    return tuple(sorted(set(found), key=lambda one: one.path))
+            found.update(compared(_beside(old[log], new), {}, {}, {}))
+    return found
+
+
+def _risks(before: Config, after: Config) -> tuple[str, ...]:
+    stored = StoredConfig(before.datasets, before.applications, 0)
+    fleet = Fleet(served=before.applications.keys(), hosts={_host_of(after, log) for log in logs_of(after)})
+    return warnings(stored, differences(stored, after, prune=True), after, fleet)
 
 
 def _host_of(config: Config, log: str) -> str:
@@ -60,7 +75,7 @@ def _host_of(config: Config, log: str) -> str:
     return config.datasets[dataset].copies[copy].logs[name].host
 
 
-def _running(state_dir: Path) -> dict[str, _Settings]:
+def _running(state_dir: Path) -> dict[str, Config]:
     found = {}
     for path in sorted(state_dir.glob(f"*/*/*/{ready_path(state_dir, '', '', '').name}")):
         ready = read_ready(path)
@@ -74,13 +89,17 @@ def _running(state_dir: Path) -> dict[str, _Settings]:
                 "coordinator",
                 hint="restart it with this release: it then runs what the file says",
             )
-        found[log] = _settings(bound(config, config.datasets), log)
+        found[log] = _narrow(config, log)
     return found
 
 
-def _settings(config: Config, log: str) -> _Settings:
+def _narrow(config: Config, log: str) -> Config:
+    """What the publisher of ``log`` runs, in the form in which a monitor gives it."""
     dataset, copy, name = log.split("/")
-    narrow = of_one_log(config, dataset, copy, name)
+    return of_one_log(bound(config, config.datasets), dataset, copy, name)
+
+
+def _settings(narrow: Config) -> _Settings:
     return _Settings(_flat(narrow, defaults=False), _flat(narrow, defaults=True))
 
 
@@ -91,6 +110,6 @@ def _flat(config: Config, *, defaults: bool) -> dict[str, str]:
     return flattened(whole)
 
 
-def _beside(one: _Settings, others: dict[str, _Settings]) -> dict[str, str]:
+def _beside(one: _Settings, others: Mapping[str, _Settings]) -> dict[str, str]:
     known = {path for other in others.values() for path in other.given}
     return {path: value for path, value in one.given.items() if path not in known}

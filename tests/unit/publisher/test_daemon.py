@@ -276,7 +276,7 @@ async def test_a_signal_stores_what_was_acknowledged_and_leaves_nothing(
             assert told is not None
             assert told.pid == running.process.pid
             assert told.config == digest(load(config), *LOG)
-            assert await asyncio.to_thread(differences_from_running, config) == ()
+            assert await asyncio.to_thread(differences_from_running, config) == ((), ())
             assert admin_client.describe(told.admin).log == "db1"
             running.process.send_signal(number)
             revoke = await s1.hears_later("revoke")

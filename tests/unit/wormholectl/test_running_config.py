@@ -55,7 +55,7 @@ def test_a_file_against_what_runs(file: Path, managed: bool) -> None:
     )
     changed = CACHE.replace('"latest"', '"earliest"\nwhere = "true"')
     search = CACHE.replace("cache", "search").replace("7001", "7002")
-    code, lines, _ = diff(file, 'heartbeat = "9s"\n', DB1.replace("/var", "/srv"), changed, search)
+    code, lines, err = diff(file, 'heartbeat = "9s"\n', DB1.replace("/var", "/srv"), changed, search)
     assert (code, lines) == (
         1,
         [
@@ -68,6 +68,11 @@ def test_a_file_against_what_runs(file: Path, managed: bool) -> None:
             '~ sources.shop/main/db1.source = "rocksdb:///var/lib/db1" -> "rocksdb:///srv/lib/db1"',
             "a restart of the publishers takes this over",
         ],
+    )
+
+    assert err == (
+        "warning: applications.cache.start changes nothing: its datamarkers count since it was first served; "
+        "to start anew, give it another name\n"
     )
 
 
