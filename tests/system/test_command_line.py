@@ -24,6 +24,7 @@ from tests.support.pages import Page
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
+from wormhole.coordination.current_user import current_user
 from wormhole.host import process_guard
 from wormhole.host.ready_file import read_ready, ready_path
 from wormholectl.admin_client import describe
@@ -371,9 +372,14 @@ def test_a_host_is_drained_and_used_again(shop: Shop) -> None:
     shop.until(lambda: not shop.admin, "the publisher ends")
     code, out, err = shop("flows")
     assert (code, out) == (3, "")
-    assert "no publisher is registered" in err
-    assert len(err.splitlines()) == 2
-    assert shop("lag", "cache")[:2] == (3, "UNREACHABLE cache: no publisher is registered\n")
+    drained = (
+        f"host alpha is drained by {current_user()}: shop/main/db1 is not served, and the flows there are not known"
+    )
+    assert err.splitlines() == [
+        f"error: {drained}",
+        "  next: wormholectl drain alpha --undo, when the maintenance is over",
+    ]
+    assert shop("lag", "cache")[:2] == (3, f"UNREACHABLE cache: {drained}\n")
     shop.told("drain", "drain", "alpha", "--undo", "--yes")
     shop.until(lambda: shop.admin and shop("flows")[0] == 0, "the publisher is back")
     shop.caught_up()

@@ -68,6 +68,30 @@ def test_caravans_stand_where_they_are_on_the_line() -> None:
     assert line["span_bytes"] >= line["oldest_bytes"] == 22 * (1 << 30)
 
 
+def test_the_end_of_a_log_is_shown_as_the_datastore_writes_it_too() -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert shop.status is not None
+    assert snapshot(state, NOW)["publishers"][0]["status"]["native_log_end"] is None
+    shop.status.source, shop.status.log_base = "mariadb", "binlog"
+    shop.status.log_end.file, shop.status.log_end.offset = 3, 1892
+    assert snapshot(state, NOW)["publishers"][0]["status"]["native_log_end"] == "binlog.000003:1892"
+
+
+def test_what_is_not_known_comes_with_its_reason() -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert shop.status is not None
+    flow = shop.status.flows[0]
+    flow.ClearField("headroom_s")
+    flow.ClearField("lag_transactions")
+    flow.headroom_unknown, flow.lag_s, flow.lag_bytes = "the log does not grow", 0.0, 310
+    told = next(one for one in snapshot(state, NOW)["flows"] if one["flow"] == flow.flow)
+    assert (told["headroom_s"], told["headroom_unknown"]) == (None, "the log does not grow")
+    assert told["lag_s"] is None
+    assert "no commit time" in told["lag_unknown"]
+
+
 def test_a_caravan_that_does_not_gain_never_arrives() -> None:
     state = busy(NOW)
     shop = state.publishers[LogKey("shop", "main", "db1")]
