@@ -16,8 +16,10 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
 from wormhole.model.capabilities import Capabilities
-from wormhole.model.errors import DecodeError, FilterError
+from wormhole.model.errors import DecodeError, FilterError, ProtocolError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import Run
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
@@ -64,21 +66,27 @@ class MaskKey:
     def hashed(self, value: bytes) -> bytes:
         """A serialized ``Value`` to the one that is sent in its place: text, HMAC-SHA-256 in hexadecimal of the value's
         text or bytes. NULL, and what is not in the log, stay what they are.
+
+        Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no value.
         """
         if value in _NOTHING:
             return value
-        if value[0] in _PLAIN and value[1] == len(value) - 2 < 0x80:  # nothing but a short text or bytes
+        if len(value) > 1 and value[0] in _PLAIN and value[1] == len(value) - 2 < 0x80:  # a short text or bytes alone
             return b"\x12\x40" + self._digest(value[2:]).encode()
-        match value_of(value):
-            case bytes() as found:
+        try:
+            found = value_of(value)
+        except (ProtobufDecodeError, ProtocolError) as error:
+            raise DecodeError(f"a value that is to be hashed is damaged: {error}") from error
+        match found:
+            case bytes():
                 content = found
-            case str() as found:
+            case str():
                 content = found.encode()
-            case bool() as found:
+            case bool():
                 content = b"true" if found else b"false"
-            case Decimal() as found:
+            case Decimal():
                 content = format(found, "f").encode()
-            case int() | float() as found:
+            case int() | float():
                 content = str(found).encode()
             case _:  # of a later release, or several in one
                 content = value
