@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import free_ports, line, memory_peak_mib, program, scratch, tell
+from wormhole.admin.admin_service import describe
 from wormhole.config import load
 from wormhole.model.errors import StreamBroken
-from wormholectl.admin_client import describe
 
 __all__ = ["CatchUp", "Frozen", "UnderLoad", "backlog", "catch_up", "frozen", "under_load"]
 

@@ -45,9 +45,9 @@ __all__ = [
 ]
 
 MODULES: Final = {
-    "publisher": "wormholectl.app wormholectl.config_file wormhole.host.logs publisher.daemon uvloop",
+    "publisher": "wormholectl.app wormhole.config.check wormhole.host.logs publisher.daemon uvloop",
     "monitor": "wormholectl.app wormhole.host.logs monitor.daemon",
-    "flows": "wormholectl.app wormholectl.show.lists wormholectl.show.flows wormholectl.admin_client "
+    "flows": "wormholectl.app wormholectl.show.lists wormholectl.show.flows wormhole.admin.admin_service "
     "wormhole.coordination",
     "nothing": "",
 }

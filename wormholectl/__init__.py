@@ -4,10 +4,9 @@ One module per noun or command (``flows``, ``markers``, ``archive``, ``hosts``, 
 and carries it out; ``app`` joins them. Such a module is imported for ``--help`` too, so its functions import what takes
 long, and it does without ``from __future__ import annotations``: Typer would compile each annotation.
 
-Shared by several commands: ``options``, ``confirm``, ``flow_change``, ``archive_choice``, ``config_file``,
-``host_status``, ``sources``, ``errors`` (exceptions become messages and exit codes). ``discovery`` finds publishers and
-coordinators, ``admin_client`` asks publishers. ``why_lag``, ``lag_verdict``, ``installation`` and ``redact`` decide
-without asking. ``show`` prints.
+Shared by several commands: ``options``, ``confirm``, ``flow_change``, ``archive_choice``, ``host_status``, ``sources``,
+``errors`` (exceptions become messages and exit codes). ``wormhole.admin`` finds and asks publishers. ``why_lag``,
+``lag_verdict``, ``installation`` and ``redact`` decide without asking. ``show`` prints.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from wormhole.admin.discovery import configured, with_coordinator
 from wormhole.config import Config, DatasetConfig
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import UsageError
-from wormholectl.discovery import configured, with_coordinator
 from wormholectl.options import Where
 
 __all__ = ["Archived", "archived", "archived_dataset", "check_archive", "check_formats"]

@@ -48,9 +48,9 @@ def audit(
     from spark_replay.audit import auditor
     from spark_replay.audit.archived import Selecting
     from spark_replay.replay.plan import asked_time
+    from wormhole.admin import admin_service
     from wormhole.config.application_filter import application_filter
     from wormhole.wire.v1 import admin_pb2
-    from wormholectl import admin_client
     from wormholectl.replay_job import setting_of
     from wormholectl.show.audits import audit_object, show_audit
 
@@ -58,10 +58,10 @@ def audit(
     begin = asked_time(since, "--since", round(now_s * 1e6))
     setting = setting_of(where, application, archives or ())
     selecting = Selecting(setting.application.where or "", tuple(setting.application.tables), setting.formats, {})
-    answers = admin_client.ask(where)
+    answers = admin_service.ask(where)
     if silent := [one.problem for one in answers if one.may_have(application)]:
         raise StreamBroken("; ".join(silent), hint="start that publisher: its delivery counts are needed too")
-    admin_client.check_application(answers, application)
+    admin_service.check_application(answers, application)
     statuses = [one.status for one in answers if one.status is not None]
     flows = [flow.flow for status in statuses for flow in status.flows if flow.flow.partition("/")[0] == application]
     copies = {status.copy for status in statuses for flow in status.flows if flow.flow in flows}
@@ -71,7 +71,7 @@ def audit(
             "places of two copies cannot be compared",
             hint="archive the copy that serves the application",
         )
-    replies = [admin_client.audit(one, admin_pb2.AuditRequest()) for one in answers if one.status is not None]
+    replies = [admin_service.audit(one, admin_pb2.AuditRequest()) for one in answers if one.status is not None]
     counted = application_filter(setting.application, setting.formats.open()).hash
     counts = auditor.flow_counts(application, counted, replies)
     if not counts:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wormhole.admin.admin_service import Answer
 from wormhole.config import TlsFiles
 from wormhole.model.errors import ConfigError, WormholeError
-from wormholectl.admin_client import Answer
 
 if TYPE_CHECKING:
     from wormhole.host.certificates import Certificate, Trusted

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -17,8 +17,8 @@ from wormholectl.options import AsJson, ConfigFile, Yes, coordinator_at, now
 from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
 
 if TYPE_CHECKING:
-    from wormhole.coordination import Coordinator, Difference, Differences, StoredConfig
-    from wormhole.coordination.config_review import Fleet
+    from wormhole.admin.configuration import ConfigPlan
+    from wormhole.coordination import Difference
 
 __all__ = ["app"]
 
@@ -36,12 +36,12 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
 
     Exit code 2 when something is wrong.
     """
+    from wormhole.config.check import check_config, logs_of, missing_mask_key
     from wormholectl import lacking_columns
     from wormholectl.certificates import TlsReport, report_on
-    from wormholectl.config_file import check_config, logs_of, missing_mask_key
 
     try:
-        config = check_config(file)
+        config = check_config(file, now())
         warnings = [*missing_mask_key(config), *lacking_columns.in_config(config)]
     except ConfigError as error:
         if not as_json:
@@ -76,11 +76,12 @@ def config_diff(file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = Fa
     """Show what applying a file would change of what is stored; in the static form, what a restart would change of
     what this host's publishers run. Exit code 1 when it would change something.
     """
+    from wormhole.admin import configuration
     from wormhole.config import CoordinatorForm
-    from wormholectl.config_file import check_config
+    from wormhole.config.check import check_config
     from wormholectl.running_config import differences_from_running
 
-    if check_config(file).form is CoordinatorForm.STATIC and coordinator in ("", os.fspath(file)):
+    if check_config(file, now()).form is CoordinatorForm.STATIC and coordinator in ("", os.fspath(file)):
         if prune:
             raise UsageError("--prune is for what is stored, and the static form stores nothing")
         settings, warnings = differences_from_running(file)
@@ -95,7 +96,7 @@ def config_diff(file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = Fa
                 else f"{file}: nothing differs from what the publishers of this host run"
             )
         raise typer.Exit(BROKEN if settings else 0)
-    plan = _plan(file, coordinator, prune)
+    plan = configuration.plan(file, coordinator, prune=prune)
     _show(plan, as_json)
     if not plan.found.empty:
         raise typer.Exit(BROKEN)
@@ -112,11 +113,9 @@ def config_apply(
 
     Repeating it is safe.
     """
-    from wormhole.coordination import HistoryEntry
-    from wormhole.coordination.current_user import current_user
-    from wormholectl.discovery import ask_coordinator
+    from wormhole.admin import configuration
 
-    plan = _plan(file, coordinator, prune)
+    plan = configuration.plan(file, coordinator, prune=prune)
     found = plan.found
     if found.empty or not yes or not as_json:
         _show(plan, as_json)
@@ -125,8 +124,7 @@ def config_apply(
     # No session is held while a person thinks: what others change meanwhile is found by its version.
     to = f" to {coordinator}" if coordinator else ""
     confirm(f"apply {file}{to}?", yes)
-    entry = HistoryEntry(now(), current_user(), "config apply", found.target, found.before, found.after)
-    version = ask_coordinator(coordinator or file, lambda client: client.publish(found.change, entry))
+    version = configuration.apply(plan, coordinator)
     if as_json:
         print_json(_as_json(plan, version, changed=True))
     else:
@@ -145,8 +143,8 @@ def config_show(
     as_json: Annotated[bool, typer.Option("--json/--toml", help="JSON for programs (docs/cli.md), or TOML.")] = False,
 ) -> None:
     """Print the datasets and applications that are stored, as a file that could be applied."""
+    from wormhole.admin.discovery import ask_coordinator
     from wormhole.config import plain, to_toml
-    from wormholectl.discovery import ask_coordinator
 
     stored = ask_coordinator(_named(coordinator), lambda client: client.configuration())
     if as_json:
@@ -173,8 +171,8 @@ def config_history(
     as_json: AsJson = False,
 ) -> None:
     """List who changed what and when: the configuration, flows, hosts. The last 1,000 changes are kept."""
+    from wormhole.admin.discovery import ask_coordinator
     from wormhole.coordination import HISTORY_KEPT
-    from wormholectl.discovery import ask_coordinator
 
     entries = ask_coordinator(_named(coordinator), lambda client: client.history(min(last, HISTORY_KEPT)))
     if as_json:
@@ -193,14 +191,6 @@ def config_history(
 _STYLES: Final = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
-class _Plan(NamedTuple):
-    """What applying the file would change, and warnings about it."""
-
-    file: Path
-    found: "Differences"
-    warnings: tuple[str, ...]
-
-
 def _named(coordinator: str) -> str:
     if not coordinator:
         raise UsageError(
@@ -210,41 +200,7 @@ def _named(coordinator: str) -> str:
     return coordinator
 
 
-def _plan(file: Path, target: str, prune: bool) -> _Plan:
-    """What applying ``file`` to ``target`` (else where the file says) would change; ``prune``: what the file lacks
-    goes.
-
-    Raises :class:`~wormhole.model.errors.WormholeError`, also for a change that would be refused.
-    """
-    from wormhole.coordination import StaticCoordinator, differences
-    from wormhole.coordination.config_review import check_possible, warnings
-    from wormhole.coordination.rules import nowhere_to_publish
-    from wormholectl.config_file import check_config
-    from wormholectl.discovery import ask_coordinator
-
-    config = check_config(file)
-
-    async def look(coordinator: "Coordinator") -> _Plan:
-        if isinstance(coordinator, StaticCoordinator):
-            raise nowhere_to_publish()
-        stored = await coordinator.configuration()
-        found = differences(stored, config, prune=prune)
-        fleet = await _fleet(coordinator, stored)
-        check_possible(stored, found, fleet)
-        return _Plan(file, found, warnings(stored, found, config, fleet))
-
-    return ask_coordinator(target or file, look)
-
-
-async def _fleet(coordinator: "Coordinator", stored: "StoredConfig") -> "Fleet":
-    from wormhole.coordination.config_review import Fleet
-
-    served = {application for application, _ in await coordinator.flows()} & set(stored.applications)
-    connected = {info.application for info in await coordinator.subscribers()}
-    return Fleet(served, connected, {info.host for info in await coordinator.monitors()})
-
-
-def _show(plan: _Plan, as_json: bool) -> None:
+def _show(plan: "ConfigPlan", as_json: bool) -> None:
     if as_json:
         print_json(_as_json(plan, plan.found.change.seen))
         return
@@ -271,7 +227,7 @@ def _line(one: "Difference") -> str:
             return f"~ {one.path} = {one.before} -> {one.after}"
 
 
-def _as_json(plan: _Plan, version: int, *, changed: bool = False) -> dict[str, Any]:
+def _as_json(plan: "ConfigPlan", version: int, *, changed: bool = False) -> dict[str, Any]:
     found = _object(plan.file, plan.found.settings, version)
     about = {"differs": not plan.found.empty, "changed": changed, "kept": list(plan.found.kept)}
     return {**found, **about, "warnings": list(plan.warnings)}

@@ -50,8 +50,10 @@ def of_flow(flow: FlowName, where: Where, limit: Limit = 100, as_json: AsJson = 
 @with_where
 def retry(flow: FlowName, where: Where, key: Key = "", yes: Yes = False, as_json: AsJson = False) -> None:
     """Deliver parked updates again, in order; those that fail are parked again. Without --key: of every key."""
+    from wormhole.admin import Admin
+
     question = f"Deliver what is parked of {f'key {key}' if key else 'every key'} to {flow} again?"
-    change_flow(where, flow, question, yes, as_json, retry_dead_letters={"key": key})
+    change_flow(question, lambda preview: Admin(where).retry_dead_letters(flow, key, preview=preview), yes, as_json)
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows dead-letters discard cache/db1 --all -c shop.toml")
@@ -65,23 +67,25 @@ def discard(
     as_json: AsJson = False,
 ) -> None:
     """Forget parked updates: they are never delivered."""
+    from wormhole.admin import Admin
+
     if bool(key) == everything:
         raise UsageError("give either --key KEY or --all", hint="`wormholectl flows dead-letters` shows the keys")
     question = f"Forget what is parked of {f'key {key}' if key else 'every key'} of {flow}?"
-    change_flow(where, flow, question, yes, as_json, discard_dead_letters={"key": key})
+    change_flow(question, lambda preview: Admin(where).discard_dead_letters(flow, key, preview=preview), yes, as_json)
 
 
 def _show(where: Where, flow: str, limit: int, as_json: bool) -> None:
     """Print at most ``limit`` parked updates of each publisher, of one flow or (empty) of all."""
-    from wormholectl import admin_client
+    from wormhole.admin import admin_service
+    from wormhole.admin.admin_service import publisher_name
     from wormholectl.show.dead_letters import letter_object, show_letters
-    from wormholectl.show.lists import publisher_name
 
-    answers = admin_client.ask(where)
+    answers = admin_service.ask(where)
     if flow:
-        answers = [admin_client.owner_of(answers, flow)[0]]
+        answers = [admin_service.owner_of(answers, flow)[0]]
     answering = [(answer, answer.status) for answer in answers if answer.status is not None]
-    replies = [(publisher_name(status), admin_client.dead_letters(one, flow, limit)) for one, status in answering]
+    replies = [(publisher_name(status), admin_service.dead_letters(one, flow, limit)) for one, status in answering]
     total = sum(reply.total for _, reply in replies)
     silent = [answer for answer in answers if answer.silent]
     if as_json:

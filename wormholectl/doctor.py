@@ -39,8 +39,8 @@ def doctor(
 
     unreachable = False
     if url:
+        from wormhole.admin.discovery import STATE_DIR
         from wormhole.config.datastores import installed
-        from wormholectl.discovery import STATE_DIR
         from wormholectl.sources import datastore_at, login_of
 
         found = datastore_at(url)

@@ -42,7 +42,7 @@ def flows(
     """List flows: state, place, datamarker, lag and credit of each. With a verb: change one."""
     if ctx.invoked_subcommand is not None:
         return
-    from wormholectl.admin_client import ask, check_application
+    from wormhole.admin.admin_service import ask, check_application
     from wormholectl.show import lists
     from wormholectl.show.flows import FLOWS, check_states, flows_where
 
@@ -58,14 +58,18 @@ def flows(
 @with_where
 def pause(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
     """Stop delivering a flow until it is resumed; its datamarker stays, also over restarts."""
-    change_flow(where, flow, f"Pause {flow}?", yes, as_json, pause={})
+    from wormhole.admin import Admin
+
+    change_flow(f"Pause {flow}?", lambda preview: Admin(where).pause(flow, preview=preview), yes, as_json)
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows resume cache/db1 -c shop.toml --yes")
 @with_where
 def resume(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Let a paused flow go on, or one whose handler gave up, from its datamarker."""
-    change_flow(where, flow, f"Resume {flow}?", yes, as_json, resume={})
+    """Let a paused flow go on, or one whose handler failed finally, from its datamarker."""
+    from wormhole.admin import Admin
+
+    change_flow(f"Resume {flow}?", lambda preview: Admin(where).resume(flow, preview=preview), yes, as_json)
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows skip cache/db1 --update db1:42:0 -c shop.toml")
@@ -80,11 +84,17 @@ def skip(
     as_json: AsJson = False,
 ) -> None:
     """Pass over one update, so that a flow whose handler cannot process it goes on."""
-    change_flow(where, flow, f"Never deliver update {update} to {flow}?", yes, as_json, skip={"update_id": update})
+    from wormhole.admin import Admin
+
+    question = f"Never deliver update {update} to {flow}?"
+    change_flow(question, lambda preview: Admin(where).skip(flow, update, preview=preview), yes, as_json)
 
 
 @app.command("accept-loss", epilog="Example:\n\n  wormholectl flows accept-loss cache/db1 -c shop.toml")
 @with_where
 def accept_loss(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
     """Let a flow that is held at missing log go on behind it. What is missing is not delivered."""
-    change_flow(where, flow, f"Let {flow} go on without what is missing?", yes, as_json, accept_loss={})
+    from wormhole.admin import Admin
+
+    question = f"Let {flow} go on without what is missing?"
+    change_flow(question, lambda preview: Admin(where).accept_loss(flow, preview=preview), yes, as_json)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wormhole.admin.discovery import configured, host_request, serving, with_coordinator
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import Coordinator, HostRequest, MonitorInfo, StoredConfig
-from wormholectl.discovery import configured, host_request, serving, with_coordinator
 from wormholectl.options import Where
 
 __all__ = ["Host", "hosts_of", "known_hosts", "lock_holder"]

@@ -73,10 +73,10 @@ def drain(
     as_json: AsJson = False,
 ) -> None:
     """Stop all publishers of a host, cleanly, and keep them stopped: before maintenance."""
+    from wormhole.admin.admin_service import nearest
+    from wormhole.admin.discovery import with_coordinator
     from wormhole.coordination import Coordinator, HistoryEntry, HostRequest
     from wormhole.coordination.current_user import current_user
-    from wormholectl.admin_client import nearest
-    from wormholectl.discovery import with_coordinator
     from wormholectl.host_status import hosts_of
     from wormholectl.show.hosts import host_object
 

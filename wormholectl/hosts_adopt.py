@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from wormhole.admin.discovery import with_coordinator
 from wormhole.config import (
     Config,
     CoordinatorForm,
@@ -20,7 +21,6 @@ from wormhole.config import (
 )
 from wormhole.model.errors import ConfigError, UsageError
 from wormholectl.confirm import confirm
-from wormholectl.discovery import with_coordinator
 from wormholectl.errors import needs
 from wormholectl.options import Where
 from wormholectl.show.printer import counted, print_text, print_warnings

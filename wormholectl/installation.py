@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from wormhole.admin.admin_service import Answer, publisher_name
 from wormhole.model.findings import Report, Severity
 from wormhole.model.problem import Problem
+from wormhole.model.visible import few
 from wormhole.wire.problems import problem_of, warnings_of
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer
 from wormholectl.certificates import TlsReport
 from wormholectl.host_status import Host
-from wormholectl.show.lists import publisher_name
-from wormholectl.show.printer import few, size, span
+from wormholectl.show.printer import size, span
 
 __all__ = ["Clock", "Disk", "Seen", "judge"]
 

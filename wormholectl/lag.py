@@ -32,12 +32,12 @@ def lag(
     as_json: AsJson = False,
 ) -> None:
     """Say on one line whether an application's flows are in time: a probe for cron and Nagios."""
-    from wormholectl import admin_client
+    from wormhole.admin import admin_service
     from wormholectl.lag_verdict import Verdict, judge
 
     most_s = duration("--max", most)
     try:
-        verdict = judge(application, most_s, admin_client.ask(where))
+        verdict = judge(application, most_s, admin_service.ask(where))
     except Retryable as error:
         verdict = Verdict(application, most_s, (), (error.message,))
     if as_json:
@@ -71,13 +71,13 @@ def lag(
 @with_where
 def why_lag(flow: FlowName, where: Where, as_json: AsJson = False) -> None:
     """Say which stage holds a flow up - log, decode, filter, credit, network or handler - and what to do next."""
+    from wormhole.admin import admin_service
+    from wormhole.admin.admin_service import publisher_name
     from wormhole.wire.lag import lag_of
-    from wormholectl import admin_client
     from wormholectl.show.flows import lag_text
-    from wormholectl.show.lists import publisher_name
     from wormholectl.why_lag import Stage, diagnose
 
-    owner, told = admin_client.owner_of(admin_client.ask(where), flow)
+    owner, told = admin_service.owner_of(admin_service.ask(where), flow)
     assert owner.status is not None
     found = diagnose(owner.status, told)
     if as_json:

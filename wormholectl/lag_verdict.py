@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from wormhole.admin.admin_service import Answer, check_application, publisher_name
 from wormhole.wire.lag import Lag, lag_of
-from wormholectl.admin_client import Answer, check_application
 from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import publisher_name
 from wormholectl.show.printer import counted, span
 
 __all__ = ["FlowLag", "Verdict", "judge"]

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from wormholectl.flow_change import change_flow
-from wormholectl.options import AsJson, FlowName, Where, Yes, duration, now, with_where
+from wormholectl.options import AsJson, FlowName, Where, Yes, duration, with_where
 
 __all__ = ["app"]
 
@@ -35,7 +35,7 @@ def show(flow: FlowName, where: Where, as_json: AsJson = False) -> None:
 
 
 def _list(where: Where, flow: str, as_json: bool) -> None:
-    from wormholectl.admin_client import ask, owner_of
+    from wormhole.admin.admin_service import ask, owner_of
     from wormholectl.show import lists
     from wormholectl.show.flows import MARKERS, one_flow
 
@@ -69,7 +69,10 @@ def set_marker(
     as_json: AsJson = False,
 ) -> None:
     """Move a flow to a place of the log: what follows it is delivered (again)."""
-    change_flow(where, flow, f"Let {flow} go on from {place}?", yes, as_json, set_marker={"place": place})
+    from wormhole.admin import Admin
+
+    question = f"Let {flow} go on from {place}?"
+    change_flow(question, lambda preview: Admin(where).set_marker(flow, place, preview=preview), yes, as_json)
 
 
 @app.command(epilog="Example:\n\n  wormholectl markers rewind cache/db1 --since 2h -c shop.toml")
@@ -82,19 +85,18 @@ def rewind(
     as_json: AsJson = False,
 ) -> None:
     """Move a flow back in time: what was committed since then is delivered again."""
+    from wormhole.admin import Admin
+
     back = duration("--since", since, "2h")
-    change_flow(
-        where,
-        flow,
-        f"Deliver what was committed in the last {since} to {flow} again?",
-        yes,
-        as_json,
-        set_marker={"at_s": now() - back},
-    )
+    question = f"Deliver what was committed in the last {since} to {flow} again?"
+    change_flow(question, lambda preview: Admin(where).rewind(flow, back, preview=preview), yes, as_json)
 
 
 @app.command(epilog="Example:\n\n  wormholectl markers forget cache/db1 -c shop.toml")
 @with_where
 def forget(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a flow's record: it begins anew where its application's `start` says."""
-    change_flow(where, flow, f"Forget how far {flow} is?", yes, as_json, forget={})
+    from wormhole.admin import Admin
+
+    question = f"Forget how far {flow} is?"
+    change_flow(question, lambda preview: Admin(where).forget(flow, preview=preview), yes, as_json)

@@ -6,17 +6,14 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from wormhole.host.where import Where
 from wormhole.model.errors import UsageError
-
-if TYPE_CHECKING:
-    from wormhole.config import TlsFiles
 
 __all__ = [
     "LOG_HELP",
@@ -60,22 +57,6 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """How to reach publishers: one ``publisher`` by address, or all that a ``coordinator`` (ZooKeeper, or a .toml file)
-    knows.
-
-    ``tls``: certificates to dial with; ``tls_name``: the name expected in the publisher's certificate instead of its
-    host. ``folder``: the folder of this host's publishers' state, if not the one that the file names.
-    """
-
-    publisher: str = ""
-    coordinator: str = ""
-    tls: TlsFiles | None = None
-    tls_name: str = ""
-    folder: Path | None = None
-
-
 def coordinator_at(text: str) -> Any:
     """The option ``--coordinator`` with the help ``text``."""
     metavar = "ZK:PORT/ROOT|FILE.toml"
@@ -93,11 +74,11 @@ def application_names(ctx: Any, incomplete: str) -> list[str]:
 
 
 def _flows(ctx: Any) -> list[str]:
-    from wormholectl import admin_client
+    from wormhole.admin import admin_service
 
     coordinator = _given(ctx, "coordinator") or os.environ.get("WORMHOLE_COORDINATOR", "")
     try:
-        answers = admin_client.ask(Where(_given(ctx, "publisher") or "", coordinator))
+        answers = admin_service.ask(Where(_given(ctx, "publisher") or "", coordinator))
     except Exception:  # noqa: BLE001  # a shell that completes a word has no place for any error
         return []
     names = [flow.flow for answer in answers if answer.status is not None for flow in answer.status.flows]

@@ -10,7 +10,7 @@ app = typer.Typer()
 
 
 def _show(what: str, where: Where, as_json: bool) -> None:
-    from wormholectl.admin_client import ask
+    from wormhole.admin.admin_service import ask
     from wormholectl.show import lists, publishers
 
     raise typer.Exit(lists.show(getattr(publishers, what.upper()), ask(where), as_json))

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from wormhole.admin import admin_service
+from wormhole.admin.discovery import configured, with_coordinator
 from wormhole.config import Config, DatasetConfig, TlsFiles
 from wormhole.config.processes import PublisherConfig
 from wormhole.coordination import Coordinator, StoredConfig
 from wormhole.coordination.current_user import current_user
 from wormhole.model.errors import StreamBroken, UnknownApplication, UsageError
-from wormholectl import admin_client
 from wormholectl.archive_choice import check_archive, check_formats
-from wormholectl.discovery import configured, with_coordinator
 from wormholectl.errors import BROKEN, needs
 from wormholectl.options import Where, now
 from wormholectl.show.replays import Teller, show_cancelled, show_plan, show_reports
@@ -148,12 +148,12 @@ class _Look:
         from spark_replay.replay.publisher import Reach
         from spark_replay.replay.request import FoundPublisher
 
-        answers = [one for one in admin_client.ask(self._where) if one.drained is None]
+        answers = [one for one in admin_service.ask(self._where) if one.drained is None]
         if silent := [one.problem for one in answers if one.silent]:
             raise StreamBroken("; ".join(silent), hint="start that publisher: its flows may be meant")
         found = []
         for one in answers:
-            shown = admin_client.proven(one)  # tasks give their tickets to that address
+            shown = admin_service.proven(one)  # tasks give their tickets to that address
             assert one.status is not None
             found.append(
                 FoundPublisher(one.status, Reach(shown.address, _from_anywhere(one.tls), one.tls_name), shown.local)
@@ -242,7 +242,7 @@ def setting_of(where: Where, application: str, archives: Sequence[str] = ()) -> 
     if known is None:
         raise UnknownApplication(
             f"no application {application!r} is configured",
-            hint=admin_client.nearest(application, stored.applications, "application", "wormholectl flows"),
+            hint=admin_service.nearest(application, stored.applications, "application", "wormholectl flows"),
         )
     config = configured(where)
     dataset = _as_said_here(config, stored.datasets[known.dataset], archives)

@@ -29,8 +29,8 @@ def publisher_run(
 ) -> None:
     """Tail one log and push its updates until SIGTERM or Ctrl-C; then finish, store and leave."""
     from wormhole.config import find_log, load
+    from wormhole.config.check import only_log
     from wormhole.config.datastores import datastore, installed
-    from wormholectl.config_file import only_log
 
     loaded = load(config)
     chosen = only_log(loaded, log)

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from wormhole.admin import discovery
 from wormhole.config import Config, bound, plain
+from wormhole.config.check import logs_of
 from wormhole.config.one_log import of_one_log, read_running
 from wormhole.coordination.config_review import Fleet, warnings
 from wormhole.coordination.differences import Difference, compared, differences, flattened
 from wormhole.coordination.port import StoredConfig
 from wormhole.host.ready_file import read_ready, ready_path
 from wormhole.model.errors import Retryable
-from wormholectl import discovery
-from wormholectl.config_file import logs_of
 from wormholectl.options import Where
 
 __all__ = ["differences_from_running"]

@@ -49,10 +49,10 @@ def support_dump(
     """
     from google.protobuf.json_format import MessageToDict
 
-    from wormholectl.discovery import configured
+    from wormhole.admin.admin_service import publisher_name
+    from wormhole.admin.discovery import configured
     from wormholectl.installation import judge
     from wormholectl.redact import Redactor
-    from wormholectl.show.lists import publisher_name
     from wormholectl.survey import look
 
     made = now()
@@ -142,8 +142,8 @@ def _about(made: float) -> dict[str, Any]:
 
 def _configuration(where: Where, config: "Config | None", asked: bool) -> dict[str, Any]:
     """The file, and what the coordinator stores, which may be another thing."""
+    from wormhole.admin.discovery import with_coordinator
     from wormhole.config.load import config_to_json, plain
-    from wormholectl.discovery import with_coordinator
 
     found: dict[str, Any] = {"file": None if config is None else json.loads(config_to_json(config))}
     if not asked:
@@ -162,7 +162,7 @@ def _configuration(where: Where, config: "Config | None", asked: bool) -> dict[s
 
 
 def _history(where: Where) -> list[dict[str, Any]]:
-    from wormholectl.discovery import with_coordinator
+    from wormhole.admin.discovery import with_coordinator
 
     return [asdict(entry) for entry in with_coordinator(where, lambda coordinator: coordinator.history(_HISTORY))]
 
@@ -191,8 +191,8 @@ def _end_of(path: Path) -> str:
 
 def _secrets(where: Where, config: "Config | None") -> Iterator[str]:
     """The values of this host's secrets that this user may read: what nobody could read is in no log of theirs."""
+    from wormhole.admin.discovery import state_dir
     from wormhole.host.local_admin import token_path
-    from wormholectl.discovery import state_dir
 
     files = [token_path(state_dir(where, config))]
     if config is not None:

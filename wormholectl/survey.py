@@ -13,6 +13,9 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from wormhole import __version__
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer, publisher_name
+from wormhole.admin.discovery import configured, state_dir, with_coordinator
 from wormhole.config import Config, DatasetConfig, unlisted
 from wormhole.coordination import Coordinator, StaticCoordinator
 from wormhole.host.clock import SYSTEM_CLOCK
@@ -20,14 +23,10 @@ from wormhole.host.clock import Clock as SystemClock
 from wormhole.host.tls import is_loopback
 from wormhole.model.errors import Retryable, UsageError, WormholeError
 from wormhole.model.problem import Problem
-from wormholectl import admin_client
-from wormholectl.admin_client import Answer
 from wormholectl.certificates import named, report_on
-from wormholectl.discovery import configured, state_dir, with_coordinator
 from wormholectl.host_status import Host, hosts_of
 from wormholectl.installation import Clock, Disk, Seen
 from wormholectl.options import Where
-from wormholectl.show.lists import publisher_name
 
 __all__ = ["clock_of", "look"]
 
@@ -58,7 +57,7 @@ def look(where: Where) -> Seen:
     answers: list[Answer] = []
     if not problem:
         try:
-            answers = admin_client.ask_each(where)
+            answers = admin_service.ask_each(where)
         except Retryable as error:  # nobody is registered, which matters where somebody should be
             if not logs:
                 problem = error.message

@@ -22,16 +22,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer, publisher_name
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.visible import visible
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client
-from wormholectl.admin_client import Answer
 from wormholectl.options import Where
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import Status, publisher_name, shown_place
+from wormholectl.show.lists import Status, shown_place
 from wormholectl.show.printer import counted, size, span
 from wormholectl.why_lag import Stage, diagnose
 
@@ -180,8 +180,8 @@ def watch(where: Where, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
                 # A coordinator is not asked every second, but when somebody is gone, who may be back at another
                 # address.
                 if not known or seen.problems or now - found > _FIND_S:
-                    known, found = admin_client.find(where), now
-                seen.learn(admin_client.ask_again(known), clock.monotonic())
+                    known, found = admin_service.find(where), now
+                seen.learn(admin_service.ask_again(known), clock.monotonic())
             except UsageError as error:
                 wrong.append(error)
                 return

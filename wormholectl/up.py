@@ -24,6 +24,7 @@ from monitor.daemon import Monitor
 from monitor.folder_lock import FolderLock
 from monitor.state import Phase
 from wormhole.config import Config, CoordinatorForm
+from wormhole.config.check import check_config
 from wormhole.coordination import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.up_data_folder import at_embedded, remove_embedded, up_folder, write_embedded
@@ -31,8 +32,8 @@ from wormhole.host import logs
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import ConfigError, WormholeError
-from wormholectl.config_file import check_config
 from wormholectl.errors import exit_code
+from wormholectl.options import now
 from wormholectl.show.live_log import LiveLog
 from wormholectl.show.printer import print_text
 
@@ -64,7 +65,7 @@ def foreground(file: Path, data: Path | None, report_to: int = -1) -> None:
     report = _Report(report_to)
     keep_private()
     try:
-        config = check_config(file)
+        config = check_config(file, now())
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_Up(file, data, config, report).run())
     except WormholeError as error:

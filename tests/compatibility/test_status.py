@@ -11,8 +11,8 @@ from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.web.snapshot import snapshot
 from tests.support import command_line
 from tests.support.fake_admin import FakeAdmin
+from wormhole.admin.admin_service import Answer
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer
 
 STATES = {
     "cache/db1": "live",

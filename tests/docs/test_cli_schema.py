@@ -15,13 +15,13 @@ from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import status
 from tests.unit.wormholectl.show.test_updates import BYTES, update
+from wormhole.admin.admin_service import Answer
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import LogPosition
 from wormhole.model.values import Op
 from wormhole.wire.rows import encode_row
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer
 from wormholectl.show.updates import gap_as_json, update_as_json
 
 PUBLISHERS = [

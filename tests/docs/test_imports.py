@@ -18,6 +18,7 @@ PUBLIC = {
     "subscriber_sdk.models": "modules that `wormholectl models` writes, and classes of applications",
     "subscriber_sdk.testing": "tests of applications",
     "spark_replay": "programs that read an archive",
+    "wormhole.admin": "programs that operate publishers",
     "wormhole.metrics.exposition": "applications with prometheus-client, which the SDK does not install",
     "wormhole.ports.testing.contract": "tests of a package with a source",
 }

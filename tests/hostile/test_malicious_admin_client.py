@@ -20,9 +20,9 @@ from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.changes import request
 from tests.unit.publisher.operate.test_admin import PAUSE, ask, bearer, refusal, served
 from tests.unit.publisher.receiving import KEY
+from wormhole.admin import admin_service
 from wormhole.audit.sent_counts import Settled
 from wormhole.wire.v1 import admin_pb2, push_pb2
-from wormholectl import admin_client
 
 TABLES = [f"t{number:02}" for number in range(20)]
 
@@ -64,7 +64,7 @@ async def test_what_is_told_of_flows_comes_in_pages_whatever_subscribers_report(
         assert 0 < len(first.flows) < len(TABLES)
         assert sum(flow.ByteSize() for flow in first.flows) < 12_000
         assert first.more == first.flows[-1].flow
-        whole = await asyncio.to_thread(admin_client.describe, address)
+        whole = await asyncio.to_thread(admin_service.describe, address)
         assert [flow.flow for flow in whole.flows] == sorted(flow.name for flow in flows)
         assert (await status.whole_status(publisher)).flows == whole.flows
 

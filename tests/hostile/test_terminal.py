@@ -32,6 +32,8 @@ from tests.support.eventually import eventually
 from tests.support.fake_admin import FakeAdmin
 from tests.support.letters import parcel_of
 from tests.support.publisher_status import status
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer
 from wormhole.config import parse
 from wormhole.coordination.records import flow_from_json, history_from_json, subscriber_from_json
 from wormhole.host import logs
@@ -40,8 +42,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.dead_letters import open_parcel
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client, errors, options, top
-from wormholectl.admin_client import Answer
+from wormholectl import errors, options, top
 from wormholectl.app import app
 from wormholectl.show import live_log, printer, updates
 from wormholectl.show.replays import Teller
@@ -181,7 +182,7 @@ def test_commands_show_what_publishers_report(
 ) -> None:
     answers = [Answer("h:7", _status()), Answer("h:8" + HOSTILE, None, HOSTILE)]
     _Admin(answers=answers).install(monkeypatch)
-    monkeypatch.setattr(admin_client, "find", lambda _where: answers)
+    monkeypatch.setattr(admin_service, "find", lambda _where: answers)
     connected = [] if command[0] in {"filters", "config", "tail", HOSTILE} else ["--publisher", "h:7"]
     _search(_run(*command, *connected, terminal=terminal), ours=terminal)
 
@@ -250,8 +251,8 @@ def test_errors_of_commands(monkeypatch: pytest.MonkeyPatch, error: Exception, d
     def fails(*_: object) -> list[Answer]:
         raise error
 
-    monkeypatch.setattr(admin_client, "ask", fails)
-    monkeypatch.setattr(admin_client, "ask_each", fails)
+    monkeypatch.setattr(admin_service, "ask", fails)
+    monkeypatch.setattr(admin_service, "ask_each", fails)
     _search(_run("flows", "--publisher", "h:7", terminal=True), ours=True)
 
 

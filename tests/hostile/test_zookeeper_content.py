@@ -26,12 +26,12 @@ from tests.support.command_line import run
 from tests.support.eventually import PATIENCE_S
 from tests.support.hostile_mysql import greeting, packets
 from tests.support.rocks_writer import RocksWriter
+from wormhole.admin import admin_service
 from wormhole.config import Config, CoordinatorConfig, DatasetConfig, config_to_json, load, parse_json
 from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator, config_store, nodes, publish_config
 from wormhole.host import logs
 from wormhole.model.errors import ConfigError, UsageError
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client
 from wormholectl.options import Where
 
 TOKEN = "5e" * 32
@@ -84,15 +84,15 @@ def test_a_publisher_that_zookeeper_invents_is_given_no_token(zookeeper: str, tm
             await coordinator.register_publisher(
                 PublisherInfo("shop", "main", "db1", socket.gethostname(), 1, address, 1.0)
             )
-            answers = await asyncio.to_thread(admin_client.ask, Where(coordinator=zookeeper))
-            owner, _ = admin_client.owner_of(answers, "cache/db1")
+            answers = await asyncio.to_thread(admin_service.ask, Where(coordinator=zookeeper))
+            owner, _ = admin_service.owner_of(answers, "cache/db1")
             pause = admin_pb2.ChangeRequest(who="maria@ops", flow="cache/db1", pause=admin_pb2.Pause())
             with pytest.raises(UsageError, match="token"):
-                await asyncio.to_thread(admin_client.change, owner, pause)
+                await asyncio.to_thread(admin_service.change, owner, pause)
             with pytest.raises(UsageError, match="token"):
-                await asyncio.to_thread(admin_client.dead_letters, owner, "", 1)
+                await asyncio.to_thread(admin_service.dead_letters, owner, "", 1)
             with pytest.raises(UsageError, match="token"):
-                await asyncio.to_thread(admin_client.proven, owner)
+                await asyncio.to_thread(admin_service.proven, owner)
         finally:
             await coordinator.stop()
 

@@ -15,10 +15,10 @@ HOST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="token-over-the-address",
-        file="wormholectl/admin_client.py",
+        file="wormhole/admin/admin_service.py",
         old="                return _call(local, method, request, reply, metadata, _CHANGE_TIMEOUT_S)\n",
         new="                return _call(answer, method, request, reply, metadata, _CHANGE_TIMEOUT_S)\n",
-        tests=("tests/unit/wormholectl/test_admin_client.py",),
+        tests=("tests/unit/wormhole/admin/test_admin_service.py",),
         promise="a token never goes to an address that somebody named",
     ),
     Fault(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.publisher_status import status
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer
 from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client
-from wormholectl.admin_client import Answer
 from wormholectl.options import Where
 
 
@@ -33,8 +33,8 @@ class FakeAdmin:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
         """Take the place of the client."""
         for name in ("ask", "change", "dead_letters"):
-            monkeypatch.setattr(admin_client, name, getattr(self, name))
-        monkeypatch.setattr(admin_client, "ask_each", self.ask)
+            monkeypatch.setattr(admin_service, name, getattr(self, name))
+        monkeypatch.setattr(admin_service, "ask_each", self.ask)
         return self
 
     def ask(self, where: Where, flow: str = "") -> list[Answer]:

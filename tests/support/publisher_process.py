@@ -11,10 +11,10 @@ from typing import Any, Final
 from tests.support.eventually import patience
 from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client
-from wormholectl.admin_client import Answer
 
 QUICK: Final = 'heartbeat = "500ms"\ngrace_period = "1s"'
 _LOG: Final = ("shop", "main", "db1")
@@ -56,7 +56,7 @@ state_dir = "{self.state}"
         """What it reports, once it serves."""
         if (ready := self.serves()) is None:
             return None
-        return Answer(ready.admin, admin_client.describe(ready.admin), state_dir=self.state)
+        return Answer(ready.admin, admin_service.describe(ready.admin), state_dir=self.state)
 
     def flow(self, application: str) -> admin_pb2.FlowStatus | None:
         """The application's flow, once there is one."""
@@ -72,7 +72,7 @@ state_dir = "{self.state}"
         getattr(asked, what).SetInParent()
         for name, value in fields.items():
             setattr(getattr(asked, what), name, value)
-        return admin_client.change(answer, asked)
+        return admin_service.change(answer, asked)
 
     async def becomes(self, application: str, true: Callable[[admin_pb2.FlowStatus], object]) -> admin_pb2.FlowStatus:
         """Wait until the flow is so."""

@@ -13,8 +13,8 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from tests.support.eventually import until
 from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
+from wormhole.admin import admin_service
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client
 from wormholectl.options import Where
 
 
@@ -84,7 +84,7 @@ class Stage(ABC):
     def statuses(self) -> list[admin_pb2.PublisherStatus]:
         """What the publisher tells of itself; empty while it does not answer."""
         try:
-            return [one.status for one in admin_client.ask_each(self.where) if one.status is not None]
+            return [one.status for one in admin_service.ask_each(self.where) if one.status is not None]
         except Exception:
             return []
 

@@ -27,9 +27,9 @@ from tests.support.seed import SEED
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
 from tests.system.harness.logs import Received
 from tests.system.harness.processes import Process
+from wormhole.admin import admin_service
 from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client
 from wormholectl.options import Where
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def duplicates_of(ensemble: Ensemble, application: str) -> int:
     """As the publisher's delivery counts say now."""
-    (answer,) = admin_client.ask(Where(coordinator=str(ensemble.config)))
-    windows = admin_client.audit(answer, admin_pb2.AuditRequest()).windows
+    (answer,) = admin_service.ask(Where(coordinator=str(ensemble.config)))
+    windows = admin_service.audit(answer, admin_pb2.AuditRequest()).windows
     mine = [window for window in windows if window.flow.startswith(f"{application}/")]
     return sum(w.processed + w.set_aside - w.delivered - w.ahead for w in mine)
 
@@ -68,10 +68,10 @@ def duplicates_of(ensemble: Ensemble, application: str) -> int:
 def delivery_counts(ensemble: Ensemble, application: str) -> tuple[int, int, int]:
     """Updates delivered, processed and set aside, as the publisher's delivery counts say now."""
     try:
-        answers = admin_client.ask_each(Where(coordinator=str(ensemble.config)))
+        answers = admin_service.ask_each(Where(coordinator=str(ensemble.config)))
     except WormholeError:  # the publisher is only starting
         return 0, 0, 0
-    windows = [w for one in answers if one.status for w in admin_client.audit(one, admin_pb2.AuditRequest()).windows]
+    windows = [w for one in answers if one.status for w in admin_service.audit(one, admin_pb2.AuditRequest()).windows]
     mine = [window for window in windows if window.flow.startswith(f"{application}/")]
     return sum(w.delivered for w in mine), sum(w.processed for w in mine), sum(w.set_aside for w in mine)
 
@@ -88,8 +88,8 @@ def figure(told: dict[str, Any], name: str) -> int:
 
 def change(ensemble: Ensemble, flow: str, **what: Any) -> None:
     """Ask the flow's publisher, as an operator does."""
-    (answer,) = admin_client.ask(Where(coordinator=str(ensemble.config)))
-    admin_client.change(answer, admin_pb2.ChangeRequest(flow=flow, who="test", **what))
+    (answer,) = admin_service.ask(Where(coordinator=str(ensemble.config)))
+    admin_service.change(answer, admin_pb2.ChangeRequest(flow=flow, who="test", **what))
 
 
 def first_update(store: ArchiveStore, shard: str) -> str:
@@ -103,7 +103,7 @@ def first_update(store: ArchiveStore, shard: str) -> str:
 
 
 def is_replayed(ensemble: Ensemble, flow: str) -> bool:
-    (answer,) = admin_client.ask(Where(coordinator=str(ensemble.config)))
+    (answer,) = admin_service.ask(Where(coordinator=str(ensemble.config)))
     assert answer.status is not None
     return any(one.flow == flow and one.HasField("replay") for one in answer.status.flows)
 

@@ -24,10 +24,10 @@ from tests.support.pages import Page
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
+from wormhole.admin.admin_service import describe
 from wormhole.coordination.current_user import current_user
 from wormhole.host import process_guard
 from wormhole.host.ready_file import read_ready, ready_path
-from wormholectl.admin_client import describe
 
 _MAIN: Final = "from wormholectl import main; main()"
 _SUBSCRIBER: Final = """

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["visible", "visible_json", "visible_lines"]
+__all__ = ["few", "visible", "visible_json", "visible_lines"]
 
 # C0 but the tab, DEL, C1; line and paragraph separators; what reorders text, or shows nothing; halves of a surrogate
 # pair.
@@ -20,6 +21,7 @@ _CONTROL: Final = re.compile(
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
 _INDENT: Final = "    "
+_NAMED: Final = 5
 
 
 def visible(text: str) -> str:
@@ -36,3 +38,9 @@ def visible_lines(text: str) -> str:
 def visible_json(text: str) -> str:
     """JSON that has such characters in its strings, with JSON's own escapes for them: the same value."""
     return _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + rest

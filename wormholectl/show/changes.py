@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from wormhole.admin import Change
+from wormhole.admin.admin_service import publisher_name
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.flows import flow_object
-from wormholectl.show.lists import Status, publisher_name
+from wormholectl.show.lists import Status
 from wormholectl.show.printer import print_json, print_table, print_text
 
 __all__ = ["differences", "show_change"]
@@ -27,25 +29,25 @@ _CHANGEABLE: Final = (
 """What a change can alter. Lag and counters move by themselves."""
 
 
-def show_change(status: Status, reply: admin_pb2.ChangeReply, as_json: bool, *, done: bool) -> None:
-    """A change at the publisher that reported ``status``: what it would do, or with ``done`` what it did."""
-    flow, publisher = reply.after.flow or reply.before.flow, publisher_name(status)
+def show_change(change: Change, as_json: bool) -> None:
+    """Print what a change did, or what it would do."""
+    status, publisher = change.publisher, publisher_name(change.publisher)
     if as_json:
         print_json(
             {
                 "publisher": publisher,
-                "flow": flow,
-                "changed": done,
-                "before": flow_object(status, reply.before),
-                "after": flow_object(status, reply.after),
-                "notes": list(reply.notes),
+                "flow": change.flow,
+                "changed": change.made,
+                "before": flow_object(status, change.before),
+                "after": flow_object(status, change.after),
+                "notes": list(change.notes),
             }
         )
         return
-    print_text(f"{flow} of {publisher} {'was changed' if done else 'would change'}:")
-    rows = list(differences(status, reply.before, reply.after))
+    print_text(f"{change.flow} of {publisher} {'was changed' if change.made else 'would change'}:")
+    rows = list(differences(status, change.before, change.after))
     print_table(("", "BEFORE", "AFTER"), rows, "  nothing that is reported")
-    for note in reply.notes:
+    for note in change.notes:
         print_text(f"note: {note}")
 
 

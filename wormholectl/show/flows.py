@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from wormhole.model.errors import UsageError
+from wormhole.model.visible import few
 from wormhole.wire.lag import Lag, lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.lists import Listing, Status, native_place, place_text, shown_place
-from wormholectl.show.printer import few, size, span
+from wormholectl.show.printer import size, span
 
 __all__ = ["FLOWS", "MARKERS", "STATES", "check_states", "flow_object", "flows_where", "lag_text", "one_flow"]
 

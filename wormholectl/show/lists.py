@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wormhole.admin.admin_service import Answer, publisher_name
 from wormhole.config.datastores import native_place as native
 from wormhole.model.position import LogPosition
 from wormhole.wire.v1 import admin_pb2, push_pb2
-from wormholectl.admin_client import Answer
 from wormholectl.errors import UNREACHABLE
 from wormholectl.show.printer import print_json, print_table, print_text, print_warnings
 
-__all__ = ["Listing", "Status", "native_place", "place_text", "publisher_name", "show", "shown_place"]
+__all__ = ["Listing", "Status", "native_place", "place_text", "show", "shown_place"]
 
 Status = admin_pb2.PublisherStatus
 _CAUSE_WIDTH: Final = 60
@@ -82,11 +82,6 @@ def _short_cause(cause: str, causes: dict[str, str]) -> str:
     if len(cause) <= _CAUSE_WIDTH:
         return cause
     return causes.setdefault(cause, f"[{len(causes) + 1}]")
-
-
-def publisher_name(status: Status) -> str:
-    """``dataset/copy/log``."""
-    return f"{status.dataset}/{status.copy}/{status.log}"
 
 
 def _summary(answer: Answer, status: Status) -> dict[str, Any]:

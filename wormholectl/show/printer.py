@@ -23,7 +23,6 @@ __all__ = [
     "SCHEMA",
     "Piece",
     "counted",
-    "few",
     "next_step_lines",
     "print_json",
     "print_line",
@@ -38,7 +37,6 @@ __all__ = [
 ]
 
 
-_NAMED: Final = 5
 SCHEMA: Final = 1
 """Version of every JSON object that the command line prints; a new field does not change it."""
 
@@ -183,12 +181,6 @@ def size(count: float) -> str:
 def counted(number: int, noun: str) -> str:
     """``1 flow``, ``2,000 flows``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def few(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + rest
 
 
 def utc(at_s: float) -> str:

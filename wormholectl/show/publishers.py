@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from wormhole.admin.admin_service import publisher_name
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import Listing, Status, native_place, place_text, publisher_name, shown_place
+from wormholectl.show.lists import Listing, Status, native_place, place_text, shown_place
 from wormholectl.show.printer import size, span
 
 __all__ = ["CARAVANS", "PUBLISHERS", "SHARDS", "SUBSCRIBERS"]

@@ -23,13 +23,13 @@ from tests.support.otel import read, reader
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.system.harness.ensemble import WORMHOLECTL
+from wormhole.admin import admin_service
 from wormhole.config import Config, load, parse
 from wormhole.config.one_log import digest
 from wormhole.host.ready_file import read_ready, ready_path
 from wormhole.model.errors import ConfigError, MarkerStoreError, Retryable, SourceUnavailable, WormholeError
 from wormhole.ports.marker_store import StoredFlow
 from wormhole.wire.markers import marker_from_message
-from wormholectl import admin_client
 from wormholectl.running_config import differences_from_running
 
 LOG = ("shop", "main", "db1")
@@ -175,7 +175,7 @@ async def test_a_datastore_that_is_away_is_waited_for_by_a_publisher_that_answer
     try:
         async with patience():
             admin = await serves
-        assert (await asyncio.to_thread(admin_client.describe, admin)).log == "db1"
+        assert (await asyncio.to_thread(admin_service.describe, admin)).log == "db1"
         assert warned == ["publisher"]
         http = read_ready(ready_path(state, *LOG))
         assert http is not None
@@ -277,7 +277,7 @@ async def test_a_signal_stores_what_was_acknowledged_and_leaves_nothing(
             assert told.pid == running.process.pid
             assert told.config == digest(load(config), *LOG)
             assert await asyncio.to_thread(differences_from_running, config) == ((), ())
-            assert admin_client.describe(told.admin).log == "db1"
+            assert admin_service.describe(told.admin).log == "db1"
             running.process.send_signal(number)
             revoke = await s1.hears_later("revoke")
             assert revoke.revoke.cause == "the publisher stops"

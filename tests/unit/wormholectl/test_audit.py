@@ -14,7 +14,8 @@ from spark_replay.audit.compare import Finding
 from spark_replay.spark import session
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
-from wormholectl import admin_client, replay_job
+from wormhole.admin import admin_service
+from wormholectl import replay_job
 from wormholectl.options import Where
 
 
@@ -33,7 +34,7 @@ def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(
     ):
         for name in names:
             monkeypatch.setattr(module, name, getattr(asked, name))
-    monkeypatch.setattr(admin_client, "audit", lambda *_: None)
+    monkeypatch.setattr(admin_service, "audit", lambda *_: None)
     options = ("--since", "2h", "--parquet", "a.parquet", "--json", "-c", "shop.toml", "--archive", "s3://b/a")
     code, out, _ = run("audit", "--app", "cache", *options, "--master", "local[2]")
     assert (code, json.loads(out)["whole"], admin.asked) == (1, False, [Where(coordinator="shop.toml")])

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.certificates import Authority
 from tests.support.publisher_status import status
+from wormhole.admin.admin_service import Answer
 from wormhole.host.trust import Trust
-from wormholectl.admin_client import Answer
 from wormholectl.certificates import name_in, named, report_on
 from wormholectl.installation import Seen, judge
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import run
-from tests.unit.wormholectl.test_config_file import DATASET, application, toml
+from tests.unit.wormhole.config.test_check import DATASET, application, toml
 from wormhole.config import load, published
 from wormhole.coordination import FlowRecord, MonitorInfo, SubscriberInfo, connect
 from wormhole.coordination.current_user import current_user

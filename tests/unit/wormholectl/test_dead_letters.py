@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
-from wormholectl.admin_client import Answer
+from wormhole.admin.admin_service import Answer
 from wormholectl.options import Where
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from monitor.folder_lock import FolderLock
 from tests.support.command_line import run
+from wormhole.admin.discovery import with_coordinator
 from wormhole.coordination.current_user import current_user
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
-from wormholectl.discovery import with_coordinator
 from wormholectl.options import Where
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.publisher_status import status
+from wormhole.admin.admin_service import Answer
 from wormhole.coordination import HostRequest, MonitorInfo
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer
 from wormholectl.host_status import Host
 from wormholectl.installation import Clock, Disk, Seen, judge
 

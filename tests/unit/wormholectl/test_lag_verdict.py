@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
+from wormhole.admin.admin_service import Answer
+from wormhole.admin.discovery import Drained
 from wormhole.model.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer
-from wormholectl.discovery import Drained
 from wormholectl.lag_verdict import judge
 
 UNSEEN_WHY = "shop/main/db1 does not know the end of its log: the server is away"

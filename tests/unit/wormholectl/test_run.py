@@ -7,7 +7,7 @@ import pytest
 from monitor import daemon
 from publisher import daemon as publisher_daemon
 from tests.support.command_line import run
-from tests.unit.wormholectl.test_config_file import DATASET, toml
+from tests.unit.wormhole.config.test_check import DATASET, toml
 from wormhole.host import logs
 from wormholectl import up, up_background
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import status
-from tests.unit.wormholectl.test_discovery import static
+from tests.unit.wormhole.admin.test_discovery import static
+from wormhole.admin.admin_service import Answer
 from wormhole.model.errors import UsageError
-from wormholectl.admin_client import Answer
 from wormholectl.options import Where
 from wormholectl.survey import clock_of, look
 

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from tests.support.eventually import PATIENCE_S
 from tests.support.publisher_status import status
-from wormholectl.admin_client import Answer
-from wormholectl.discovery import Drained
+from wormhole.admin.admin_service import Answer
+from wormhole.admin.discovery import Drained
 from wormholectl.top import Seen, draw
 
 TOLD = [Answer("h:7", status("db1"))]

@@ -22,12 +22,12 @@ from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.changes import FLOW, request
 from tests.unit.publisher.receiving import KEY, keys, taken
+from wormhole.admin.admin_service import ask_each
 from wormhole.host.local_admin import token_path
 from wormhole.host.trust import Trust
 from wormhole.ports.marker_store import FlowControl
 from wormhole.push.refusal import refusal_of
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import ask_each
 from wormholectl.options import Where
 
 _SERVICE = "/wormhole.wire.v1.Admin/"

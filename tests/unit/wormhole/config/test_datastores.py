@@ -156,5 +156,6 @@ def test_nothing_that_tails_is_imported_to_check_a_configuration() -> None:
         "publisher.sources",
         "publisher.sources.mysql",
         "publisher.sources.mysql.datastore",
+        "publisher.sources.mysql.file_names",
         "publisher.sources.mysql.server_url",
     ]

@@ -24,8 +24,8 @@ def test_what_matters_is_kept(details: str, told: str) -> None:
 def test_a_refusal_of_this_grpc_is_of_the_known_form() -> None:
     import grpc
 
+    from wormhole.admin.admin_service import describe
     from wormhole.model.errors import StreamBroken
-    from wormholectl.admin_client import describe
 
     with pytest.raises(StreamBroken) as raised:
         describe("127.0.0.1:1")

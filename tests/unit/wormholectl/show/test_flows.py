@@ -8,8 +8,8 @@ from tests.support.cli_schema import check
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import status
+from wormhole.admin.admin_service import Answer
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer
 from wormholectl.show.flows import FLOWS, MARKERS, flow_object, flows_where, one_flow
 from wormholectl.show.lists import show
 

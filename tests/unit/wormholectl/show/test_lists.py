@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.cli_schema import check
 from tests.support.publisher_status import status
+from wormhole.admin.admin_service import Answer
+from wormhole.admin.discovery import Drained
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer
-from wormholectl.discovery import Drained
 from wormholectl.show.flows import FLOWS
 from wormholectl.show.lists import show
 from wormholectl.show.publishers import PUBLISHERS

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.publisher_status import status
-from wormholectl.admin_client import Answer
+from wormhole.admin.admin_service import Answer
 from wormholectl.show.lists import Listing, show
 from wormholectl.show.publishers import CARAVANS, PUBLISHERS, SHARDS, SUBSCRIBERS
 

@@ -1,4 +1,4 @@
-"""The admin service of publishers: what they tell, and what they are asked to change."""
+"""The client of a publisher's admin service: its state, and requests for a change."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import grpc
 
+from wormhole.admin import discovery
 from wormhole.config import TlsFiles
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.host.tls import target_options
+from wormhole.host.where import Where
 from wormhole.model.errors import Fatal, StreamBroken, UsageError
 from wormhole.push.refusal import refusal_of, why_unreachable
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import discovery
-from wormholectl.options import Where
 
 __all__ = [
     "Answer",
@@ -37,6 +37,7 @@ __all__ = [
     "nearest",
     "owner_of",
     "proven",
+    "publisher_name",
 ]
 
 _TIMEOUT_S: Final = 5.0
@@ -173,6 +174,11 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
             f"no publisher that answers has a flow {flow!r}; {'; '.join(silent)}", hint="start that publisher"
         )
     raise UsageError(f"there is no flow {flow!r}", hint=nearest(flow, names, "flow", "wormholectl flows"))
+
+
+def publisher_name(status: admin_pb2.PublisherStatus) -> str:
+    """``dataset/copy/log``."""
+    return f"{status.dataset}/{status.copy}/{status.log}"
 
 
 def check_application(answers: Sequence[Answer], application: str) -> None:

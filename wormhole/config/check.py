@@ -10,7 +10,6 @@ from wormhole.config.datastores import capabilities_of
 from wormhole.config.units import parse_time
 from wormhole.formats import ValueFormats, open_formats
 from wormhole.model.errors import ConfigError, FilterError
-from wormholectl.options import now
 
 __all__ = ["check_config", "logs_of", "missing_mask_key", "only_log"]
 
@@ -54,7 +53,7 @@ def missing_mask_key(config: Config) -> list[str]:
     return []
 
 
-def check_config(path: Path) -> Config:
+def check_config(path: Path, now_s: float) -> Config:
     """Read a file and every filter in it. Raises :class:`~wormhole.model.errors.ConfigError` with all problems."""
     config = load(path)
     problems = []
@@ -65,7 +64,7 @@ def check_config(path: Path) -> Config:
         except ConfigError as error:
             problems.append(f"{path}: datasets.{name}.{error}")
     for name, application in config.applications.items():
-        if (parse_time(application.start) or 0) > now() * 1e6:
+        if (parse_time(application.start) or 0) > now_s * 1e6:
             problems.append(
                 f'{path}: applications.{name}.start: "{application.start}" is in the future; "latest" is from now on'
             )

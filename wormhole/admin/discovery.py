@@ -13,9 +13,9 @@ from wormhole.config import load as load_config
 from wormhole.coordination import Coordinator, HostRequest, PublisherInfo, connect
 from wormhole.coordination.up_data_folder import up_folder
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
+from wormhole.host.where import Where
 from wormhole.model.errors import Retryable, UsageError
-from wormholectl.options import Where
-from wormholectl.show.printer import few
+from wormhole.model.visible import few
 
 __all__ = [
     "STATE_DIR",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from wormhole.config import load
+from wormhole.config.check import check_config, logs_of, missing_mask_key, only_log
 from wormhole.model.errors import ConfigError
-from wormholectl.config_file import check_config, logs_of, missing_mask_key, only_log
 
 DATASET = """
 [datasets.shop.copies.main.logs.db1]
@@ -16,6 +16,8 @@ SECOND = """
 [datasets.shop.copies.main.logs.db2]
 source = "rocksdb:///store2"
 """
+
+NOW = 1_800_000_000.0
 
 
 def toml(folder: Path, *parts: str) -> Path:
@@ -48,18 +50,18 @@ def test_which_log_must_be_clear(tmp_path: Path, parts: tuple[str, ...], log: st
 
 
 def test_filters_are_checked_for_the_source_too(tmp_path: Path) -> None:
-    check_config(toml(tmp_path, DATASET, application('op == "delete"')))
+    check_config(toml(tmp_path, DATASET, application('op == "delete"')), NOW)
     with pytest.raises(
         ConfigError, match=r"(?s)applications\.cache\.where.*column 1: the field email needs values.*docs/filters.md"
     ):
-        check_config(toml(tmp_path, DATASET, application('email == "x"')))
+        check_config(toml(tmp_path, DATASET, application('email == "x"')), NOW)
 
 
 def test_a_start_in_the_future_is_refused(tmp_path: Path) -> None:
     config = application('op == "delete"').replace("latest", "2999-01-01T00:00:00Z")
     with pytest.raises(ConfigError, match=r'applications\.cache\.start: "2999-01-01T00:00:00Z" is in the future'):
-        check_config(toml(tmp_path, DATASET, config))
-    check_config(toml(tmp_path, DATASET, config.replace("2999", "2019")))
+        check_config(toml(tmp_path, DATASET, config), NOW)
+    check_config(toml(tmp_path, DATASET, config.replace("2999", "2019")), NOW)
 
 
 def test_a_wrong_table_is_told_with_its_own_key(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_a_wrong_table_is_told_with_its_own_key(tmp_path: Path) -> None:
     assert server != DATASET
     wanted = application("").replace("[applications.cache]", '[applications.cache]\ntables = ["users"]')
     with pytest.raises(ConfigError, match=r'applications\.cache\.tables: filter: no table is called "users"'):
-        check_config(toml(tmp_path, server, wanted))
+        check_config(toml(tmp_path, server, wanted), NOW)
 
 
 def test_wrong_columns_and_masks_are_told_with_their_own_keys(tmp_path: Path) -> None:
@@ -81,28 +83,28 @@ def test_wrong_columns_and_masks_are_told_with_their_own_keys(tmp_path: Path) ->
     ):
         wanted = application("").replace("[applications.cache]", f"[applications.cache]\n{setting}")
         with pytest.raises(ConfigError, match=problem):
-            check_config(toml(tmp_path, dataset, wanted))
+            check_config(toml(tmp_path, dataset, wanted), NOW)
     fleet = "[coordinator]\nzookeeper = 'zk1:2181'\n"  # whose hosts name the key in files of their own
     wanted = application("").replace("[applications.cache]", '[applications.cache]\nmask = { email = "hash" }')
-    check_config(toml(tmp_path, fleet, server, wanted))
+    check_config(toml(tmp_path, fleet, server, wanted), NOW)
     key = "[publisher]\nmask_key_file = 'mask.key'\n"
-    config = check_config(toml(tmp_path, key, server, wanted))
+    config = check_config(toml(tmp_path, key, server, wanted), NOW)
     assert config.publisher.mask_key_file == tmp_path / "mask.key"
     [line] = missing_mask_key(config)
     assert line.startswith("on this host: publisher.mask_key_file: ")
     assert "cannot be read" in line
     (tmp_path / "mask.key").write_bytes(bytes(32))
     assert missing_mask_key(config) == []
-    assert missing_mask_key(check_config(toml(tmp_path, key.replace("mask.key", "none"), server))) == []
+    assert missing_mask_key(check_config(toml(tmp_path, key.replace("mask.key", "none"), server), NOW)) == []
 
 
 def test_value_formats_are_opened(tmp_path: Path) -> None:
     json = DATASET + '[datasets.shop]\nvalue_format = "json"\n'
-    check_config(toml(tmp_path, json, application('email == "x"')))
+    check_config(toml(tmp_path, json, application('email == "x"')), NOW)
     gone = (
         DATASET + '[datasets.shop.values]\nusers = { protobuf = { descriptor_set = "gone.desc", message = "a.B" } }\n'
     )
     with pytest.raises(
         ConfigError, match=r"datasets\.shop\.value_format: the descriptor set .*/gone\.desc cannot be read"
     ):
-        check_config(toml(tmp_path, gone, application('email == "x"')))
+        check_config(toml(tmp_path, gone, application('email == "x"')), NOW)

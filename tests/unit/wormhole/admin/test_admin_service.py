@@ -8,12 +8,12 @@ import grpc
 import pytest
 
 from tests.support.state_folders import local_admin
-from tests.unit.wormholectl.test_discovery import info, knows
+from tests.unit.wormhole.admin.test_discovery import info, knows
+from wormhole.admin.admin_service import Answer, ask, change, dead_letters, nearest, owner_of
 from wormhole.host.local_admin import token_path
 from wormhole.model.errors import Fatal, StreamBroken, UsageError, WormholeError
 from wormhole.push.refusal import hint_metadata
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.admin_client import Answer, ask, change, dead_letters, nearest, owner_of
 from wormholectl.options import Where
 
 STATUS = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db1", version="0.1.0")

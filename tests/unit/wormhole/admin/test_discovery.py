@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from wormhole.admin import discovery
+from wormhole.admin.admin_service import ask
+from wormhole.admin.discovery import Drained, Found, configured, publishers, with_coordinator
 from wormhole.config import parse
 from wormhole.coordination import Coordinator, HostRequest, PublisherInfo
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
 from wormhole.model.errors import ConfigError, Retryable, UsageError
-from wormholectl import discovery
-from wormholectl.admin_client import ask
-from wormholectl.discovery import Drained, Found, configured, publishers, with_coordinator
 from wormholectl.options import Where
 
 

@@ -1,0 +1,72 @@
+"""The client for programs: which request each method makes, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.fake_admin import FakeAdmin
+from wormhole.admin import Admin, Change, Where
+from wormhole.admin.admin_service import Answer
+from wormhole.coordination.current_user import current_user
+from wormhole.model.errors import StreamBroken
+
+ADMIN = Admin(Where("h:7"))
+
+
+@pytest.mark.parametrize(
+    ("ask", "field", "text"),
+    [
+        (lambda: ADMIN.pause("cache/db1"), "pause", ""),
+        (lambda: ADMIN.resume("cache/db1"), "resume", ""),
+        (lambda: ADMIN.skip("cache/db1", "db1:42:0"), "skip", 'update_id: "db1:42:0"'),
+        (lambda: ADMIN.accept_loss("cache/db1"), "accept_loss", ""),
+        (lambda: ADMIN.set_marker("cache/db1", "earliest"), "set_marker", 'place: "earliest"'),
+        (lambda: ADMIN.forget("cache/db1"), "forget", ""),
+        (lambda: ADMIN.retry_dead_letters("cache/db1", "users:7"), "retry_dead_letters", 'key: "users:7"'),
+        (lambda: ADMIN.discard_dead_letters("cache/db1"), "discard_dead_letters", ""),
+    ],
+)
+def test_a_change(ask: Callable[[], Change], field: str, text: str, admin: FakeAdmin) -> None:
+    change = ask()
+    (request,) = admin.requests
+    assert request.WhichOneof("what") == field
+    assert str(getattr(request, field)).strip() == text
+    assert (request.flow, request.who, request.preview) == ("cache/db1", current_user(), False)
+    assert (change.flow, change.publisher.log, change.made) == ("cache/db1", "db1", True)
+    assert change.after.paused == current_user()
+    assert change.notes == ("it was asked nicely",)
+
+
+def test_a_rewind_is_a_time(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wormhole.admin.client.SYSTEM_CLOCK", SimpleNamespace(wall=lambda: 1_700_000_600.0))
+    ADMIN.rewind("cache/db1", 600)
+    assert admin.requests[0].set_marker.at_s == 1_700_000_000
+
+
+def test_a_preview_changes_nothing(admin: FakeAdmin) -> None:
+    assert not ADMIN.pause("cache/db1", preview=True).made
+    assert admin.requests[0].preview
+
+
+def test_the_state_now(admin: FakeAdmin) -> None:
+    assert [one.log for one in ADMIN.publishers()] == ["db1"]
+    names = [flow.flow for flow in ADMIN.flows()]
+    assert names == sorted(names)
+    assert "cache/db1" in names
+    assert {flow.flow.partition("/")[0] for flow in ADMIN.flows("cache")} == {"cache"}
+    assert ADMIN.flow("cache/db1").flow == "cache/db1"
+    assert [letter.update_id for letter in ADMIN.dead_letters("cache/db1", 1)] == ["1/2/3:0"]
+
+
+def test_a_publisher_that_does_not_answer_is_an_error_of_a_list(admin: FakeAdmin) -> None:
+    """A list without its flows would look complete."""
+    admin.answers.append(Answer("h:8", None, "the publisher at h:8 does not answer"))
+    with pytest.raises(StreamBroken, match="h:8"):
+        ADMIN.flows()
+
+
+def test_a_coordinator_by_its_name() -> None:
+    assert Admin("zk:2181/wormhole").where == Where(coordinator="zk:2181/wormhole")

@@ -1,0 +1,166 @@
+"""The client: publishers and flows as they are now, changes of flows, and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wormhole.admin import admin_service, configuration
+from wormhole.admin.admin_service import Answer
+from wormhole.admin.configuration import ConfigPlan
+from wormhole.coordination.current_user import current_user
+from wormhole.host.clock import SYSTEM_CLOCK
+from wormhole.host.where import Where
+from wormhole.model.errors import StreamBroken, UsageError
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Admin", "Change"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a flow: the flow ``before`` and ``after`` it, and ``notes`` for the operator.
+
+    ``publisher``: the state before of the publisher that has the flow. ``made``: ``False`` for a preview.
+    """
+
+    publisher: admin_pb2.PublisherStatus
+    flow: str
+    before: admin_pb2.FlowStatus
+    after: admin_pb2.FlowStatus
+    notes: tuple[str, ...]
+    made: bool
+
+
+class Admin:
+    """Asks publishers, and changes what they do. Every method blocks.
+
+    ``where``: the coordinator (``zk1:2181/wormhole``, or the path of a TOML file), or a :class:`Where` for one
+    publisher by its address or for certificates.
+
+    Reading needs nothing but the way to the publisher. A change needs the state folder's token, so it runs on the
+    publisher's host as its user, or a certificate that the publisher's ``admins`` lists (docs/security.md).
+
+    Each method raises :class:`~wormhole.model.errors.UsageError` for a name or request that is wrong or not permitted,
+    :class:`~wormhole.model.errors.Fatal` for a change that the flow's state does not allow,
+    :class:`~wormhole.model.errors.StreamBroken` when a publisher does not answer (a change may then have been made or
+    not), and other :class:`~wormhole.model.errors.WormholeError` when no publisher is found.
+    """
+
+    def __init__(self, where: Where | str) -> None:
+        self.where = Where(coordinator=where) if isinstance(where, str) else where
+
+    # -- the state now
+
+    def publishers(self) -> list[admin_pb2.PublisherStatus]:
+        """The state of every publisher, with its flows, but for drained hosts. One that does not answer is an error."""
+        answers = admin_service.ask(self.where)
+        if silent := [answer.problem for answer in answers if answer.silent]:
+            raise StreamBroken("; ".join(silent), hint="start that publisher, or name one with Where(publisher=...)")
+        return [answer.status for answer in answers if answer.status is not None]
+
+    def flows(self, application: str = "") -> list[admin_pb2.FlowStatus]:
+        """The state of every flow, or of the application's flows, by name."""
+        found = [flow for status in self.publishers() for flow in status.flows]
+        mine = [flow for flow in found if not application or flow.flow.partition("/")[0] == application]
+        return sorted(mine, key=lambda flow: flow.flow)
+
+    def flow(self, flow: str) -> admin_pb2.FlowStatus:
+        """The state of one flow, ``APP/SHARD``."""
+        return self._find(flow)[1]
+
+    def dead_letters(self, flow: str, limit: int = 100) -> list[admin_pb2.DeadLetter]:
+        """At most ``limit`` parked updates of one flow, the oldest first."""
+        owner = self._find(flow)[0]
+        return list(admin_service.dead_letters(owner, flow, limit).letters)
+
+    # -- changes of one flow; with ``preview`` nothing is changed
+
+    def pause(self, flow: str, *, preview: bool = False) -> Change:
+        """Stop delivering the flow until it is resumed, also over restarts. Its datamarker stays."""
+        return self.change(flow, preview=preview, pause={})
+
+    def resume(self, flow: str, *, preview: bool = False) -> Change:
+        """Continue a paused flow, or one whose handler failed finally, from its datamarker."""
+        return self.change(flow, preview=preview, resume={})
+
+    def skip(self, flow: str, update_id: str, *, preview: bool = False) -> Change:
+        """Never deliver the update of this id, so that a flow whose handler cannot process it continues."""
+        return self.change(flow, preview=preview, skip={"update_id": update_id})
+
+    def accept_loss(self, flow: str, *, preview: bool = False) -> Change:
+        """Continue a flow that is held at missing log behind it. The missing range is not delivered."""
+        return self.change(flow, preview=preview, accept_loss={})
+
+    def set_marker(self, flow: str, place: str, *, preview: bool = False) -> Change:
+        """Move the flow to ``earliest``, ``latest``, a place (``1/42/32768``) or the datastore's own form of one."""
+        return self.change(flow, preview=preview, set_marker={"place": place})
+
+    def rewind(self, flow: str, seconds: float, *, preview: bool = False) -> Change:
+        """Deliver again what was committed in the last ``seconds``."""
+        return self.change(flow, preview=preview, set_marker={"at_s": SYSTEM_CLOCK.wall() - seconds})
+
+    def forget(self, flow: str, *, preview: bool = False) -> Change:
+        """Delete the flow's record: it begins anew where its application's ``start`` says."""
+        return self.change(flow, preview=preview, forget={})
+
+    def retry_dead_letters(self, flow: str, key: str = "", *, preview: bool = False) -> Change:
+        """Deliver parked updates again, in order: of one key, or of all."""
+        return self.change(flow, preview=preview, retry_dead_letters={"key": key})
+
+    def discard_dead_letters(self, flow: str, key: str = "", *, preview: bool = False) -> Change:
+        """Forget parked updates, which are then never delivered: of one key, or of all."""
+        return self.change(flow, preview=preview, discard_dead_letters={"key": key})
+
+    def change(self, flow: str, *, preview: bool = False, **what: Mapping[str, object]) -> Change:
+        """A change by its name in a ``ChangeRequest``, with its settings: ``skip={"update_id": "db1:42:0"}``."""
+        changes: Any = what
+        request = admin_pb2.ChangeRequest(flow=flow, who=current_user(), preview=preview, **changes)
+        owner = self._owner(request)
+        assert owner.status is not None
+        reply = admin_service.change(owner, request)
+        name = reply.after.flow or reply.before.flow
+        return Change(owner.status, name, reply.before, reply.after, tuple(reply.notes), not preview)
+
+    def _find(self, flow: str) -> tuple[Answer, admin_pb2.FlowStatus]:
+        """The publisher that lists the flow, and the flow; publishers are asked for that flow alone."""
+        try:
+            return admin_service.owner_of(admin_service.ask(self.where, flow), flow)
+        except UsageError:  # asked for all, the error suggests the nearest name
+            return admin_service.owner_of(admin_service.ask(self.where), flow)
+
+    def _owner(self, request: admin_pb2.ChangeRequest) -> Answer:
+        """The publisher that lists the flow.
+
+        A record to be forgotten may be of an application that is no longer configured. Then no publisher lists it, and
+        the publisher of its shard's log has it.
+        """
+        try:
+            return self._find(request.flow)[0]
+        except UsageError:
+            log = request.flow.partition("/")[2].partition(".")[0]
+            answers = admin_service.ask(self.where)
+            here = [answer for answer in answers if answer.status is not None and answer.status.log == log]
+            if request.WhichOneof("what") != "forget" or len(here) != 1:
+                raise
+            return here[0]
+
+    # -- the configuration that a coordinator stores
+
+    def plan_configuration(self, file: Path | str, *, prune: bool = False) -> ConfigPlan:
+        """What applying the TOML file would change. Nothing is written.
+
+        ``prune``: stored datasets and applications that the file lacks are removed. Raises
+        :class:`~wormhole.model.errors.ConfigError` with all problems of the file, and for a change that would break
+        what is there.
+        """
+        return configuration.plan(Path(file), self.where.coordinator, prune=prune)
+
+    def apply_configuration(self, plan: ConfigPlan) -> int:
+        """Store what the plan changes, all of it or nothing. Returns the new version.
+
+        Raises :class:`~wormhole.model.errors.WormholeError` when the stored configuration changed since the plan.
+        """
+        return configuration.apply(plan, self.where.coordinator)
