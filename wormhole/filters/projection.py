@@ -7,13 +7,13 @@ filter and projection.
 from __future__ import annotations
 
 import fnmatch
+import hmac
 import json
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
@@ -37,7 +37,6 @@ _MASKS: Final = {"hash": HASH, "null": NULL}
 _MAX_PLANS: Final = 4096
 """Tables whose plan is kept; more than a database has, and a bound when names keep changing."""
 _LEAST_KEY: Final = 32
-_BLOCK: Final = 64  # bytes, of SHA-256
 _PLAIN: Final = b"\x0a\x12"  # `bytes` and `text` of Value
 _CHECKED: Final = b"wormhole mask key"
 _NOTHING: Final = frozenset((b"", b"\x40\x01", b"\x48\x01"))  # not known to what it changed, NULL, unavailable
@@ -49,14 +48,12 @@ class MaskKey:
     Raises ``ValueError`` for one that could be guessed.
     """
 
-    __slots__ = ("_inner", "_outer")
+    __slots__ = ("_mac",)
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) < _LEAST_KEY:
             raise ValueError(f"has {len(secret)} bytes, at least {_LEAST_KEY} are needed")
-        block = (sha256(secret).digest() if len(secret) > _BLOCK else secret).ljust(_BLOCK, b"\0")
-        self._inner = bytes(byte ^ 0x36 for byte in block)
-        self._outer = bytes(byte ^ 0x5C for byte in block)
+        self._mac = hmac.new(secret, digestmod="sha256")
 
     @property
     def check(self) -> str:
@@ -93,8 +90,9 @@ class MaskKey:
         return b"\x12\x40" + self._digest(content).encode()
 
     def _digest(self, content: bytes) -> str:
-        # HMAC by hand: the library's takes four times as long for a short text.
-        return sha256(self._outer + sha256(self._inner + content).digest()).hexdigest()
+        mac = self._mac.copy()  # a third of the time of a new one
+        mac.update(content)
+        return mac.hexdigest()
 
 
 class _Plan(NamedTuple):

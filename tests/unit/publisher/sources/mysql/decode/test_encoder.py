@@ -247,7 +247,7 @@ def test_order_that_cannot_be_is_refused_and_names_the_place(encoder: ModuleType
     cases: dict[str, list[tuple[int, bytes]]] = {
         f"begins inside of {build.UUID_TEXT}:5": [gtid, gtid],
         "ends that did not begin": [(build.XID, bytes(8))],
-        "outside of a transaction": list(insert(1)),
+        "outside a transaction": list(insert(1)),
         "no table map said what table 78": [gtid, (build.WRITE, build.rows(78, COLUMNS, [[1, "a"]]))],
         "GTID event .* it is cut": [(build.GTID, bytes(41))],
         r"GTID \(MariaDB\) event .* it is cut": [(build.MARIADB_GTID, bytes(12))],
