@@ -63,33 +63,36 @@ def rewritten(
             if plan is None:
                 out += blob[begin:end]
             else:
-                row = _row(blob, begin, end, plan, known, hashed)
-                out.append(0x0A)
-                size = len(row)
-                while size > 0x7F:
-                    out.append(size & 0x7F | 0x80)
-                    size >>= 7
-                out.append(size)
-                out += row
+                _add_row(out, blob, begin, end, plan, known, hashed)
         out_ends[i] = len(out)
         begin = end
     return bytes(out), new_ends
 
 
-def _row(
-    view: bytes, at: int, end: int, plan: bytes, known: dict[bytes, bytes], hashed: Callable[[bytes], bytes]
-) -> bytearray:
-    """The update in the entry from ``at`` to ``end``, by ``plan``."""
+def _add_row(
+    out: bytearray,
+    view: bytes,
+    at: int,
+    end: int,
+    plan: bytes,
+    known: dict[bytes, bytes],
+    hashed: Callable[[bytes], bytes],
+) -> None:
+    """Append the update in the entry from ``at`` to ``end``, by ``plan``."""
     p = view
     codes = plan
     columns = len(plan)
-    row = bytearray()
     after = before = 0  # values so far
+    begin = at
     at += 1  # the entry's own tag and length
     while at < end and p[at] > 0x7F:
         at += 1
     at += 1
-    copied = at  # what lies before it is in the row, or left out
+    if at > end:
+        raise DecodeError("an update breaks off in its length")
+    copied = begin  # what lies before it is in `out`, or left out
+    start = len(out)
+    head = at - begin
     while at < end:
         field = at
         tag = p[at]
@@ -121,14 +124,15 @@ def _row(
                 raise DecodeError(f"an update has more values than the {columns} columns of its schema")
             code = codes[number]
             if code != _KEEP:
-                row += view[copied:field]
+                if copied < field:
+                    out += view[copied:field]
                 copied = stop
                 if code == _NULL:
-                    row.append(tag)
-                    row += _NULL_VALUE
+                    out.append(tag)
+                    out += _NULL_VALUE
                 elif code == _HASH:
-                    row.append(tag)
-                    row += _hashed(view[at:stop], known, hashed)
+                    out.append(tag)
+                    out += _hashed(view[at:stop], known, hashed)
         elif tag != 0x12 and tag != 0x2A and tag != 0x32:  # key, old_key, key_end
             raise DecodeError(
                 f"an update has field {tag >> 3}, which this release does not know and could hold a masked value",
@@ -137,8 +141,26 @@ def _row(
         at = stop
     if (after and after != columns) or (before and before != columns):
         raise DecodeError(f"an update has {after} and {before} values for the {columns} columns of its schema")
-    row += view[copied:end]
-    return row
+    if copied < end:
+        out += view[copied:end]
+    # The length: in the room of the former one where it has as many bytes.
+    size = len(out) - start - head
+    rest = size
+    at = start + 1
+    last = start + head - 1
+    while at < last and rest > 0x7F:
+        out[at] = rest & 0x7F | 0x80
+        rest >>= 7
+        at += 1
+    if at == last and rest <= 0x7F:
+        out[at] = rest
+        return
+    prefix = bytearray()
+    while size > 0x7F:
+        prefix.append(size & 0x7F | 0x80)
+        size >>= 7
+    prefix.append(size)
+    out[start + 1 : start + head] = prefix
 
 
 def _hashed(value: bytes, known: dict[bytes, bytes], hashed: Callable[[bytes], bytes]) -> bytes:

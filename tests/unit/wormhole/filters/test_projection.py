@@ -131,6 +131,22 @@ def test_bytes_that_could_hide_a_value_are_refused(damage: bytes) -> None:
         Projection.parse([], {"email": "null"}).project_row(USERS, damage)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 100, 126, 127, 128, 129, 16_380, 16_384, 70_000])
+@pytest.mark.parametrize("dropped", [0, 1, 100, 20_000])
+def test_the_length_of_an_update_is_that_of_what_is_left(kept: int, dropped: int) -> None:
+    schema = Schema("t", (), (Column("a", "text"), Column("b", "bytes")))
+    row = encode_row(Op.INSERT, (), after=("a" * kept, b"b" * dropped))
+    _, left_ = Projection.parse(["a"], {}).project_row(schema, row)
+    assert left_ == encode_row(Op.INSERT, (), after=("a" * kept,))
+
+
+def test_an_update_without_bytes_is_refused() -> None:
+    run = run_of([(USERS, ADA)])
+    run.blob, run.ends[0] = b"", 0
+    with pytest.raises(DecodeError, match="an update breaks off in its length"):
+        Projection.parse(["name"], {}).project(run, None)
+
+
 def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projection_module, "_MAX_PLANS", 3)
     projection = Projection.parse(["name"], {})
