@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 from wormhole.config import parse
 from wormhole.config.datastores import capabilities_of
 from wormhole.filters import Filter, Projection
+from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import ConfigError
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 from wormhole.ports.datastore import Login
@@ -96,3 +98,21 @@ def test_a_server_that_does_not_answer_is_a_warning_of_the_configuration(tmp_pat
 
 def test_a_store_of_bytes_has_no_columns() -> None:
     assert of_log(Filter.parse("email is null"), "rocksdb:///none", Login()) == []
+
+
+def test_of_many_tables_those_that_the_filter_wants_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Server:
+        capabilities = Capabilities(title="a server")
+        requirement = "nothing"
+
+        def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> list[TableDefinition]:
+            names = [f"{database}.t{i}" for database in ("other", "shop") for i in range(300)]
+            asked.extend(name for name in names if wanted(name))
+            return [table(name, "id") for name in asked]
+
+    monkeypatch.setattr(lacking_columns, "datastore_at", lambda url: Server())
+    [line] = of_log(Filter.parse("email is null", ["shop.*"]), "server://h", Login())
+    assert asked == [f"shop.t{i}" for i in range(200)]
+    assert "and 195 more have no column email" in line
