@@ -1,12 +1,7 @@
 """The commands about configuration: files, what is stored, and who changed that."""
 
-import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
@@ -14,11 +9,7 @@ from wormhole.model.errors import ConfigError, UsageError
 from wormholectl.confirm import confirm
 from wormholectl.errors import BROKEN, WRONG
 from wormholectl.options import AsJson, ConfigFile, Yes, coordinator_at, now
-from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
-
-if TYPE_CHECKING:
-    from wormhole.admin.configuration import ConfigPlan
-    from wormhole.coordination import Difference
+from wormholectl.show.printer import print_json, print_text, print_warnings
 
 __all__ = ["app"]
 
@@ -80,24 +71,16 @@ def config_diff(file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = Fa
     from wormhole.config import CoordinatorForm
     from wormhole.config.check import check_config
     from wormholectl.running_config import differences_from_running
+    from wormholectl.show.configs import show_plan, show_running
 
     if check_config(file, now()).form is CoordinatorForm.STATIC and coordinator in ("", os.fspath(file)):
         if prune:
             raise UsageError("--prune is for what is stored, and the static form stores nothing")
         settings, warnings = differences_from_running(file)
-        if as_json:
-            print_json({**_object(file, settings, version=None), "warnings": list(warnings)})
-        else:
-            _show_settings(settings)
-            print_warnings(warnings)
-            print_text(
-                "a restart of the publishers takes this over"
-                if settings
-                else f"{file}: nothing differs from what the publishers of this host run"
-            )
+        show_running(file, settings, warnings, as_json)
         raise typer.Exit(BROKEN if settings else 0)
     plan = configuration.plan(file, coordinator, prune=prune)
-    _show(plan, as_json)
+    show_plan(plan, as_json)
     if not plan.found.empty:
         raise typer.Exit(BROKEN)
 
@@ -114,21 +97,18 @@ def config_apply(
     Repeating it is safe.
     """
     from wormhole.admin import configuration
+    from wormholectl.show.configs import show_applied, show_plan
 
     plan = configuration.plan(file, coordinator, prune=prune)
     found = plan.found
     if found.empty or not yes or not as_json:
-        _show(plan, as_json)
+        show_plan(plan, as_json)
     if found.empty:
         return
     # No session is held while a person thinks: what others change meanwhile is found by its version.
     to = f" to {coordinator}" if coordinator else ""
     confirm(f"apply {file}{to}?", yes)
-    version = configuration.apply(plan, coordinator)
-    if as_json:
-        print_json(_as_json(plan, version, changed=True))
-    else:
-        print_text(f"{file}: applied{to}, version {version}: {found.target}")
+    show_applied(plan, configuration.apply(plan, coordinator), coordinator, as_json)
 
 
 @app.command(
@@ -173,22 +153,10 @@ def config_history(
     """List who changed what and when: the configuration, flows, hosts. The last 1,000 changes are kept."""
     from wormhole.admin.discovery import ask_coordinator
     from wormhole.coordination import HISTORY_KEPT
+    from wormholectl.show.configs import show_history
 
     entries = ask_coordinator(_named(coordinator), lambda client: client.history(min(last, HISTORY_KEPT)))
-    if as_json:
-        print_json({"entries": [asdict(entry) for entry in entries]})
-        return
-    for entry in entries:
-        when = datetime.fromtimestamp(entry.at).astimezone().isoformat(" ", "seconds")
-        print_line([(f"{when}  ", "dim"), (entry.who, ""), ("  ", ""), (entry.what, "bold"), (f"  {entry.target}", "")])
-        for sign, style, text in (("-", "red", entry.before), ("+", "green", entry.after)):
-            for line in text.splitlines():
-                print_line([(f"  {sign} {line}", style)])
-    if not entries:
-        print_text("no change yet")
-
-
-_STYLES: Final = {"added": "green", "removed": "red", "changed": "yellow"}
+    show_history(entries, as_json)
 
 
 def _named(coordinator: str) -> str:
@@ -198,55 +166,3 @@ def _named(coordinator: str) -> str:
             hint="give -c FILE.toml or -c ZK:2181/ROOT (WORMHOLE_COORDINATOR)",
         )
     return coordinator
-
-
-def _show(plan: "ConfigPlan", as_json: bool) -> None:
-    if as_json:
-        print_json(_as_json(plan, plan.found.change.seen))
-        return
-    _show_settings(plan.found.settings)
-    for name in plan.found.kept:
-        print_line([(f"  {name} stays: {plan.file} lacks it, --prune would remove it", "dim")])
-    if plan.found.empty:
-        print_text(f"{plan.file}: nothing differs from version {plan.found.change.seen}")
-    print_warnings(plan.warnings)
-
-
-def _show_settings(settings: Sequence["Difference"]) -> None:
-    for one in settings:
-        print_line([(_line(one), _STYLES[one.kind])])
-
-
-def _line(one: "Difference") -> str:
-    match one.kind:
-        case "added":
-            return f"+ {one.path} = {one.after}"
-        case "removed":
-            return f"- {one.path} = {one.before}"
-        case "changed":
-            return f"~ {one.path} = {one.before} -> {one.after}"
-
-
-def _as_json(plan: "ConfigPlan", version: int, *, changed: bool = False) -> dict[str, Any]:
-    found = _object(plan.file, plan.found.settings, version)
-    about = {"differs": not plan.found.empty, "changed": changed, "kept": list(plan.found.kept)}
-    return {**found, **about, "warnings": list(plan.warnings)}
-
-
-def _object(file: Path, settings: Sequence["Difference"], version: int | None) -> dict[str, Any]:
-    return {
-        "file": os.fspath(file),
-        "version": version,
-        "differs": bool(settings),
-        "changed": False,
-        "settings": [
-            {"path": one.path, "kind": one.kind, "before": _value(one.before), "after": _value(one.after)}
-            for one in settings
-        ],
-        "kept": [],
-        "warnings": [],
-    }
-
-
-def _value(text: str) -> Any:
-    return json.loads(text) if text else None

@@ -1,4 +1,4 @@
-"""The nouns that only list what publishers tell: ``publishers``, ``shards``, ``caravans``, ``subscribers``."""
+"""The nouns that only list what publishers report: ``publishers``, ``shards``, ``caravans``, ``subscribers``."""
 
 import typer
 

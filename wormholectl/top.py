@@ -1,7 +1,7 @@
 """``wormholectl top``: publishers, caravans and flows on a screen that is drawn anew every second.
 
-Asking happens in a thread of its own, so that a key is obeyed at once whatever a publisher does; one that goes away is
-shown with what it told last until it is back.
+A thread of its own asks the publishers, so that a key takes effect at once whatever they do. A publisher that goes away
+is shown with its last status until it is back.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _GAP: Final = 1
 
 @dataclass(slots=True)
 class Seen:
-    """What is known: each publisher's last answer by name, with the monotonic time it was told, and what went wrong
-    last.
+    """Each publisher's last answer by name, with the monotonic time of it, and the problems of the last round.
 
-    ``told``: when the last round was; who did not answer in it is away.
+    ``told``: the time of the last round; a publisher that did not answer in it is away. ``drained``: a sentence for
+    each drained host.
     """
 
     publishers: dict[str, tuple[Answer, float]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Seen:
         self.told = now
 
     def failed(self, problem: str, now: float) -> None:
-        """Nobody could be found."""
+        """No publisher was found."""
         self.problems, self.told = (problem,), now
 
 
@@ -84,7 +84,7 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
     for name, (answer, told) in sorted(seen.publishers.items()):
         status = answer.status
         assert status is not None
-        away = f"  does not answer; told {span(now - told)} ago" if told != seen.told else ""
+        away = f"  does not answer; status of {span(now - told)} ago" if told != seen.told else ""
         parts.append(
             Text.assemble(
                 _text(name, "bold"),
@@ -150,7 +150,7 @@ def _table(rows: Sequence[tuple[str, Mapping[str, str]]], width: int) -> Table:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Text that may be a peer's."""
+    """Text that may come from a peer."""
     return Text(visible(text), style)
 
 
