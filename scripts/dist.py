@@ -206,9 +206,7 @@ def main() -> int:
     _run(environment, "sha256sum", "--check", "--strict", SUMS)
     print(f"dist: {', '.join(file.name for file in files if file.suffix != '.whl')} and {SUMS}: complete")
     if elsewhere := _elsewhere(environment, here):
-        print(
-            f"dist: cibuildwheel builds what this machine has no Python for (docs/release.md): {', '.join(elsewhere)}"
-        )
+        print(f"dist: not built here, but by cibuildwheel (docs/release.md): {', '.join(elsewhere)}")
     return newcomer.main()
 
 
