@@ -1,4 +1,4 @@
-"""What is right and wrong with an installation, decided from what was seen of it."""
+"""What is right and wrong with an installation, decided from a survey of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wormholectl.show.printer import size, span
 __all__ = ["Clock", "Disk", "Seen", "judge"]
 
 _CLOCK_S: Final = 2.0
-"""Clocks are compared by a header that tells whole seconds."""
+"""Clocks are compared by a header in whole seconds."""
 _LITTLE_DISK: Final = 1 << 30
 _NO_DISK: Final = 100 << 20
 _LITTLE_HEADROOM_S: Final = 3600.0
@@ -69,7 +69,7 @@ class Seen:
     tls: TlsReport | None = None
     """The files of ``[tls]`` that this command uses."""
     whole_sources: tuple[str, ...] = ()
-    """Logs whose source itself stands in the coordinator, as an earlier release stored it."""
+    """Logs whose source itself is in the coordinator, as an earlier release stored it."""
     unsafe: tuple[Problem, ...] = ()
 
     @property

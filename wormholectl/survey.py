@@ -34,7 +34,7 @@ _TIMEOUT_S: Final = 3.0
 
 
 def look(where: Where) -> Seen:
-    """Everything that can be seen from here.
+    """Survey everything that can be reached from here.
 
     Raises :class:`~wormhole.model.errors.UsageError` when nothing says where to look.
     """
@@ -108,7 +108,7 @@ def _told(answers: Iterable[Answer]) -> list[Answer]:
 
 
 def clock_of(answer: Answer, clock: SystemClock = SYSTEM_CLOCK) -> Clock:
-    """The clock of a publisher, by the date that its HTTP endpoint tells; it is in whole seconds."""
+    """The clock of a publisher, by the date header of its HTTP endpoint, in whole seconds."""
     assert answer.status is not None
     status, address = answer.status, answer.status.http_address
     name = status.host or publisher_name(status)
@@ -133,7 +133,7 @@ def clock_of(answer: Answer, clock: SystemClock = SYSTEM_CLOCK) -> Clock:
         return Clock(name, None, str(error) or type(error).__name__)
     finally:
         connection.close()
-    # It may be any moment of that second, and was told at some moment between asking and hearing.
+    # The header is of any moment of that second, and was written between the request and its answer.
     ahead = seconds - after if seconds > after else min(seconds + 1 - before, 0.0)
     return Clock(name, ahead)
 

@@ -41,38 +41,38 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
     """
     silent = [answer for answer in answers if answer.silent]
     drained = [answer.drained for answer in answers if answer.drained is not None]
-    told = [(answer, answer.status) for answer in answers if answer.status is not None]
+    answered = [(answer, answer.status) for answer in answers if answer.status is not None]
     if as_json:
         items = [
             {"publisher": publisher_name(status), "address": answer.address, **item}
-            for answer, status in told
+            for answer, status in answered
             for item in listing.objects(status)
         ]
         unreachable = [{"address": answer.address, "problem": answer.problem} for answer in silent]
-        told_of = {"publishers": [_summary(answer, status) for answer, status in told]}
-        named = {} if listing.name in told_of else {listing.name: items}
+        about = {"publishers": [_summary(answer, status) for answer, status in answered]}
+        named = {} if listing.name in about else {listing.name: items}
         away = [{"host": one.host, "by": one.by or None, "publishers": list(one.logs)} for one in drained]
-        print_json({**told_of, **named, "drained": away, "unreachable": unreachable})
+        print_json({**about, **named, "drained": away, "unreachable": unreachable})
     else:
-        several = len(told) > 1 and listing.columns[0] != "PUBLISHER"
+        several = len(answered) > 1 and listing.columns[0] != "PUBLISHER"
         columns = (*listing.columns, "PUBLISHER") if several else listing.columns
         causes: dict[str, str] = {}
         rows = [
             (*shown, publisher_name(status)) if several else shown
-            for _, status in told
+            for _, status in answered
             for row in listing.rows(status)
             for shown in [(*row[:-1], _short_cause(row[-1], causes))]
         ]
-        names = ", ".join(publisher_name(status) for _, status in told)
+        names = ", ".join(publisher_name(status) for _, status in answered)
         print_table(columns, rows, f"no {listing.name} at {names}")
         for cause, sign in causes.items():
             print_text(f"{sign} {cause}")
-        for _, status in told:
+        for _, status in answered:
             for note in listing.notes(status):
                 print_text(f"{publisher_name(status)}: {note}" if several else note)
         for one in drained:
             print_text(str(one))
-    print_warnings(f"{publisher_name(status)}: {problem}" for _, status in told for problem in status.problems)
+    print_warnings(f"{publisher_name(status)}: {problem}" for _, status in answered for problem in status.problems)
     print_warnings(answer.problem for answer in silent)
     return UNREACHABLE if silent else 0
 
