@@ -84,7 +84,7 @@ PARKING_FAULTS: list[Fault] = [
         file="wormhole/push/parking.py",
         old="        rows, op = update.rows(), update.op.value\n    except DecodeError as error:\n",
         new="        rows, op = update.rows(), update.op.value\n    except UnicodeDecodeError as error:\n",
-        tests=("tests/fuzz/test_fuzz_short.py", "-ksession.publisher"),
+        tests=("tests/unit/wormhole/push/test_parking.py::test_what_makes_no_sense_is_refused",),
         promise="whatever a subscriber sends ends its stream with a reason, and nothing else",
     ),
     Fault(

@@ -242,7 +242,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="    if found == said and footer.end.order <= entry.end.order:\n",
         new="    if found or said:\n",
         tests=(
-            "tests/unit/spark_replay/archive/test_manifest.py::test_another_file_of_an_archive_in_the_place_of_one_is_never_pushed",
+            "tests/unit/spark_replay/archive/test_manifest.py::test_a_file_of_another_shard_or_place_is_refused_though_its_checksums_fit",
         ),
         promise="a replay pushes what its shard's manifest names, and nothing that was put in its place",
     ),

@@ -50,6 +50,17 @@ def test_another_file_of_an_archive_in_the_place_of_one_is_never_pushed(
         list(log_pieces(store, "a", marker_at(0), marker_at(3), ALL))
 
 
+@pytest.mark.parametrize(("shard", "file"), [("b", 0), ("a", 1)])
+def test_a_file_of_another_shard_or_place_is_refused_though_its_checksums_fit(
+    store: ArchiveStore, shard: str, file: int
+) -> None:
+    """A manifest was written by hand, or data files and manifests of several archives were mixed."""
+    entry = replace(manifest_of(store, "a").files[0], **measured(path_of(store, shard, file)))
+    shutil.copy(path_of(store, shard, file), path_of(store, "a", 0))
+    with pytest.raises(ArchiveError, match=f"another file than the manifest says: dataset orders, shard {shard}, "):
+        open_file(store, "a", entry)
+
+
 def test_a_file_with_fewer_rows_than_the_manifest_says(store: ArchiveStore) -> None:
     path = path_of(store, "a", 0)
     with pq.ParquetFile(path) as file:
