@@ -169,8 +169,7 @@ class Projection:
         if source.of_bytes:
             raise FilterError(
                 f"{setting}: an update of {source.title} has no columns: its value is bytes, which are sent whole",
-                hint=f"remove {setting}, and let the writer keep what is private in a column family of its own; "
-                "`tables` leaves that out",
+                hint=f"remove {setting}; what is private can be left out with `tables` if it is in a table of its own",
             )
         if source.databases:
             for name, entry in self._entries():
