@@ -184,13 +184,7 @@ class Replays:
         """
         async with self._one(key) as flow:
             now = permitted(flow.name, flow.control.replay, replay, ticket)
-            if flow.filter.projection and not projects:
-                raise RefusedError(
-                    grpc.StatusCode.FAILED_PRECONDITION,
-                    "the application has columns or a mask, and the release of the replay would send every value",
-                    flow=flow.name,
-                    hint="replay with the release of the publisher",
-                )
+            _check_projects(flow, projects=projects)
             run = self._known(flow, now)
             if now.subscriber:
                 self._assigner.lend(flow, now.subscriber)  # the former task's: a handler may still run there
@@ -225,6 +219,7 @@ class Replays:
                 paused = f"paused by {flow.control.paused}" if flow.control.paused else ""
                 run.waits = Problem(paused or "its datamarker was set")
                 return run.waits
+            _check_projects(flow, projects=projects)  # again: the configuration may have changed
             run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, NO_PROBLEM
             run.parking.drop()
             run.parking = Arriving(self._room.share(lambda error: _fenced(run)))
@@ -524,6 +519,16 @@ class Replays:
         """One request about a flow at a time."""
         async with self.lock(key):
             yield self._flow(key)
+
+
+def _check_projects(flow: PublisherFlow, *, projects: bool) -> None:
+    if flow.filter.projection and not projects:
+        raise RefusedError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "the application has columns or a mask, and the release of the replay would send every value",
+            flow=flow.name,
+            hint="replay with the release of the publisher",
+        )
 
 
 def _fenced(run: Run) -> None:

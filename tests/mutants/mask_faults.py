@@ -30,9 +30,17 @@ MASK_FAULTS: list[Fault] = [
     Fault(
         name="an-older-task-sends-what-is-hidden",
         file="publisher/flows/replays.py",
-        old="            if flow.filter.projection and not projects:\n",
-        new="            if False:\n",
+        old="    if flow.filter.projection and not projects:\n",
+        new="    if False:\n",
         tests=(f"{_FLOWS}::test_a_task_of_a_replay_learns_what_it_may_send",),
+        promise=_PROMISE,
+    ),
+    Fault(
+        name="an-older-task-sends-what-is-hidden-meanwhile",
+        file="publisher/flows/replays.py",
+        old="            _check_projects(flow, projects=projects)  # again: the configuration may have changed\n",
+        new="",
+        tests=(f"{_FLOWS}::test_a_mask_that_comes_while_a_task_opens_the_flow_is_not_missed",),
         promise=_PROMISE,
     ),
     Fault(

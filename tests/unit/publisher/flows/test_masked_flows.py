@@ -124,6 +124,26 @@ async def test_a_task_of_a_replay_learns_what_it_may_send(masked: World, s1: Scr
         assert told.key_check == MaskKey(SECRET).check
 
 
+async def test_a_mask_that_comes_while_a_task_opens_the_flow_is_not_missed(
+    masked: World, s1: ScriptedSubscriber
+) -> None:
+    """Else a task of an earlier release would send every value, in an epoch that passes for one with the mask."""
+    masked.application()
+    end = write(masked, b"a", email=PRIVATE)
+    async with masked.publisher() as publisher:
+        replay = await held(masked, publisher, s1, until=end)
+        settle = publisher.replays._settle
+
+        async def settles() -> None:
+            masked.application(mask={"email": "null"})
+            await eventually(lambda: bool(publisher.assigner.flows[KEY].filter.projection), "configured")
+            await settle()
+
+        publisher.replays._settle = settles
+        answer = await refused(replay.tries_to_open(projects=False))
+        assert "would send every value" in str(answer)
+
+
 async def test_a_task_of_an_earlier_release_replays_what_is_sent_as_it_is(
     world: World, s1: ScriptedSubscriber, first: Datamarker
 ) -> None:
