@@ -18,11 +18,12 @@ TABLE_BYTES: Final = 256
 class FlowSchemas:
     """Of one epoch of a flow. ``hold``: called for each table that was not there before."""
 
-    __slots__ = ("_before", "_current", "_hold", "_ids")
+    __slots__ = ("_before", "_current", "_held", "_hold", "_ids")
 
     def __init__(self, hold: Callable[[str], None]) -> None:
         self._hold = hold
         self._current: dict[str, Schema] = {}
+        self._held: set[str] = set()  # tables
         self._ids: set[int] = set()  # of the schemas in _current
         self._before: dict[str, Schema | None] = {}  # at the last acknowledged datamarker, of tables that changed since
 
@@ -42,8 +43,9 @@ class FlowSchemas:
             if not new.columns:
                 continue
             old = self._current.get(new.table)
-            if new.table not in self._current and new.table not in self._before:
+            if new.table not in self._held:
                 self._hold(new.table)
+                self._held.add(new.table)  # until the epoch ends, also when a rollback forgets the table
             self._before.setdefault(new.table, old)
             self._set(new.table, new)
             found.append((i, SchemaChange(batch.shard, batch.epoch, new.table, update.id, old, new)))

@@ -190,6 +190,23 @@ async def test_tables_are_counted_as_what_a_publisher_makes_us_keep(new_world: N
     assert world.shards.state.used == plain.shards.state.used
 
 
+@pytest.mark.parametrize("failures", [1, 5])
+async def test_a_table_is_counted_once_however_often_its_updates_come_again(failures: int, new_world: NewWorld) -> None:
+    class Failing(Watching):
+        async def on_update(self, update: Update) -> None:
+            if self.failures:
+                self.failures -= 1
+                raise ValueError("not yet")
+
+    world, publisher = new_world(Failing(failures), retry=RetryPolicy(attempts=10, first_wait=0.001))
+    await world.open(publisher)
+    publisher.teach([old(1).schema])
+    held = world.shards.state.used
+    publisher.send(frames.batch(1, 1, 1, body_of([old(1)])))
+    await world.shards.settled()
+    assert world.shards.state.used - held == TABLE_BYTES
+
+
 def test_what_changed() -> None:
     id_, name, age = Column("id", "int"), Column("name", "text"), Column("age", "int")
     before = Schema("t", (id_,), (id_, name, age))
