@@ -131,6 +131,13 @@ def test_bytes_that_could_hide_a_value_are_refused(damage: bytes) -> None:
         Projection.parse([], {"email": "null"}).project_row(USERS, damage)
 
 
+def test_a_damaged_value_that_is_hidden_is_not_in_the_message() -> None:
+    private = b"ada@example.com"
+    with pytest.raises(DecodeError, match="to be hashed is damaged") as raised:
+        KEY.hashed(bytes((0x3A, len(private))) + private)  # `decimal` of Value
+    assert "ada" not in str(raised.value)
+
+
 @pytest.mark.parametrize("kept", [0, 1, 100, 126, 127, 128, 129, 16_380, 16_384, 70_000])
 @pytest.mark.parametrize("dropped", [0, 1, 100, 20_000])
 def test_the_length_of_an_update_is_that_of_what_is_left(kept: int, dropped: int) -> None:
