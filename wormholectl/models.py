@@ -123,7 +123,7 @@ def models(
         application=what if config is not None else "",
         pydantic=style is Style.PYDANTIC,
         text_dates=text_dates,
-        reserved=dir(BaseModel) if style is Style.PYDANTIC else (),
+        reserved={*dir(BaseModel), *dir(type(BaseModel))} if style is Style.PYDANTIC else (),
     )
     if output is None:
         print_text(*text.splitlines())

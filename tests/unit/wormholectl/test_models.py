@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,14 @@ def test_the_tables_are_chosen(words: list[str], classes: list[str] | None, serv
         assert "has no table that matches [[]s]hop.*" in err
     else:
         assert [line[6:-1] for line in out.splitlines() if line.startswith("class")] == classes
+
+
+def test_no_column_hides_what_pydantic_s_classes_have(server: Server) -> None:
+    server.tables = [replace(server.tables[0], columns=(ID, replace(EMAIL, name="register")))]
+    _, out, _ = run("models", SERVER, "--style", "pydantic")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(compile(out, "models", "exec"), {"__name__": __name__})
 
 
 def test_a_file_is_made_checked_and_made_again(server: Server, tmp_path: Path) -> None:
