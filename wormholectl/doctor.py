@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
+from wormhole.model.errors import UsageError
 from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.options import LOG_HELP, AsJson, PasswordFile, Where, with_where
 
@@ -35,6 +36,12 @@ def doctor(
     installation: coordinator, monitors, publishers, flows, versions, clocks, disks. Exit code 1 when something should
     be changed.
     """
+    if not (url or where.publisher or where.coordinator):
+        raise UsageError(
+            "doctor of what?",
+            hint="give the URL of a database; for an installation -c FILE.toml, -c ZK:2181/ROOT "
+            "(WORMHOLE_COORDINATOR) or --publisher HOST:PORT",
+        )
     from wormholectl.show.reports import show_report
 
     unreachable = False

@@ -110,7 +110,7 @@ def models(
     if not found:
         raise UsageError(
             f"{without_password(chosen.url)} has no table that matches {', '.join(patterns) or 'anything'}",
-            hint="`wormholectl doctor URL` shows what the account may see",
+            hint=_to_find(patterns),
         )
     options = [word for pattern in tables or () for word in ("--table", pattern)]
     options += ["--style", style.value] * (style is not Style.DATACLASS) + ["--text-dates"] * text_dates
@@ -132,6 +132,13 @@ def models(
     names = ", ".join(table.name for table in found[:_SHOWN]) + (" ..." if len(found) > _SHOWN else "")
     count = f"{len(found)} table{'s' if len(found) > 1 else ''}"
     print_line([("wrote ", ""), (str(output), "bold"), (f": {count}: {names}", "")])
+
+
+def _to_find(patterns: Sequence[str]) -> str:
+    for pattern in patterns:
+        if "." not in pattern:  # no name matches it: each begins with its database
+            return f"{pattern} has no database: write '*.{pattern}', or DATABASE.{pattern}"
+    return "`wormholectl doctor URL` shows what the account may see"
 
 
 def _chosen(

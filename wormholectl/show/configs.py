@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -48,10 +49,13 @@ def show_running(file: Path, settings: Sequence[Difference], warnings: Sequence[
         return
     _print_settings(settings)
     print_warnings(warnings)
+    if not settings:
+        print_text(f"{file}: nothing differs from what the publishers of this host run")
+        return
+    again = shlex.quote(str(file))
     print_text(
-        "a restart of the publishers takes this over"
-        if settings
-        else f"{file}: nothing differs from what the publishers of this host run"
+        "this takes effect when the publishers are restarted",
+        f"  next: where `wormholectl up` runs them: wormholectl down -f {again}, then wormholectl up -f {again}",
     )
 
 

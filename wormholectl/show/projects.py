@@ -86,7 +86,7 @@ def _show_next(project: Project, folder: Path, written: Sequence[str]) -> None:
         "Next:",
         [
             (f"pytest {shlex.quote(str(folder / 'test_subscriber.py'))}", "the handler, without any server"),
-            (f"wormholectl up -f {toml} --detach", "the publisher, looked after"),
+            (f"wormholectl up -f {toml} --detach", "a monitor, and the publisher that it runs"),
             (f"python {shlex.quote(str(folder / 'subscriber.py'))}", "prints what is committed from now on"),
         ],
     )

@@ -77,8 +77,10 @@ _REFUSALS: Final = (
 # safe in SQL: the server chooses the text.
 _SHADOWED: Final = re.compile(r"@'(?P<host>[\w.:-]+)' \(using password: YES\)", re.ASCII)
 _SHADOW_HINT: Final = (
-    "; where it is right, an anonymous account ''@'{host}' may shadow '{user}'@'%'; as an administrator: "
-    "SELECT User, Host FROM mysql.user WHERE User IN ('', '{user}'); and, if '' is listed, DROP USER ''@'{host}';"
+    "; where it is right, an anonymous account ''@'{host}' may shadow '{user}'@'%'; as an administrator:\n"
+    "SELECT User, Host FROM mysql.user WHERE User IN ('', '{user}');\n"
+    "and, if '' is listed:\n"
+    "DROP USER ''@'{host}';"
 )
 _NONSENSE: Final = (
     "it is tried again; check host and port, and what is between here and the server (a proxy, another service); "

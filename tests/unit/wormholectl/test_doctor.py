@@ -33,6 +33,7 @@ def test_nothing_says_what_to_look_at() -> None:
     code, out, err = run("doctor")
     assert (code, out) == (2, "")
     assert "-c FILE.toml" in err
+    assert "URL of a database" in err
 
 
 URL = "rocksdb:///store"

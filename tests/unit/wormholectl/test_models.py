@@ -198,6 +198,13 @@ def test_a_wrong_request_has_one_message(words: list[str], reason: str, server: 
     assert err.count("error: ") <= 1
 
 
+def test_a_pattern_without_a_database_has_its_own_next_step(server: Server) -> None:
+    _, _, err = run("models", SERVER, "-t", "users")
+    assert "next: users has no database: write '*.users', or DATABASE.users" in err
+    _, _, err = run("models", SERVER, "-t", "shop.none")
+    assert "next: `wormholectl doctor URL` shows" in err
+
+
 def test_a_server_that_is_away_is_one_message(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "models.py"
     assert run("models", SERVER, "-o", str(file))[0] == 0

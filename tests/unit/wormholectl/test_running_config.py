@@ -39,6 +39,13 @@ def runs(file: Path, *texts: str, log: str = "db1", managed: bool = False, versi
     write_ready(ready, ReadyFile(os.getpid(), started, "127.0.0.1:1", "", version, running))
 
 
+def next_step(file: Path) -> list[str]:
+    return [
+        "this takes effect when the publishers are restarted",
+        f"  next: where `wormholectl up` runs them: wormholectl down -f {file}, then wormholectl up -f {file}",
+    ]
+
+
 def diff(file: Path, *texts: str) -> tuple[int, list[str], str]:
     file.write_text("".join((HEAD, *texts)))
     code, out, err = run("config", "diff", str(file))
@@ -66,7 +73,7 @@ def test_a_file_against_what_runs(file: Path, managed: bool) -> None:
             '+ applications.search.subscribers.a = "127.0.0.1:7002"',
             "~ publisher.heartbeat = 3.0 -> 9.0",
             '~ sources.shop/main/db1.source = "rocksdb:///var/lib/db1" -> "rocksdb:///srv/lib/db1"',
-            "a restart of the publishers takes this over",
+            *next_step(file),
         ],
     )
 
@@ -94,7 +101,7 @@ def test_a_log_that_is_new_and_one_that_is_gone(file: Path) -> None:
         '+ datasets.shop.copies.main.logs.db2.kind = "rocksdb"',
         '+ datasets.shop.copies.main.logs.db2.source = "shop/main/db2"',
         '+ sources.shop/main/db2.source = "rocksdb:///var/lib/db2"',
-        "a restart of the publishers takes this over",
+        *next_step(file),
     ]
     assert diff(file, DB1, DB2, CACHE)[:2] == (1, new)
     assert diff(file, DB1, DB2, 'host = "elsewhere"\n', CACHE)[0] == 0, "another host's"
