@@ -1,4 +1,5 @@
-"""Publishers and subscribers of the release before work with those of this one, and both go on from each other's state.
+"""Monitors, publishers and subscribers of the release before work with those of this one, and each continues from the
+state of the other.
 
 The code of before is taken from the history of this checkout; it runs interpreted. Files and frames of it are read in
 tests/compatibility.
@@ -16,9 +17,14 @@ from pathlib import Path
 import pytest
 
 from scripts.prepare import ROOT
+from tests.support.marked import marked
 from tests.support.seed import SEED
-from tests.system.harness.ensemble import WORMHOLECTL, Ensemble, Plan
+from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
+from tests.system.harness.fleet import Fleet, Host
+from tests.system.harness.processes import Process
 from tests.system.test_kill_nine import Round, applications
+from wormhole import __version__
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 BEFORE = "596e9eb"
 WORMHOLECTL_OF_BEFORE = (
@@ -43,6 +49,9 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("before")
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(folder, filter="data")
+    # Each release has a version of its own, by which a monitor recognizes publishers of another release.
+    package = folder / "wormhole/__init__.py"
+    package.write_text(package.read_text().replace(f'"{__version__}"', '"0.0.1"'))
     return folder
 
 
@@ -96,3 +105,111 @@ def rounds(ensemble: Ensemble, chance: random.Random, who: str, say: Say) -> Non
     figures = ensemble.figures().values()
     repeated, epochs = sum(one.duplicates for one in figures), sum(one.epochs for one in figures)
     say(f"  {who}: updates {sum(one.updates for one in figures)}, repeated {repeated}, epochs {epochs}")
+
+
+@pytest.mark.soak
+def test_a_rolling_upgrade_of_two_hosts_and_back(
+    before: Path, tmp_path: Path, own_zookeeper: EmbeddedZooKeeper, say: Say
+) -> None:
+    """The order of docs/upgrade.md, then the same in reverse, while every log is written to."""
+    fleet = Fleet(
+        tmp_path,
+        own_zookeeper,
+        hosts={"h1": "local", "h2": "zookeeper"},
+        places={"db1": "h1", "db2": "h2", "cache-1": "h1", "cache-2": "h2"},
+        applications={"cache": Application({"cache-1": {}, "cache-2": {"callback": "batch"}})},
+    )
+    upgrade = Upgrade(fleet, before, say)
+    h1, h2 = fleet.hosts.values()
+    try:
+        upgrade.config_apply(before)
+        fleet.start_writers()
+        for host in (h1, h2):
+            monitor_of(host, before, WORMHOLECTL_OF_BEFORE)
+            host.start()
+        for member in fleet.members.values():
+            member.process.tree = before
+            member.start()
+        upgrade.goes_on("everything is of the release before", db1=before, db2=before)
+
+        upgrade.replace_monitor(h1, ROOT)
+        upgrade.goes_on("the first host is upgraded", db1=ROOT, db2=before)
+        upgrade.replace_monitor(h2, ROOT)
+        upgrade.goes_on("the second host is upgraded", db1=ROOT, db2=ROOT)
+        for name in fleet.members:
+            upgrade.replace_subscriber(name, ROOT)
+            upgrade.goes_on(f"subscriber {name} is upgraded", db1=ROOT, db2=ROOT)
+        upgrade.config_apply(ROOT)
+
+        upgrade.config_apply(before)
+        for name in fleet.members:
+            upgrade.replace_subscriber(name, before)
+            upgrade.goes_on(f"subscriber {name} is of the release before", db1=ROOT, db2=ROOT)
+        upgrade.replace_monitor(h1, before)
+        upgrade.goes_on("the first host is of the release before", db1=before, db2=ROOT)
+        upgrade.replace_monitor(h2, before)
+        upgrade.goes_on("the second host is of the release before", db1=before, db2=before)
+
+        for log in fleet.logs.values():
+            log.tell("pause")
+        fleet.await_all()
+        for log in fleet.logs.values():
+            assert all(checker.reached() and not checker.losses for checker in log.checkers.values())
+            assert all(checker.figures().updates > 0 for checker in log.checkers.values())
+    finally:
+        fleet.close()
+
+
+class Upgrade:
+    """Replaces one process at a time in a fleet."""
+
+    def __init__(self, fleet: Fleet, before: Path, say: Say) -> None:
+        self.fleet, self._say = fleet, say
+        self._programs = {before: WORMHOLECTL_OF_BEFORE, ROOT: WORMHOLECTL}
+        self._modules = {before: " -m wormhole.cli publisher ", ROOT: " -m wormholectl publisher "}
+
+    def config_apply(self, tree: Path) -> None:
+        """With ``wormholectl`` of that checkout."""
+        self.fleet.write_file()
+        arguments = ["-c", self._programs[tree], "config", "apply", str(self.fleet.file), "--yes"]
+        command = Process("config-apply", arguments, self.fleet.folder)
+        command.tree = tree
+        command.start()
+        assert command.wait() == 0, command.tail()
+
+    def replace_monitor(self, host: Host, tree: Path) -> None:
+        """``kill -9`` and start that of another checkout: it finds publishers that run and have to be replaced."""
+        host.monitor.kill()
+        monitor_of(host, tree, self._programs[tree])
+        host.start()
+
+    def replace_subscriber(self, name: str, tree: Path) -> None:
+        """Stop it, which gives its shards back, and start that of another checkout."""
+        member = self.fleet.members[name]
+        assert member.process.stop() == 0, member.process.tail()
+        member.process.tree = tree
+        member.start()
+
+    def goes_on(self, what: str, **trees: Path) -> None:
+        """Each log has one publisher, of this checkout; and what is committed now arrives at every application."""
+        self.fleet.await_true(
+            lambda: all(self._modules[tree] in self._command(name) for name, tree in trees.items()),
+            lambda: f"{what}: they run as { {name: self._command(name) for name in trees} }",
+        )
+        self.fleet.await_serving(trees)
+        self.fleet.await_all()
+        received = sum(
+            checker.figures().updates for log in self.fleet.logs.values() for checker in log.checkers.values()
+        )
+        self._say(f"  {what}: updates {received}")
+
+    def _command(self, log: str) -> str:
+        """The command line of its publisher; empty while none runs."""
+        pid = self.fleet.publishers().get(log)
+        return "" if pid is None else marked(self.fleet.mark).get(pid, "")
+
+
+def monitor_of(host: Host, tree: Path, program: str) -> None:
+    """The next run of its monitor has the code of another checkout."""
+    host.monitor.tree = tree
+    host.arguments[1] = program

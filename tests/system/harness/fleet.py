@@ -55,13 +55,12 @@ host = "{name}"
 listen = "127.0.0.1:0"
 restart = {{ first_wait = "50ms", longest_wait = "200ms", crashes = 2, within = "10m" }}
 """)
-        arguments = ["-c", WORMHOLECTL, "monitor", "run", "-c", str(self.file)]
-        self._arguments = arguments
-        self.monitor = Process(f"monitor-{name}", arguments, folder, environment={MARK: mark})
+        self.arguments = ["-c", WORMHOLECTL, "monitor", "run", "-c", str(self.file)]
+        self.monitor = Process(f"monitor-{name}", self.arguments, folder, environment={MARK: mark})
 
     def start(self, *options: str) -> None:
         """Start its monitor."""
-        self.monitor.arguments = [*self._arguments, *options]
+        self.monitor.arguments = [*self.arguments, *options]
         self.monitor.start()
 
 
@@ -174,7 +173,13 @@ class Fleet:
             log.tell("go")
 
     def apply(self, **logs: str) -> None:
-        """``config apply``; ``logs``: TOML lines of a log instead of where its store is."""
+        """Write the file and ``config apply`` it; ``logs``: as :meth:`write_file` has them."""
+        self.write_file(**logs)
+        code, out, err = command_line.run("config", "apply", str(self.file), "--yes")
+        assert code == 0, out + err
+
+    def write_file(self, **logs: str) -> None:
+        """Write what is to be applied; ``logs``: TOML lines of a log instead of where its store is."""
         parts = ["version = 1", "[coordinator]", f'zookeeper = "{self.zookeeper.hosts}/wormhole"']
         parts += ['session_timeout = "2s"', "[datasets.shop]", 'shard_by = "table"']
         for name, log in self.logs.items():
@@ -183,8 +188,6 @@ class Fleet:
         for name, application in self.applications.items():
             parts += [f"[applications.{name}]", 'dataset = "shop"', 'start = "earliest"', application.settings]
         self.file.write_text("\n".join(parts) + "\n")
-        code, out, err = command_line.run("config", "apply", str(self.file), "--yes")
-        assert code == 0, out + err
 
     def start(self, host: Host, *options: str) -> None:
         """Start what runs on the host: its monitor (with ``options``), and its subscribers."""

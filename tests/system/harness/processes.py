@@ -37,7 +37,7 @@ class Process:
         self.folder = folder
         self.runs = 0
         self.tree = ROOT
-        """The checkout whose code the next run has."""
+        """The checkout whose code the next run has, and what it starts in turn."""
         self._talks = talks
         self._environment = {"PYTHONUNBUFFERED": "1", "WORMHOLE_DEBUG": "1", **(environment or {})}
         self._popen: subprocess.Popen[str] | None = None
@@ -75,7 +75,7 @@ class Process:
                 stdout=subprocess.PIPE if self._talks else output,
                 stderr=output,
                 text=True,
-                env={**os.environ, **self._environment},
+                env={**os.environ, "PYTHONPATH": str(self.tree), **self._environment},
             )
 
     def kill(self) -> None:
