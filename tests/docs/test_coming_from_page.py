@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
+from typing import Any
+from urllib.request import Request
 
 import pytest
 
+from subscriber_sdk.testing import Kit, update
 from tests.support.pages import Page
 from wormhole.config.load import parse
 from wormhole.filters.parser import parse as parse_filter
@@ -13,12 +18,21 @@ from wormhole.filters.parser import parse as parse_filter
 _PAGE = Page("docs/coming-from.md", {})
 
 
-def test_the_configuration_is_valid() -> None:
-    [text] = _PAGE.blocks("toml")
+def test_the_configuration_of_debezium_translated_is_valid() -> None:
+    text, _ = _PAGE.blocks("toml")
 
     application = parse(text, "shop.toml").applications["search"]
 
     assert list(application.tables or ()) == ["shop.users", "shop.orders"]
+
+
+def test_the_sink_of_sequin_translated_is_valid_and_names_what_its_program_names() -> None:
+    _, text = _PAGE.blocks("toml")
+    [(name, application)] = parse(text, "shop.toml").applications.items()
+
+    parse_filter(application.where)
+    assert list(application.columns or ()) == ["-notes"]
+    assert f'application="{name}"' in _PAGE.blocks("python")[1]
 
 
 @pytest.mark.parametrize("where", re.findall(r"`where = '(.+?)'`", _PAGE.text))
@@ -26,10 +40,32 @@ def test_each_filter_is_valid(where: str) -> None:
     parse_filter(where)
 
 
-def test_the_program_has_a_handler() -> None:
-    [program] = _PAGE.blocks("python")
-    names: dict[str, object] = {"__name__": "orders"}
+def test_each_program_has_a_handler() -> None:
+    for program, name in zip(_PAGE.blocks("python"), ("Orders", "Billing"), strict=True):
+        names: dict[str, object] = {"__name__": "application"}
 
-    exec(compile(program, "orders.py", "exec"), names)
+        exec(compile(program, "application.py", "exec"), names)
 
-    assert callable(getattr(names["Orders"], "on_update", None))
+        assert callable(getattr(names[name], "on_update", None))
+
+
+def test_the_handler_in_place_of_a_webhook_sends_what_was_committed(
+    wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Request] = []
+
+    def urlopen(request: Request, timeout: float) -> io.BytesIO:
+        sent.append(request)
+        return io.BytesIO()
+
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    names: dict[str, Any] = {"__name__": "application"}
+    exec(compile(_PAGE.blocks("python")[1], "application.py", "exec"), names)
+    flow = wormhole_kit.attach(names["Billing"]())
+    flow.commit(update("shop.orders", key=7, after={"id": 7, "status": "paid"}))
+
+    assert flow.datamarker == flow.end
+    [request] = sent
+    assert request.get_method() == "POST"
+    assert request.get_header("Idempotency-key")
+    assert json.loads(request.data) == {"action": "insert", "record": {"id": 7, "status": "paid"}}  # type: ignore[arg-type]
