@@ -90,7 +90,7 @@ STATEMENTS: Final[list[tuple[str, list[bytes]]]] = [
     ("GRANTS", _rows("Grants", ("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO `u`@`%`",))),
     ("semi", _rows("Variable_name Value", ("Rpl_semi_sync_source_clients", "0"))),
     ("Ssl", _rows("Variable_name Value", ("Ssl_cipher", "none"))),
-    ("CURRENT_USER", _rows("account", ("u@%",))),
+    ("AS account", _rows("account login", ("u@%", "u@localhost"))),
     ("AS identity", _rows("identity server_id", (build.UUID_TEXT, 1))),
     ("AS gtids", _rows("owned gtids purged state", ("", _GTIDS, "", ""))),
     ("GET_LOCK", _rows("got own", (1, 1))),

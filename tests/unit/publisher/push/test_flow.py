@@ -17,7 +17,7 @@ from wormhole.ports.marker_store import FlowControl, ReplayControl, ReplayState
 START = Datamarker(LogPosition(1, 1, 0), "0", LogPosition(1, 1, 0))
 ALL = Filter.parse(None)
 GAP = LogGap(LossKind.PURGED, "", "", "m")
-OTHERS = {"after", "encoder", "error", "hello", "reply", "run", "segment", "told", "traffic"}
+OTHERS = {"after", "encoder", "error", "hello", "message", "reply", "run", "segment", "traffic"}
 
 
 def flow() -> PublisherFlow:

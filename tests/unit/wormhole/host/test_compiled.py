@@ -50,7 +50,8 @@ def test_without_compiled_modules_it_says_which_how_much_slower_and_what_to_inst
 def test_a_single_module_that_is_not_compiled_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert warning(monkeypatch, caplog, "wormhole", 1).startswith("wormhole.wire.tally run interpreted")
+    [first, *_] = [name for name in hot_modules() if name.startswith("wormhole")]
+    assert warning(monkeypatch, caplog, "wormhole", 1).startswith(f"{first} run interpreted")
 
 
 def test_nothing_is_logged_about_modules_of_another_package(
