@@ -14,7 +14,7 @@ Only ``wormhole`` and ``subscriber_sdk`` are imported. Nothing here imports PySp
 pyarrow only.
 
 For queries of one's own: :func:`open_store`, :func:`read` and :func:`stream` (its updates), :func:`rows` and
-:func:`history` (as a table).
+:func:`history` (as a table). To replay from a program: :func:`run_replay`, :func:`plan_replay`, :func:`cancel_replay`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from spark_replay.archive.store import open_store
+    from spark_replay.replay.job import Replay, cancel_replay, plan_replay, run_replay
     from spark_replay.tables.history import history
     from spark_replay.tables.rows import read, rows
     from spark_replay.tables.stream import stream
 
-__all__ = ["history", "open_store", "read", "rows", "stream"]
+__all__ = [
+    "Replay",
+    "cancel_replay",
+    "history",
+    "open_store",
+    "plan_replay",
+    "read",
+    "rows",
+    "run_replay",
+    "stream",
+]
 
 _WHERE: Final = {
+    "Replay": "spark_replay.replay.job",
+    "cancel_replay": "spark_replay.replay.job",
+    "plan_replay": "spark_replay.replay.job",
+    "run_replay": "spark_replay.replay.job",
     "history": "spark_replay.tables.history",
     "open_store": "spark_replay.archive.store",
     "read": "spark_replay.tables.rows",

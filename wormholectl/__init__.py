@@ -4,7 +4,7 @@ One module per noun or command (``flows``, ``markers``, ``archive``, ``hosts``, 
 and carries it out; ``app`` joins them. Such a module is imported for ``--help`` too, so its functions import what takes
 long, and it does without ``from __future__ import annotations``: Typer would compile each annotation.
 
-Shared by several commands: ``options``, ``confirm``, ``flow_change``, ``archive_choice``, ``host_status``, ``sources``,
+Shared by several commands: ``options``, ``confirm``, ``flow_change``, ``host_status``, ``sources``,
 ``errors`` (exceptions become messages and exit codes). ``wormhole.admin`` finds and asks publishers. ``why_lag``,
 ``lag_verdict``, ``installation`` and ``redact`` decide without asking. ``show`` prints.
 """

@@ -110,8 +110,8 @@ def expire(
 ) -> None:
     """Drop updates older than `keep`, and delete files that no manifest has named for a day. Run it daily."""
     from spark_replay.archive import retention
+    from spark_replay.archive.choice import archived
     from spark_replay.archive.store import store_of
-    from wormholectl.archive_choice import archived
     from wormholectl.show.archives import about, expired_object, show_expired
 
     chosen = archived(coordinator, dataset, archives or [])
@@ -154,8 +154,8 @@ def run(
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Keep every update of a dataset as Parquet, until SIGTERM or Ctrl-C. Several at a time share the shards."""
+    from spark_replay.archive.choice import archived
     from wormhole.host import logs
-    from wormholectl.archive_choice import archived
 
     logs.configure(log_level.value)
     if http:
@@ -222,8 +222,8 @@ def _bytes(text: str) -> int:
 
 
 def _store(coordinator: str, dataset: str, archives: list[str] | None) -> "ArchiveStore":
+    from spark_replay.archive.choice import archived
     from spark_replay.archive.store import store_of
-    from wormholectl.archive_choice import archived
 
     chosen = archived(coordinator, dataset, archives or [])
     return store_of(chosen.config, chosen.name)

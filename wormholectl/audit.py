@@ -47,11 +47,11 @@ def audit(
     check_spark()
     from spark_replay.audit import auditor
     from spark_replay.audit.archived import Selecting
+    from spark_replay.replay.job import setting_of
     from spark_replay.replay.plan import asked_time
     from wormhole.admin import admin_service
     from wormhole.config.application_filter import application_filter
     from wormhole.wire.v1 import admin_pb2
-    from wormholectl.replay_job import setting_of
     from wormholectl.show.audits import audit_object, show_audit
 
     now_s = now()

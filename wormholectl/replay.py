@@ -1,11 +1,14 @@
 """``wormholectl replay``: updates of the archive pushed to an application again."""
 
 import os
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
 from wormhole.model.errors import UsageError
+from wormholectl.errors import BROKEN, needs
 from wormholectl.options import Archives, AsJson, DryRun, Master, Where, duration, parsed, with_where
 
 __all__ = ["app"]
@@ -75,8 +78,6 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Push updates of the archive to an application again, then hand over to the live log."""
-    from wormholectl import replay_job
-
     if snapshot and (start or since or cancel):
         raise UsageError(
             "--snapshot says where a replay begins",
@@ -84,26 +85,56 @@ def replay(
         )
     _check(application, resume, cancel, anew=bool(shards or start or since or until or chosen or dry_run))
     if cancel:
-        raise typer.Exit(replay_job.cancel(where, cancel, as_json))
-    request = replay_job.Request(
-        application=application,
-        archives=tuple(archives or ()),
-        shards=tuple(one.strip() for given in shards or () for one in given.split(",") if one.strip()),
-        start=start,
-        since=since,
-        until=until,
-        where=chosen,
-        snapshot=_absolute(snapshot),
-        mode=mode,
-        rate=_rate(rate),
-        master=master,
-        patience_s=duration("--patience", patience),
-        lease_s=_lease(lease),
-        resume=resume,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
-    raise typer.Exit(replay_job.replay(where, request))
+        _cancel(where, cancel, as_json)
+        return
+    given = {
+        "application": application,
+        "archives": tuple(archives or ()),
+        "shards": tuple(one.strip() for given in shards or () for one in given.split(",") if one.strip()),
+        "start": start,
+        "since": since,
+        "until": until,
+        "where": chosen,
+        "snapshot": _absolute(snapshot),
+        "mode": mode,
+        "rate": _rate(rate),
+        "master": master,
+        "patience_s": duration("--patience", patience),
+        "lease_s": _lease(lease),
+        "resume": resume,
+    }
+    raise typer.Exit(_replay(where, given, dry_run=dry_run, as_json=as_json))
+
+
+@needs("spark")
+def _replay(where: Where, given: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> int:
+    """Replay, or with ``dry_run`` show what it would do. Returns the exit code: 1 when a flow was not handed over."""
+    from spark_replay.replay.job import Replay, plan_replay, run_replay
+    from wormholectl.show.replays import Teller, show_plan, show_reports
+
+    replay = Replay(**given)
+    with ExitStack() as stack:
+
+        def observer(replay_id: str) -> Teller:
+            return stack.enter_context(closing(Teller(replay_id, as_json=as_json)))
+
+        if dry_run:
+            planned = plan_replay(where, replay, observer)
+        else:
+            replayed = run_replay(where, replay, observer)
+    if dry_run:
+        show_plan(planned.plans, planned.estimates, planned.slots, replay.rate, planned.nobody, as_json=as_json)
+        return 0
+    show_reports(replayed.id, replayed.reports, as_json=as_json)
+    return 0 if replayed.handed_over else BROKEN
+
+
+@needs("spark")
+def _cancel(where: Where, replay_id: str, as_json: bool) -> None:
+    from spark_replay.replay.job import cancel_replay
+    from wormholectl.show.replays import show_cancelled
+
+    show_cancelled(replay_id, cancel_replay(where, replay_id), as_json=as_json)
 
 
 def _check(application: str, resume: str, cancel: str, *, anew: bool) -> None:

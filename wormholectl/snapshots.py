@@ -98,10 +98,10 @@ def _selected(
     from spark_replay.spark.session import check_spark
 
     check_spark()
+    from spark_replay.archive.choice import archived, check_formats
     from spark_replay.archive.store import store_of
     from spark_replay.replay.plan import asked_until
     from spark_replay.tables.selection import TableOptions
-    from wormholectl.archive_choice import archived, check_formats
 
     now_us = round(now() * 1e6)
     chosen = archived(coordinator or "", dataset or "", archives or ())

@@ -36,7 +36,7 @@ def publisher(tmp_path: Path) -> Iterator[PublisherProcess]:
 
 
 def test_the_program_pauses_and_resumes(publisher: PublisherProcess) -> None:
-    (program,) = Page("docs/admin.md", {}).blocks("python")
+    program, _ = Page("docs/admin.md", {}).blocks("python")
 
     ran = subprocess.run(
         [sys.executable, "-c", program],

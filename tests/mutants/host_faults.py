@@ -47,18 +47,18 @@ HOST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="archive-of-the-record",
-        file="wormholectl/archive_choice.py",
+        file="spark_replay/archive/choice.py",
         old='    if to.rstrip("/") not in {_place(one) for one in archives}:\n',
         new="    if False:\n",
-        tests=("tests/unit/wormholectl/test_archive_choice.py",),
+        tests=("tests/unit/spark_replay/archive/test_choice.py",),
         promise="keys go to an archive, and a folder is written, only where the operator named it too",
     ),
     Fault(
         name="archive-within-what-was-named",
-        file="wormholectl/archive_choice.py",
+        file="spark_replay/archive/choice.py",
         old='    if to.rstrip("/") not in {_place(one) for one in archives}:\n',
         new="    if not to.startswith(tuple(_place(one) for one in archives)):\n",
-        tests=("tests/unit/wormholectl/test_archive_choice.py",),
+        tests=("tests/unit/spark_replay/archive/test_choice.py",),
         promise="an option behind the URL that was named cannot send requests to another server",
     ),
     Fault(

@@ -332,10 +332,10 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="slots-counted-before-executors-come",
-        file="wormholectl/replay_job.py",
+        file="spark_replay/replay/job.py",
         old="        jobs.warm()  # first",
         new="        pass  # first",
-        tests=("tests/unit/wormholectl/test_replay_job.py::test_tasks_are_counted_once_all_executors_are_there",),
+        tests=("tests/unit/spark_replay/replay/test_job.py::test_tasks_are_counted_once_all_executors_are_there",),
         promise="a cluster replays as many flows at a time as it has slots",
     ),
     Fault(

@@ -20,7 +20,7 @@ from spark_replay.archive.verify import verify
 from tests.support.command_line import run
 from tests.support.replay_scene import Scene
 from tests.system.harness.processes import Process, peak_memory
-from wormholectl.replay_job import Request, replay
+from wormholectl import replay as replay_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -241,11 +241,10 @@ def replays(scene: Scene, capsys: Capture, **given: object) -> int:
         "patience_s": 60.0,
         "lease_s": 30.0,
         "resume": "",
-        "dry_run": False,
-        "as_json": True,
     }
     capsys.readouterr()
-    return replay(scene.where, Request(**{**usual, **given}))  # type: ignore[arg-type]
+    dry_run = bool(given.pop("dry_run", False))
+    return replay_command._replay(scene.where, {**usual, **given}, dry_run=dry_run, as_json=True)
 
 
 def came_back(scene: Scene, application: str) -> None:

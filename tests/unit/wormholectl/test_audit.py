@@ -11,11 +11,11 @@ import pytest
 from spark_replay.audit import auditor
 from spark_replay.audit.auditor import Audit
 from spark_replay.audit.compare import Finding
+from spark_replay.replay import job
 from spark_replay.spark import session
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from wormhole.admin import admin_service
-from wormholectl import replay_job
 from wormholectl.options import Where
 
 
@@ -29,7 +29,7 @@ def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(
     asked.audit.return_value = Audit((), (Finding("lost", "cache/db1", 1, 1, "s:9:0"),), (), ())
     for module, names in (
         (session, ("check_spark", "spark_session")),
-        (replay_job, ("setting_of",)),
+        (job, ("setting_of",)),
         (auditor, ("audit", "flow_counts", "write_parquet")),
     ):
         for name in names:

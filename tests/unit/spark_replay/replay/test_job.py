@@ -7,15 +7,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from spark_replay.replay import driver, flow_plans, jobs, mode_selection
+from spark_replay.replay import flow_plans, job, mode_selection
+from spark_replay.replay.job import Replay, run_replay, setting_of
 from spark_replay.spark import session
 from tests.support.archives import write_archive
 from wormhole.config import ArchiveConfig, TlsFiles, load
 from wormhole.coordination import StoredConfig
+from wormhole.host.where import Where
 from wormhole.model.errors import UnknownApplication, UsageError
-from wormholectl import replay_job
-from wormholectl.options import Where
-from wormholectl.replay_job import setting_of
 
 CONFIG = """version = 1
 [coordinator]
@@ -64,12 +63,11 @@ def test_tasks_are_counted_once_all_executors_are_there(monkeypatch: pytest.Monk
             monkeypatch.setattr(module, name, MagicMock())
     monkeypatch.setattr(flow_plans, "nobody_takes", lambda *_: None)
     monkeypatch.setattr(flow_plans, "plan", lambda *_: [])
-    monkeypatch.setattr(jobs, "Jobs", Jobs)
-    monkeypatch.setattr(driver, "Driver", start)
-    for name in ("_Look", "setting_of", "Teller", "show_reports"):
-        monkeypatch.setattr(replay_job, name, MagicMock())
-    monkeypatch.setattr(replay_job, "_wish", lambda *_: MagicMock(snapshot=""))
-    replay_job.replay(Where(), MagicMock(dry_run=False, resume=""))
+    monkeypatch.setattr(job, "Jobs", Jobs)
+    monkeypatch.setattr(job, "Driver", start)
+    for name in ("_Look", "setting_of", "_request"):
+        monkeypatch.setattr(job, name, MagicMock(return_value=MagicMock(snapshot="")))
+    run_replay(Where(), Replay("cache"), MagicMock())
     assert slots == [40]
 
 
@@ -96,5 +94,5 @@ def test_a_file_says_where_its_archive_is(tmp_path: Path, monkeypatch: pytest.Mo
     honest = load(config)
     forged = honest.datasets["shop"].model_copy(update={"archive": ArchiveConfig(to=str(tmp_path / "forged"))})
     stored = StoredConfig({"shop": forged}, honest.applications, 1)
-    monkeypatch.setattr(replay_job, "with_coordinator", lambda *_: stored)
+    monkeypatch.setattr(job, "with_coordinator", lambda *_: stored)
     assert setting_of(Where(coordinator=str(config)), "cache").store.to == str(tmp_path / "kept")

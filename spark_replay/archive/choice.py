@@ -1,7 +1,7 @@
-"""``wormholectl archive run``, and which archive a command may use.
+"""Which archive a command or a program may use.
 
-Who can write to ZooKeeper shall not choose a folder or an address for whoever reads it there: what they say counts
-where a file of the operator's own says it, or an option.
+A process that can write to ZooKeeper must not choose a folder or an address for those that read it there: such a value
+counts only where a file or an option of the operator names it too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from wormhole.admin.discovery import configured, with_coordinator
 from wormhole.config import Config, DatasetConfig
 from wormhole.formats import FormatSpec
+from wormhole.host.where import Where
 from wormhole.model.errors import UsageError
-from wormholectl.options import Where
 
 __all__ = ["Archived", "archived", "archived_dataset", "check_archive", "check_formats"]
 

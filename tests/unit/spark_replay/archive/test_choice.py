@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_replay.archive.choice import archived, archived_dataset, check_archive, check_formats
 from wormhole.config import ArchiveConfig, Config, load
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import ConfigError, UsageError
-from wormholectl.archive_choice import archived, archived_dataset, check_archive, check_formats
 
 
 def config(folder: Path, *archived: str) -> Config:
