@@ -15,7 +15,7 @@ from wormhole.ports.dead_letters import row_text
 from wormhole.wire.bounds import shortened
 from wormhole.wire.update import Update
 
-__all__ = ["LoggedError", "headline", "logged_error", "row_of"]
+__all__ = ["LoggedError", "change_of", "headline", "logged_error"]
 
 LoggedError = tuple[type[BaseException], BaseException, TracebackType | None]
 """An exception as ``logging`` takes it (``exc_info``)."""
@@ -58,12 +58,12 @@ def headline(error: BaseException) -> str:
     return f"{at.filename}:{at.lineno} in {at.name}: {shortened(text, _LONGEST_MESSAGE)}"
 
 
-def row_of(update: Update) -> str:
-    """The row that an update is about, as operators write it (``shop.users:17``): names and key, none of its values."""
+def change_of(update: Update) -> str:
+    """What an update did, as operators write it (``insert of shop.users:17``): names and key, none of its values."""
     try:
-        return shortened(row_text(update.rows()[0]), _LONGEST_ROW)
+        return f"{update.op.value} of {shortened(row_text(update.rows()[0]), _LONGEST_ROW)}"
     except DecodeError:
-        return update.table
+        return f"a change of {update.table}"
 
 
 def _own_frames(error: BaseException) -> TracebackType | None:

@@ -15,7 +15,7 @@ from subscriber_sdk.acks import FlowLog
 from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.epoch import Epoch
-from subscriber_sdk.failure_report import headline, logged_error, row_of
+from subscriber_sdk.failure_report import change_of, headline, logged_error
 from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.gate import ParkRefused
 from subscriber_sdk.parking import EpochOver, Parking
@@ -157,7 +157,7 @@ class Recovery:
         log.warning(
             "%s%s; flow %s epoch %d: attempt %d of %d failed, %s",
             headline(error),
-            "" if update is None else f" at update {update.id}, {update.op.value} of {row_of(update)}",
+            "" if update is None else f" at update {update.id}, {change_of(update)}",
             epoch.shard,
             epoch.number,
             retry.failures,

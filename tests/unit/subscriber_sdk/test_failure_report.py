@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from subscriber_sdk import FlowHalted, NoticeKind, RetryPolicy, ShardNotice, Subscriber, Update
-from subscriber_sdk.failure_report import headline, row_of
+from subscriber_sdk.failure_report import change_of, headline
 from subscriber_sdk.testing import Kit, update
 from wormhole.host.logs import TextFormatter
 from wormhole.model.errors import DecodeError, HandlerFailed
@@ -114,7 +114,7 @@ def test_a_row_is_shown_without_its_values_and_shortened(wormhole_kit: Kit) -> N
 
     class Rows(Subscriber):
         async def on_update(self, update: Update) -> None:
-            seen.append(row_of(update))
+            seen.append(change_of(update))
 
     wormhole_kit.attach(Rows()).commit(update("t", key="k" * 900, after={"v": "secret"}))
-    assert seen == [f"t:{'k' * 198}... (902 characters)"]
+    assert seen == [f"insert of t:{'k' * 198}... (902 characters)"]
