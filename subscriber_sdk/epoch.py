@@ -9,7 +9,7 @@ from enum import Enum
 from subscriber_sdk.subscriber import FlowHalted
 from wormhole.model.position import Datamarker
 
-__all__ = ["Ending", "Epoch"]
+__all__ = ["Ending", "Epoch", "LoopLeft"]
 
 
 class Ending(Enum):
@@ -19,6 +19,10 @@ class Ending(Enum):
     LEAVING = "this subscriber leaves"
     CUT = "a newer epoch was assigned"
     LOST = "the connection to the publisher was lost"
+
+
+class LoopLeft(Exception):  # noqa: N818 - no failure
+    """Nobody asks for another update, so this one is not processed."""
 
 
 class Epoch:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem
 from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.counts import Counts, windows_in
-from subscriber_sdk.epoch import Ending, Epoch
+from subscriber_sdk.epoch import Ending, Epoch, LoopLeft
 from subscriber_sdk.events import Assigned
 from subscriber_sdk.failure_report import headline, logged_error
 from subscriber_sdk.flow_port import FlowPort, Held
@@ -298,6 +298,8 @@ class FlowWorker:
         self._log.take()
         try:
             acknowledge = await self._on_datamarker(item)
+        except LoopLeft:
+            pass  # no failure; what was gathered before the marker comes again
         except Exception as error:
             log.error(
                 "%s; on_datamarker of shard %s failed as the shard goes; its last updates come again",

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, Unpack
 
+from subscriber_sdk.epoch import LoopLeft
 from subscriber_sdk.options import SubscriberOptions, read_options
 from subscriber_sdk.runner import serve
 from subscriber_sdk.subscriber import NoticeKind, ShardNotice, Subscriber
 from wormhole.model.position import Datamarker
 from wormhole.wire.update import Update
 
-__all__ = ["LoopLeft", "Transactions", "transactions", "updates"]
+__all__ = ["Transactions", "transactions", "updates"]
+
+log = logging.getLogger("subscriber_sdk")
 
 _T = TypeVar("_T")
 _UPDATE_BYTES: Final = 200  # of an update in a list, beside its row: thousands of tiny ones count as well
@@ -49,13 +53,6 @@ async def transactions(*, application: str, **options: Unpack[SubscriberOptions]
             yield transaction
 
 
-class LoopLeft(Exception):  # noqa: N818 - no failure
-    """Nobody asks for another update."""
-
-    def __init__(self) -> None:
-        super().__init__("the loop was left, so its last update is not acknowledged and comes again")
-
-
 class _HandOver(Subscriber, Generic[_T]):
     """Hands items to one loop."""
 
@@ -86,6 +83,8 @@ class _HandOver(Subscriber, Generic[_T]):
         finally:
             self._left = True
             # The last one was not acknowledged, nor those in the queue: they come again.
+            if processed is not None and not processed.done():
+                log.info("the loop was left: its last item is not acknowledged and will be delivered again")
             over_now = [processed] if processed is not None else []
             while not self._ready.empty():
                 over_now.append(self._ready.get_nowait()[1])

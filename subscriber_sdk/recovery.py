@@ -14,7 +14,7 @@ from dataclasses import replace
 from subscriber_sdk.acks import FlowLog
 from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.counts import Counts
-from subscriber_sdk.epoch import Epoch
+from subscriber_sdk.epoch import Epoch, LoopLeft
 from subscriber_sdk.failure_report import change_of, headline, logged_error
 from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.gate import ParkRefused
@@ -75,18 +75,25 @@ class Recovery:
         return True
 
     async def failed(self, error: Exception, update: Update | None) -> None:
-        """A callback failed at ``update`` (``None``: at none). The flow is rolled back, or halts."""
+        """A callback failed at ``update`` (``None``: at none). The flow is rolled back, or halts.
+
+        A loop that was left is no failure: it is not counted, so that it neither halts the flow nor parks an update.
+        The flow is rolled back, and delivers nothing more before its end.
+        """
         epoch = self._epoch
         update_id = "" if update is None else update.id
         if isinstance(error, EpochOver):
             return
+        left = isinstance(error, LoopLeft)
         if epoch.ending is not None:
-            log.warning("%s; flow %s: its epoch was ending", headline(error), epoch.shard)
+            if not left:
+                log.warning("%s; flow %s: its epoch was ending", headline(error), epoch.shard)
             return
         if isinstance(error, ParkRefused):
             await self._halt(error, update_id)
             return
-        wait = self._count(error, update)
+        epoch.stopped = epoch.stopped or left
+        wait = 0.0 if left else self._count(error, update)
         if wait is None:
             if update is None or not self._parking.gate.parks:
                 await self._halt(error, update_id)
@@ -101,7 +108,7 @@ class Recovery:
         if epoch.ending is None and not await self.undo(error, update_id):
             return
         await epoch.pause(wait)
-        if not whole and epoch.ending is None:
+        if not whole and epoch.ending is None and not left:
             epoch.stopped = True
             message = f"rolled back to {epoch.marker}, and what follows is more than is held here; the cause: {error!r}"
             self._port.fail(push_pb2.Failed.RESEND, update_id, message)

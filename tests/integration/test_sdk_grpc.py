@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -248,9 +249,20 @@ async def test_beyond_loopback_needs_tls() -> None:
 # --- the other two ways in ---
 
 
-async def test_asking_for_the_next_update_acknowledges_the_last() -> None:
+def assert_left_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    assert [one.message for one in caplog.records if one.levelno > logging.INFO or one.exc_info] == []
+    assert [one.message for one in caplog.records if "loop" in one.message] == [
+        "the loop was left: its last item is not acknowledged and will be delivered again"
+    ]
+
+
+@pytest.mark.parametrize("attempts", [1, 8])
+async def test_asking_for_the_next_update_acknowledges_the_last(
+    caplog: pytest.LogCaptureFixture, attempts: int
+) -> None:
+    caplog.set_level(logging.INFO, "subscriber_sdk")
     port = free_port()
-    stream = updates(application="app", id="one", listen=f"127.0.0.1:{port}", stop_timeout=5)
+    stream = updates(application="app", id="one", listen=f"127.0.0.1:{port}", stop_timeout=5, retry=attempts)
     first = asyncio.ensure_future(anext(stream))
     async with dialled(f"127.0.0.1:{port}", wait=True) as publisher:
         await publisher.open()
@@ -263,9 +275,11 @@ async def test_asking_for_the_next_update_acknowledges_the_last() -> None:
         released = (await publisher.next("released")).released
         assert released.marker.delivered == "1"
         assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.LEAVING
+    assert_left_quietly(caplog)
 
 
-async def test_a_transaction_comes_as_one_list() -> None:
+async def test_a_transaction_comes_as_one_list(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "subscriber_sdk")
     port = free_port()
     stream = transactions(application="app", id="one", listen=f"127.0.0.1:{port}", stop_timeout=5)
     first = asyncio.ensure_future(anext(stream))
@@ -278,6 +292,7 @@ async def test_a_transaction_comes_as_one_list() -> None:
         assert (await publisher.next("ack")).ack.marker.delivered == "1"
         await stream.aclose()
         assert (await publisher.next("released")).released.marker.delivered == "1"
+    assert_left_quietly(caplog)
 
 
 PROGRAM = """

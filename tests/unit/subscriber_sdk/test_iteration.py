@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from subscriber_sdk import HandlerFailed, Update, UsageError, iteration, transactions
 from subscriber_sdk.iteration import Transactions
 from subscriber_sdk.testing import Kit, KitFlow, body_of, frames, marker_at, update
-from tests.support.flows import NewWorld
+from tests.support.flows import NewWorld, kinds
 from wormhole.wire.body import parse_body
 from wormhole.wire.update import Batch
 
@@ -42,8 +43,11 @@ class Loop:
             self.ends.append(taken[-1].ends_transaction)
             await self.free.wait()
 
-    def leave(self) -> None:
+    def leave_soon(self) -> None:
         self._task.cancel()
+
+    def leave(self) -> None:
+        self.leave_soon()
         self._kit.run(asyncio.sleep(0))
 
 
@@ -182,13 +186,47 @@ async def test_a_rollback_forgets_what_was_gathered() -> None:
     assert (over._size, over._gathered) == (0, {})
 
 
-def test_nobody_waits_for_a_loop_that_was_left(wormhole_kit: Kit) -> None:
+@pytest.mark.parametrize("when", ["in its last item", "before"])
+def test_nobody_waits_for_a_loop_that_was_left_and_it_is_no_failure(
+    wormhole_kit: Kit, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    caplog.set_level(logging.INFO)
     loop = Loop(wormhole_kit)
-    loop.leave()
     flow = wormhole_kit.attach(loop.over, retry=1)
-    with pytest.raises(HandlerFailed, match="the loop was left"):
-        commit(flow, 1)
+    commit(flow, 1)
+    good = flow.datamarker
+    if when == "before":
+        loop.leave()
+    else:
+        loop.free.clear()
+        wormhole_kit.run(in_seconds(0.5, loop.leave_soon))
+    commit(flow, 2)
+    commit(flow, 3)
+    assert loop.taken == ([[1]] if when == "before" else [[1], [2]])
+    assert flow.datamarker == good
     assert wormhole_kit.now < 1.0
+    logged = [one for one in caplog.records if one.levelno > logging.INFO or "loop" in one.message]
+    assert [(one.levelno, one.exc_info) for one in logged] == [(logging.INFO, None)] * (when != "before")
+
+
+async def test_a_shard_that_goes_with_the_loop_hands_over_nothing_and_logs_no_failure(
+    new_world: NewWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, publisher = new_world(over := Transactions(MIB, MIB))
+    await world.open(publisher)
+    (one,) = changes = [change(1)]
+    publisher.teach([one.schema])
+    publisher.send(frames.batch(1, 1, 1, body_of(changes, number=1, ends=False)))
+    await world.shards.settled()
+    waiting = asyncio.create_task(anext(over.items()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    publisher.send(frames.datamarker(1, 1, marker_at(1)), frames.revoke(1, 1, "the test takes it"))
+    await world.shards.settled()
+    assert "ack" not in kinds(publisher)
+    assert "released" in kinds(publisher)
+    assert [one.message for one in caplog.records if one.levelno > logging.INFO] == []
 
 
 async def test_wrong_options_are_refused() -> None:
