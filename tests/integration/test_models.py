@@ -14,12 +14,18 @@ from typing import Any
 
 import pytest
 
+from publisher.sources.mysql.address import parse
+from publisher.sources.mysql.catalog import Catalog
+from publisher.sources.mysql.connection import connect
+from publisher.sources.mysql.datastore import MySqlDatastore
+from publisher.sources.mysql.server_tables import look
 from subscriber_sdk import ModelMismatch, Update, decode
 from tests.support.command_line import run
 from tests.support.databases import DatabaseServer
 from tests.support.server_tail import Tail
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker
+from wormhole.ports.datastore import Login
 from wormholectl.log_tail import Selected
 
 COLUMNS = r"""
@@ -46,13 +52,13 @@ def url(database_server: DatabaseServer, shop: str) -> str:
 
 
 @pytest.fixture
-def updates(database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]) -> Callable[[str], list[Update]]:
-    """What a statement writes to the log."""
+def updates(database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]) -> Callable[..., list[Update]]:
+    """What statements write to the log."""
 
-    def after(statement: str) -> list[Update]:
+    def after(*statements: str) -> list[Update]:
         source = tail(database_server).source
         start = source.latest()
-        database_server.sql(statement)
+        database_server.sql(*statements)
         return list(read(source, start, shop))
 
     return after
@@ -84,7 +90,7 @@ def test_a_row_of_every_type_and_a_table_that_changes(
     database_server: DatabaseServer,
     shop: str,
     url: str,
-    updates: Callable[[str], list[Update]],
+    updates: Callable[..., list[Update]],
     tmp_path: Path,
 ) -> None:
     database_server.sql(f"CREATE TABLE {shop}.every_type ({COLUMNS})", f"CREATE TABLE {shop}.other (id INT)")
@@ -119,6 +125,86 @@ def test_a_row_of_every_type_and_a_table_that_changes(
         ModelMismatch, match=rf"{shop}\.every_type is no EveryType: column big: .* `wormholectl models`"
     ):
         decode(update, models.EveryType, before=True)
+
+
+# Without a primary key, the first unique index without NULL or a prefix is the key: in the order of their declaration.
+KEYS = {
+    "primary_key": "(a INT NOT NULL UNIQUE, b INT NOT NULL, c INT NOT NULL, PRIMARY KEY (c, b))",
+    "primary_prefix": "(a VARCHAR(9) NOT NULL, b INT NOT NULL UNIQUE, c INT, PRIMARY KEY (a(3)))",
+    "one": "(a INT NOT NULL UNIQUE, b INT, c INT)",
+    "two": "(a INT NOT NULL, b INT NOT NULL, c INT NOT NULL, UNIQUE z (c, b), UNIQUE a (a), UNIQUE b (b, c))",
+    "with_null": "(a INT UNIQUE, b INT NOT NULL, c INT NOT NULL, UNIQUE (a, b), UNIQUE (c))",
+    "with_prefix": "(a VARCHAR(9) NOT NULL, b INT NOT NULL, c INT, UNIQUE (a(3)), UNIQUE (b))",
+    "only_null": "(a INT UNIQUE, b INT, c INT)",
+    "only_prefix": "(a VARCHAR(9) NOT NULL, b INT, c INT, UNIQUE (a(3)))",
+}
+KEYS_OF = {
+    "mysql": {
+        "functional": "(a INT, b INT NOT NULL, c INT NOT NULL, UNIQUE ((a + 1)), UNIQUE (b))",
+        "virtual": "(a INT NOT NULL, b INT, c INT, d INT AS (a + 1) VIRTUAL NOT NULL UNIQUE)",
+    },
+    "mariadb": {
+        "long": "(a TEXT NOT NULL UNIQUE, b INT, c INT)",
+        "versioned": "(a INT NOT NULL UNIQUE, b INT, c INT) WITH SYSTEM VERSIONING",
+        "versioned_key": "(a INT, b INT, c INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED "
+        "ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME(s, e), PRIMARY KEY (e, b)) WITH SYSTEM VERSIONING",
+    },
+}
+
+
+def test_the_key_is_the_one_that_the_server_logs(
+    flavour: str,
+    database_server: DatabaseServer,
+    shop: str,
+    url: str,
+    updates: Callable[..., list[Update]],
+    tmp_path: Path,
+) -> None:
+    tables = KEYS | KEYS_OF[flavour]
+    database_server.sql(*(f"CREATE TABLE {shop}.{name} {definition}" for name, definition in tables.items()))
+    logged = {
+        one.table: tuple("abc"[int(str(value)) - 1] for value in one.key)
+        for one in updates(*(f"INSERT INTO {shop}.{name} (a, b, c) VALUES ('1', '2', '3')" for name in tables))
+    }
+    assert len(logged) == len(tables)
+
+    login = Login(database_server.password_file)
+    described = MySqlDatastore().describe(url.rpartition("/")[0], login, logged.__contains__)
+    assert {table.name: table.key for table in described} == logged
+
+    with closing(connect(parse(url.rpartition("/")[0], password_file=login.password_file))) as connection:
+        known = look(connection, Catalog(tmp_path / "tables.jsonl"))
+    keyed = {f"{database}.{name}": keyed for database, name, keyed in known if database == shop}
+    assert keyed == {name: bool(key) for name, key in logged.items()}
+
+
+def test_config_check_refuses_a_mask_on_a_unique_index_that_is_the_key(
+    database_server: DatabaseServer, shop: str, url: str, tmp_path: Path
+) -> None:
+    database_server.sql(f"CREATE TABLE {shop}.uk (email VARCHAR(40) NOT NULL UNIQUE, n INT)")
+    secret = tmp_path / "mask.key"
+    secret.write_bytes(b"0" * 32)
+    secret.chmod(0o600)
+    config = tmp_path / "wormhole.toml"
+    config.write_text(
+        f'''
+version = 1
+coordinator.static = true
+[publisher]
+mask_key_file = "{secret}"
+[datasets.shop.copies.main.logs.db1]
+source = "{url.rpartition("/")[0]}"
+password_file = "{database_server.password_file}"
+[applications.analytics]
+dataset = "shop"
+start = "latest"
+tables = ["{shop}.*"]
+mask = {{ email = "hash" }}
+'''
+    )
+    code, _, err = run("config", "check", str(config))
+    assert code == 2
+    assert f"applications.analytics.mask: email names email, a column of the key of {shop}.uk" in err
 
 
 def test_an_account_that_may_only_select(database_server: DatabaseServer, shop: str, tmp_path: Path) -> None:

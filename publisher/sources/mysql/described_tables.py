@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import Any, Final
 
@@ -24,12 +25,8 @@ _TABLES: Final = (
 )
 _COLUMNS: Final = (
     "SELECT COLUMN_NAME AS name, DATA_TYPE AS type, COLUMN_TYPE AS declared, IS_NULLABLE AS nullable, "
-    "CHARACTER_SET_NAME AS charset, GENERATION_EXPRESSION AS made FROM information_schema.COLUMNS "
+    "COLUMN_KEY AS mark, CHARACTER_SET_NAME AS charset, GENERATION_EXPRESSION AS made FROM information_schema.COLUMNS "
     "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
-)
-_KEY: Final = (
-    "SELECT COLUMN_NAME AS name FROM information_schema.STATISTICS "
-    "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX"
 )
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"})
 _CONTENT: Final = {
@@ -66,7 +63,7 @@ def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefin
 
 def _table(connection: Connection[Any], database: str, name: str) -> TableDefinition:
     columns = query(connection, _COLUMNS, (database, name))
-    keys = query(connection, _KEY, (database, name))
+    indexes = query(connection, f"SHOW INDEX FROM {_quoted(database)}.{_quoted(name)}")
     row_end = {str(row["name"]) for row in columns if str(row["made"] or "").upper() == "ROW END"}
     json = frozenset[str]()
     if any(row["type"] == "longtext" for row in columns):
@@ -74,9 +71,23 @@ def _table(connection: Connection[Any], database: str, name: str) -> TableDefini
         json = frozenset(column.replace("``", "`") for column in _JSON_CHECK.findall(str(shown[0]["Create Table"])))
     return TableDefinition(
         f"{database}.{name}",
-        tuple(str(row["name"]) for row in keys if str(row["name"]) not in row_end),
+        _key(indexes, {str(row["name"]) for row in columns if row["mark"] == "PRI"}, row_end),
         tuple(_column(row, is_json=str(row["name"]) in json) for row in columns),
     )
+
+
+def _key(indexes: Sequence[Mapping[str, Any]], marked: AbstractSet[str], row_end: AbstractSet[str]) -> tuple[str, ...]:
+    """The columns of the key that the server logs, in the key's order: of the primary key, or without one of the first
+    unique index whose columns are all NOT NULL and without a prefix.
+
+    ``marked``: the columns that the server marks as those of this key. ``indexes``: in the server's order, which puts
+    this key before other indexes of the same columns.
+    """
+    found: dict[str, list[str]] = {}
+    for row in indexes:
+        found.setdefault(str(row["Key_name"]), []).append(str(row["Column_name"]))
+    keys = (tuple(name for name in names if name not in row_end) for names in found.values())
+    return next((key for key in keys if marked >= set(key)), ())
 
 
 def _column(row: Mapping[str, Any], *, is_json: bool) -> ColumnDefinition:

@@ -19,17 +19,19 @@ _TABLES: Final = (
     "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES "
     "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
 )
-# Not from TABLE_CONSTRAINTS: it hides the tables of an account that may only SELECT from them.
+# Not by an index's name: without a primary key the server logs the first unique index without NULL or a prefix as the
+# key, and marks its columns. Not from TABLE_CONSTRAINTS: it hides the tables of an account that may only SELECT from
+# them.
 _KEYED: Final = (
-    "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.STATISTICS "
-    "WHERE INDEX_NAME = 'PRIMARY' AND SEQ_IN_INDEX = 1 AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
+    "SELECT DISTINCT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.COLUMNS "
+    "WHERE COLUMN_KEY = 'PRI' AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
 )
 _WITHIN_S: Final = 60.0  # a server with many tables opens each
 _FOLDS: Final = "SELECT @@GLOBAL.lower_case_table_names AS folds"
 
 
 def look(connection: Connection[Any], catalog: Catalog) -> list[tuple[str, str, bool]]:
-    """Put the server's tables into ``catalog`` and return them: database, table, whether it has a primary key.
+    """Put the server's tables into ``catalog`` and return them: database, table, whether it has a key in the log.
 
     An account without ``SELECT`` on a table does not see it. Raises :class:`~wormhole.model.errors.SourceUnavailable`.
     """

@@ -17,7 +17,7 @@ def test_the_servers_tables_come_into_the_catalog(tmp_path: Path, monkeypatch: p
         if "folds" in sql:
             return [{"folds": folds}]
         keyed = [{"db": "shop", "name": "a"}]
-        return keyed if "STATISTICS" in sql else [*keyed, {"db": "shop", "name": "b"}]
+        return keyed if "COLUMN_KEY" in sql else [*keyed, {"db": "shop", "name": "b"}]
 
     monkeypatch.setattr(module, "query", query)
     catalog = Catalog(tmp_path / "tables.jsonl")
