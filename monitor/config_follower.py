@@ -177,6 +177,7 @@ class ConfigFollower:
                 _log.info("this host is %s", text)
                 self._state.report("drained", text)
             self._request = request
+            self._state.drained_by = request.by if request.drained else ""
             await self._changed()
 
     async def _changed(self) -> None:

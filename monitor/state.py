@@ -88,7 +88,8 @@ class HostEvent:
 @dataclass(slots=True)
 class HostState:
     """This host. ``coordination``: connected, suspended, lost or static. ``configuration``: one sentence that names the
-    source of the configuration.
+    source of the configuration. ``drained_by``: the operator who drained it, empty when it is not drained or the
+    operator is not known.
 
     Writers call :meth:`changed` at the end of a change; readers :meth:`wait` for it.
     """
@@ -100,6 +101,7 @@ class HostState:
     coordination: str = "lost"
     configuration: str = ""
     drained: bool = False
+    drained_by: str = ""
     version: int = 0
     clock: Clock = SYSTEM_CLOCK
     _waiting: set[asyncio.Future[None]] = field(default_factory=set)

@@ -186,7 +186,11 @@ class _Up:
 
     async def _tell_ready(self, monitor: Monitor, config: Config, live: LiveLog) -> None:
         waiting = await _wait_for_ready(monitor)
-        given_up = any(one.phase is Phase.GIVEN_UP for one in monitor.state.publishers.values())
+        phases = {one.phase for one in monitor.state.publishers.values()}
+        undo = ""
+        if Phase.DRAINED in phases:
+            drain = f"wormholectl drain {monitor.state.host} --undo -c {self._coordinator}"
+            undo = f"`{drain}` when the maintenance is over"
         try:
             await asyncio.to_thread(self._write_down, config, monitor.page)
         except ConfigError as error:  # a full disk: publishers keep running, and the process that waits is told
@@ -195,7 +199,10 @@ class _Up:
         live.say(text)
         if waiting:
             live.say("\n".join(waiting))
-        self._report.tell(ready=not waiting, text=text, waiting=waiting, given_up=given_up)
+        if undo:
+            live.say(f"Next: {undo}")
+        given_up = Phase.GIVEN_UP in phases
+        self._report.tell(ready=not waiting, text=text, waiting=waiting, given_up=given_up, undo=undo)
         self._report.close()
 
     def _how_to_go_on(self, monitor: Monitor, config: Config) -> str:
@@ -277,8 +284,11 @@ async def _wait_for_ready(monitor: Monitor) -> list[str]:
                 await state.wait(seen)
     if not state.configuration:
         return ["the configuration of this host is not known yet"]
+    drained = f"{state.host} is drained by {state.drained_by or 'somebody'}"
     return [
-        f"{key} is not ready, {one.phase.value}: {one.problem or 'its cause is not known'}"
+        f"{key} is not ready: {drained}"
+        if one.phase is Phase.DRAINED
+        else f"{key} is not ready, {one.phase.value}: {one.problem or 'its cause is not known'}"
         for key, one in sorted(state.publishers.items())
         if one.phase is not Phase.RUNNING
     ]

@@ -69,7 +69,7 @@ def detached(file: Path, data: Path | None) -> None:
         raise _KINDS[told["code"]](told["failed"], hint=told["hint"])
     print_text(*told["text"].splitlines())
     if not told["ready"]:
-        raise Fatal("\n".join(told["waiting"]), hint=_next_step(told["given_up"], file, output))
+        raise Fatal("\n".join(told["waiting"]), hint=told["undo"] or _next_step(told["given_up"], file, output))
 
 
 def _next_step(given_up: bool, file: Path, output: Path) -> str:

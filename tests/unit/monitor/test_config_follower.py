@@ -112,6 +112,7 @@ async def test_what_is_applied_runs_and_is_kept_on_disk(host: Host) -> None:
         host.world.signal.notify()
         await host.asked_for("db1", "db2", drained=True)
         assert host.kinds("drained") == ["drained, by amy@desk"]
+        assert host.state.drained_by == "amy@desk"
         async with patience():
             while (  # noqa: ASYNC110 - no event tells
                 kept := await asyncio.to_thread(LastGoodConfig.load, host.folder / "last-good.json")

@@ -29,6 +29,7 @@ from wormhole.config import Config, parse
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.model.errors import ConfigError, CoordinationLost
 from wormholectl import up as module
+from wormholectl.show.live_log import LiveLog
 from wormholectl.up import _placed, _Report, _Up, _wait_for_ready, foreground
 
 KEY = LogKey("shop", "main", "db1")
@@ -94,6 +95,22 @@ async def test_ready_is_when_all_run_or_nothing_is_tried_any_more(monkeypatch: p
     monkeypatch.setattr(module, "_READY_S", 0.02)
     assert await waiting_for(Phase.STARTING) == ["shop/main/db0 is not ready, starting: its cause is not known"]
     assert await waiting_for(configuration="") == ["the configuration of this host is not known yet"]
+
+
+@pytest.mark.parametrize(("by", "shown"), [("ann@desk", "ann@desk"), ("", "somebody")])
+async def test_on_a_drained_host_it_says_who_drained_it_and_how_to_undo_that(file: Path, by: str, shown: str) -> None:
+    config = config_of(file)
+    monitor, told, live = Monitor(config, lambda: config), Told(), LiveLog(file.parent, "monitor")
+    monitor.state.host, monitor.state.configuration, monitor.state.drained_by = "alpha", "current", by
+    monitor.state.publishers[KEY] = PublisherState(KEY, Phase.DRAINED)
+    up = _Up(file, None, config, told)
+    up._folder.mkdir(parents=True)
+    await up._tell_ready(monitor, config, live)
+    [line] = told.lines
+    assert line["ready"] is False
+    assert line["waiting"] == [f"shop/main/db1 is not ready: alpha is drained by {shown}"]
+    assert line["undo"] == f"`wormholectl drain alpha --undo -c {file}` when the maintenance is over"
+    assert f"Next: {line['undo']}" in live._own
 
 
 class Told(_Report):

@@ -53,14 +53,19 @@ def test_who_waits_at_a_terminal_knows_for_what(
     ("told", "kind", "says"),
     [
         (
-            {"ready": False, "text": "x", "waiting": ["shop/main/db1 is not ready"], "given_up": False},
+            {"ready": False, "text": "x", "waiting": ["shop/main/db1 is not ready"], "given_up": False, "undo": ""},
             Fatal,
             "db1 is not ready.*keeps trying",
         ),
         (
-            {"ready": False, "text": "x", "waiting": ["shop/main/db1 has no password"], "given_up": True},
+            {"ready": False, "text": "x", "waiting": ["shop/main/db1 has no password"], "given_up": True, "undo": ""},
             Fatal,
             "no password.*correct that, then `wormholectl down",
+        ),
+        (
+            {"ready": False, "text": "x", "waiting": ["vm is drained"], "given_up": False, "undo": "`drain vm --undo`"},
+            Fatal,
+            "vm is drained. Next: `drain vm --undo`$",
         ),
         ({"failed": "wrong file", "hint": "mend it", "code": 2}, UsageError, "wrong file. Next: mend it"),
         ({"failed": "nothing answers", "hint": None, "code": 3}, Retryable, "nothing answers"),
