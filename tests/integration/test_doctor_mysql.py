@@ -163,7 +163,8 @@ def test_tables_as_an_account_with_select_alone_sees_them(database_server: Datab
         "CREATE TABLE doctor_tables.users (id INT PRIMARY KEY) ENGINE=InnoDB",
         "CREATE TABLE doctor_tables.orders (id INT PRIMARY KEY, user INT, CONSTRAINT of_user FOREIGN KEY (user)"
         " REFERENCES doctor_tables.users (id) ON DELETE CASCADE) ENGINE=InnoDB",
-        "CREATE TABLE doctor_tables.keyless (a INT NOT NULL UNIQUE) ENGINE=InnoDB",
+        "CREATE TABLE doctor_tables.keyless (a INT UNIQUE) ENGINE=InnoDB",
+        "CREATE TABLE doctor_tables.natural_key (a INT NOT NULL UNIQUE) ENGINE=InnoDB",
         "CREATE TABLE doctor_tables.unsafe (id INT PRIMARY KEY, t VARCHAR(9) CHARACTER SET dec8) ENGINE=MyISAM",
         "CREATE VIEW doctor_tables.v AS SELECT id FROM doctor_tables.users",
     )
@@ -171,6 +172,7 @@ def test_tables_as_an_account_with_select_alone_sees_them(database_server: Datab
         _, found = doctor.report()
         assert "doctor_tables.keyless" in found["primary_key"]["what"]
         assert "doctor_tables.users" not in found["primary_key"]["what"]
+        assert "doctor_tables.natural_key" not in found["primary_key"]["what"]
         assert "doctor_tables.v" not in found["primary_key"]["what"]
         assert "doctor_tables.unsafe" in found["engine"]["what"]
         assert "doctor_tables.unsafe.t (dec8)" in found["character_set"]["what"]

@@ -33,7 +33,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
-    """A table. ``database``: empty where the datastore has none. ``key_columns``: of its primary key, 0 without one.
+    """A table. ``database``: empty where the datastore has none. ``key_columns``: of the key in the log, 0 without one.
 
     ``rows``: about how many; ``None``: not known.
     """

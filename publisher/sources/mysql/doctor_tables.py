@@ -52,7 +52,7 @@ class Cascade:
 class TableFacts:
     """A table of the user's.
 
-    ``key_columns``: of its primary key, 0 without one. ``unreadable``: columns of a character set that cannot be
+    ``key_columns``: of the key in the log, 0 without one. ``unreadable``: columns of a character set that cannot be
     decoded, with its name. ``rows``: the server's estimate, ``None`` where it has none.
     """
 
@@ -86,14 +86,14 @@ def findings(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Findi
 def _keys(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Finding]:
     keyless = [table for table in tables if not table.key_columns]
     if not keyless:
-        yield Finding("primary_key", OK, f"all {len(tables)} tables have a primary key")
+        yield Finding("primary_key", OK, f"all {len(tables)} tables have a key")
         return
     hidden = not settings.mariadb and settings.version >= (8, 0, 23)
     column = "my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT" + (" INVISIBLE" if hidden else "") + " PRIMARY KEY"
     yield Finding(
         "primary_key",
         WARN,
-        f"without a primary key: {_some([table.name for table in keyless])}",
+        f"without a primary key, or a unique one that is NOT NULL: {_some([table.name for table in keyless])}",
         "their updates have no key: they contain whole rows, in one shard, and equal rows cannot be distinguished",
         f"ALTER TABLE {keyless[0].sql} ADD COLUMN {column};\nor make a column that is unique already the key",
     )
@@ -177,8 +177,9 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
         (row["db"], row["tab"])
         for row in query(
             connection,
-            "SELECT table_schema AS db, table_name AS tab FROM information_schema.statistics"
-            " WHERE index_name = 'PRIMARY' AND table_schema NOT IN %s",
+            # Without a primary key the server logs, and marks here, the first unique index without NULL or a prefix.
+            "SELECT table_schema AS db, table_name AS tab FROM information_schema.columns"
+            " WHERE column_key = 'PRI' AND table_schema NOT IN %s",
             (_SYSTEM,),
             most_bytes=MOST_LISTING_BYTES,
         )

@@ -97,7 +97,7 @@ def test_tables_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
         if sql.startswith("SHOW CREATE TABLE"):
             assert sql == "SHOW CREATE TABLE `shop`.`orders`"
             return [{"Table": "orders", "Create Table": CREATE}]
-        if "statistics" in sql:
+        if "column_key" in sql:
             return [orders, orders]
         if "key_column_usage" in sql:
             return [orders]
