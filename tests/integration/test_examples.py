@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 import uvicorn
 from celery.contrib.testing.worker import start_worker
+from celery.signals import setup_logging
 from django.core.cache.backends.filebased import FileBasedCache
 
 from examples import celery_app, fastapi_app
@@ -93,6 +94,19 @@ async def test_django_forgets_a_user_whose_row_changed(tmp_path: Path) -> None:
             await process.wait()
 
 
+@pytest.fixture
+def _logging_untouched() -> Iterator[None]:
+    """A worker of Celery configures the root logger of its process, which later tests would notice."""
+
+    def leave_it(**_: object) -> None:
+        pass
+
+    setup_logging.connect(leave_it)
+    yield
+    setup_logging.disconnect(leave_it)
+
+
+@pytest.mark.usefixtures("_logging_untouched")
 @pytest.mark.allow_blocking("Celery, in place of the thread that it has in production")
 def test_celery_gets_a_task_before_the_update_is_acknowledged(
     wormhole_kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

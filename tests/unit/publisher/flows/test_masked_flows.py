@@ -139,6 +139,8 @@ async def test_a_mask_that_comes_while_a_task_opens_the_flow_is_not_missed(
             await eventually(lambda: bool(publisher.assigner.flows[KEY].filter.projection), "configured")
             await settle()
 
+        assigner = publisher.assigner
+        await eventually(lambda: assigner.receiver(assigner.flows[KEY]), "the subscriber is free")  # else it waits
         publisher.replays._settle = settles
         answer = await refused(replay.tries_to_open(projects=False))
         assert "would send every value" in str(answer)
