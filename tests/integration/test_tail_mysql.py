@@ -64,6 +64,7 @@ def test_a_filter_on_a_column_that_a_table_lacks_is_warned_about(
         assert "no column" not in tail.invoke(tail.url, "-t", "*.users", "--filter", wanted, *password).stderr
         explain = ["filters", "explain", wanted, "--source", f"{tail.url}/tail_columns", *password]
         result = CliRunner().invoke(app, [*explain, "--json"])
+        assert result.exit_code == 0, result.stderr
         assert "tail_columns.log has no column email" in json.loads(result.stdout)["warnings"][0]
         assert lacks.format("") in CliRunner().invoke(app, explain).stderr
         config = tmp_path / "shop.toml"
