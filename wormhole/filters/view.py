@@ -14,8 +14,8 @@ from wormhole.wire.rows import Row, decode_row, entry, values_of
 
 __all__ = ["Head", "Image", "Reader", "Record", "RunView"]
 
-_SIMPLE_OPS: Final = frozenset((1, 3, 5, 6))
-"""INSERT, DELETE, UPSERT, MERGE: one key image. UPDATE may change the key, the others are barriers."""
+_SIMPLE_OPS: Final = frozenset((1, 3, 5, 6, 8))
+"""INSERT, DELETE, UPSERT, MERGE, READ: one key image. UPDATE may change the key, the others are barriers."""
 
 _MERGE: Final = 6
 
@@ -272,7 +272,7 @@ class RunView:
                     continue
             head = Head(decode_row(blob[at:end]))
             # An operation of a later version is delivered, whatever the filter (see evaluate.py): it is 0 there.
-            ops[i] = head.op if 0 <= head.op <= 7 else 0
+            ops[i] = head.op if 0 <= head.op <= 8 else 0
             if head.old is not None:
                 moved.append(i)
             keys.append(head)

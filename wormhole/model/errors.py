@@ -16,6 +16,7 @@ The class shows who has to act::
     │   ├── PositionPurged          the log no longer reaches back to the place
     │   ├── Diverged                the log is not the one that the marker came from
     │   ├── UnsupportedLog          a log of a kind that cannot be tailed rightly
+    │   ├── UnreadableTable         the existing rows of one table cannot be read
     │   ├── MarkerStoreError        a datamarker could not be stored or read
     │   ├── EpochRefused            a newer owner holds the flow
     │   ├── ArchiveError            the archive is damaged, has a hole, or is of a newer release
@@ -60,6 +61,7 @@ __all__ = [
     "StreamBroken",
     "TransactionRolledBack",
     "UnknownApplication",
+    "UnreadableTable",
     "UnsupportedLog",
     "UsageError",
     "WormholeError",
@@ -200,6 +202,10 @@ class Diverged(Fatal):
         self.first_missing = first_missing
         self.last_missing = last_missing
         self.resume = resume
+
+
+class UnreadableTable(Fatal):
+    """The existing rows of one table cannot be read: no key, no privilege, dropped. Other tables are not affected."""
 
 
 class UnsupportedLog(Fatal):

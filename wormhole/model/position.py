@@ -82,8 +82,9 @@ class Datamarker:
     the last update before it or a set of transaction ids. ``read_from``: the oldest transaction prepared before the
     place and not resolved there, else equal to ``order``. ``anchor``: ``None`` when no transaction before the place is
     known. ``committed_at_us``: commit time of the last transaction before the place, microseconds since 1970 in UTC, 0
-    if unknown. ``shard``: filled in where an application receives it, so that one with several shards can distinguish
-    them; not part of the place, not stored and not compared.
+    if unknown. ``backfill``: how far the flow's backfill came, empty without one; opaque here
+    (``caravan.backfill.progress``). ``shard``: filled in where an application receives it, so that one
+    with several shards can distinguish them; not part of the place, not stored and not compared.
     """
 
     order: LogPosition
@@ -91,6 +92,7 @@ class Datamarker:
     read_from: LogPosition
     anchor: Anchor | None = None
     committed_at_us: int = 0
+    backfill: bytes = b""
     shard: str = field(default="", compare=False)
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 
-__all__ = ["Run", "Segment"]
+__all__ = ["ChunkRange", "Run", "Segment"]
 
 # What the objects around the bytes take, measured in CPython 3.11: a segment with its places and its marker, and a run
 # with its arrays. Of a log that is read transaction by transaction that is most of the memory.
@@ -71,6 +71,30 @@ class Run:
         return f"{self.sources[self.tx_source[tx] if self.tx_source else 0]}:{self.tx_number[tx]}"
 
 
+@dataclass(slots=True, frozen=True)
+class ChunkRange:
+    """Which rows of a table a segment holds: those with keys above ``after`` up to ``until`` as they are at its place.
+
+    Keys are serialized ``wormhole.wire.v1.RowKey`` messages without a table; ``after`` ``None``: from the first key on,
+    ``until`` ``None``: to the last. ``begin`` and ``end``: numbers of these two in the table's list of boundaries.
+    ``alone``: if not empty the segment holds the rows of just these keys, and none for one that is not there any more.
+    ``left_out``: keys that changes touched while the rows were read and that are not among them.
+    ``not_before``: the lead's place when the chunk was asked for; flows that began later do not take it.
+    ``portable``: the keys' order is that of integers or bytes.
+    """
+
+    table: str
+    schema: Schema
+    after: bytes | None
+    until: bytes | None
+    begin: int
+    end: int
+    not_before: LogPosition
+    left_out: tuple[bytes, ...] = ()
+    alone: tuple[bytes, ...] = ()
+    portable: bool = False
+
+
 @dataclass(slots=True)
 class Segment:
     """A contiguous piece of one log, from ``begin`` to ``end``.
@@ -80,7 +104,8 @@ class Segment:
     ``gap``: set when log is missing between the previous segment's end and ``begin``; such a segment starts right after
     the gap. ``log_bytes``: bytes of log read for it. ``newest_us``: commit time of its last transaction (microseconds).
     ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so
-    their flows are held before the segment. All others continue.
+    their flows are held before the segment. All others continue. ``chunk``: set when the segment holds rows of a table,
+    read by a backfill, in place of log: then ``begin`` equals ``end``, and only flows that need the range take it.
     """
 
     begin: LogPosition
@@ -91,6 +116,7 @@ class Segment:
     newest_us: int = 0
     gap: LogGap | None = None
     broken: Mapping[str, DecodeError] = field(default_factory=dict)
+    chunk: ChunkRange | None = None
 
     @property
     def size(self) -> int:

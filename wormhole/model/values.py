@@ -23,6 +23,8 @@ class Op(Enum):
     """A merge of a key-value store: ``after`` holds the operand, not the result."""
     DELETE_RANGE = "delete_range"
     """Every key from ``key`` (inclusive) to ``key_end`` (exclusive)."""
+    READ = "read"
+    """An existing row, read from its table by a backfill; not a change, and in no log."""
 
 
 @final

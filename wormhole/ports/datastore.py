@@ -20,6 +20,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.table_source import TableSource
 
 __all__ = ["Datastore", "Login", "SourceOptions", "number_is_behind"]
 
@@ -108,6 +109,18 @@ class Datastore(ABC):
         raise UsageError(
             f"{self.capabilities.title} does not describe what its values hold: no model can be made from it",
             hint="write the class yourself (docs/models.md)",
+        )
+
+    def open_tables(self, url: str, options: SourceOptions) -> TableSource:
+        """The existing rows of the log that :meth:`open` would tail with the same arguments, for backfills. Nothing is
+        touched before the first call.
+
+        Raises :class:`~wormhole.model.errors.UsageError` where the datastore has none that can be read in chunks, which
+        is the default.
+        """
+        raise UsageError(
+            f"existing rows of {self.capabilities.title} cannot be read: its source has no TableSource",
+            hint='use `start = "latest"`, or add open_tables to its datastore (docs/write-a-source.md)',
         )
 
     def is_place(self, text: str) -> bool:

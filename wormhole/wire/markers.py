@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from wormhole.model.errors import ProtocolError
@@ -9,6 +11,7 @@ from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.wire.v1 import push_pb2
 
 __all__ = [
+    "MOST_BACKFILL",
     "marker_from_bytes",
     "marker_from_message",
     "marker_to_bytes",
@@ -16,6 +19,10 @@ __all__ = [
     "position_from_message",
     "position_to_message",
 ]
+
+
+MOST_BACKFILL: Final = 16 << 10
+"""Bytes of a flow's backfill progress that a datamarker may hold."""
 
 
 def position_to_message(position: LogPosition) -> push_pb2.Position:
@@ -33,6 +40,8 @@ def marker_to_message(marker: Datamarker) -> push_pb2.Datamarker:
     message = push_pb2.Datamarker(
         order=position_to_message(marker.order), delivered=marker.delivered, committed_at_us=marker.committed_at_us
     )
+    if marker.backfill:
+        message.backfill = marker.backfill
     if marker.read_from != marker.order:
         message.read_from.CopyFrom(position_to_message(marker.read_from))
     if marker.anchor is not None:
@@ -54,7 +63,11 @@ def marker_from_message(message: push_pb2.Datamarker) -> Datamarker:
     if message.HasField("anchor"):
         anchor = Anchor(message.anchor.id, message.anchor.checksum, position_from_message(message.anchor.begin))
     read_from = position_from_message(message.read_from) if message.HasField("read_from") else order
-    return Datamarker(order, message.delivered, read_from, anchor, message.committed_at_us)
+    if len(message.backfill) > MOST_BACKFILL:
+        raise ProtocolError(
+            f"datamarker: backfill has {len(message.backfill)} bytes; at most {MOST_BACKFILL} are taken"
+        )
+    return Datamarker(order, message.delivered, read_from, anchor, message.committed_at_us, message.backfill)
 
 
 def marker_to_bytes(marker: Datamarker) -> bytes:

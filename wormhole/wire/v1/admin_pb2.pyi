@@ -24,6 +24,8 @@ from wormhole.wire.v1.push_pb2 import DatamarkerFrame as DatamarkerFrame
 from wormhole.wire.v1.push_pb2 import Progress as Progress
 from wormhole.wire.v1.push_pb2 import Ack as Ack
 from wormhole.wire.v1.push_pb2 import Processed as Processed
+from wormhole.wire.v1.push_pb2 import ChunkEnd as ChunkEnd
+from wormhole.wire.v1.push_pb2 import ScanEnd as ScanEnd
 from wormhole.wire.v1.push_pb2 import Revoke as Revoke
 from wormhole.wire.v1.push_pb2 import Released as Released
 from wormhole.wire.v1.push_pb2 import Park as Park

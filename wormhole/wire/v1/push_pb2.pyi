@@ -21,7 +21,7 @@ class SubscriberMessage(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[SubscriberFrame, _Mapping]]] = ...) -> None: ...
 
 class PublisherFrame(_message.Message):
-    __slots__ = ("hello", "assign", "schema", "batch", "part", "datamarker", "revoke", "heartbeat", "data_loss", "notice", "goodbye", "parked")
+    __slots__ = ("hello", "assign", "schema", "batch", "part", "datamarker", "revoke", "heartbeat", "data_loss", "notice", "goodbye", "parked", "chunk_end", "scan_end")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     ASSIGN_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,8 @@ class PublisherFrame(_message.Message):
     NOTICE_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_END_FIELD_NUMBER: _ClassVar[int]
+    SCAN_END_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     assign: Assign
     schema: SchemaFrame
@@ -46,7 +48,9 @@ class PublisherFrame(_message.Message):
     notice: ShardNotice
     goodbye: Goodbye
     parked: Parked
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., schema: _Optional[_Union[SchemaFrame, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., datamarker: _Optional[_Union[DatamarkerFrame, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., data_loss: _Optional[_Union[DataLoss, _Mapping]] = ..., notice: _Optional[_Union[ShardNotice, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., parked: _Optional[_Union[Parked, _Mapping]] = ...) -> None: ...
+    chunk_end: ChunkEnd
+    scan_end: ScanEnd
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., schema: _Optional[_Union[SchemaFrame, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., datamarker: _Optional[_Union[DatamarkerFrame, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., data_loss: _Optional[_Union[DataLoss, _Mapping]] = ..., notice: _Optional[_Union[ShardNotice, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., parked: _Optional[_Union[Parked, _Mapping]] = ..., chunk_end: _Optional[_Union[ChunkEnd, _Mapping]] = ..., scan_end: _Optional[_Union[ScanEnd, _Mapping]] = ...) -> None: ...
 
 class SubscriberFrame(_message.Message):
     __slots__ = ("welcome", "accepted", "progress", "ack", "released", "heartbeat", "failed", "loss_decision", "goodbye", "park", "report")
@@ -143,7 +147,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields")
+    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields", "generation")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +160,7 @@ class Assign(_message.Message):
     ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
     REWOUND_FIELD_NUMBER: _ClassVar[int]
     YIELDS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     application: str
@@ -168,7 +173,8 @@ class Assign(_message.Message):
     rolled_back: str
     rewound: bool
     yields: bool
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ...) -> None: ...
+    generation: int
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class UpdatePlace(_message.Message):
     __slots__ = ("position", "inside", "transaction", "index")
@@ -303,6 +309,43 @@ class Processed(_message.Message):
     set_aside_hash: int
     in_vain: int
     def __init__(self, window: _Optional[int] = ..., updates: _Optional[int] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ..., in_vain: _Optional[int] = ...) -> None: ...
+
+class ChunkEnd(_message.Message):
+    __slots__ = ("flow", "epoch", "schema", "after", "until", "alone", "portable", "narrowed", "rows")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    EXCEPT_FIELD_NUMBER: _ClassVar[int]
+    ALONE_FIELD_NUMBER: _ClassVar[int]
+    PORTABLE_FIELD_NUMBER: _ClassVar[int]
+    NARROWED_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    schema: int
+    after: _update_pb2.RowKey
+    until: _update_pb2.RowKey
+    alone: _containers.RepeatedCompositeFieldContainer[_update_pb2.RowKey]
+    portable: bool
+    narrowed: bool
+    rows: int
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., schema: _Optional[int] = ..., after: _Optional[_Union[_update_pb2.RowKey, _Mapping]] = ..., until: _Optional[_Union[_update_pb2.RowKey, _Mapping]] = ..., alone: _Optional[_Iterable[_Union[_update_pb2.RowKey, _Mapping]]] = ..., portable: _Optional[bool] = ..., narrowed: _Optional[bool] = ..., rows: _Optional[int] = ..., **kwargs) -> None: ...
+
+class ScanEnd(_message.Message):
+    __slots__ = ("flow", "epoch", "table", "generation", "rows")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    table: str
+    generation: int
+    rows: int
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., table: _Optional[str] = ..., generation: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class Revoke(_message.Message):
     __slots__ = ("flow", "epoch", "cause")
@@ -501,15 +544,17 @@ class Anchor(_message.Message):
     def __init__(self, id: _Optional[str] = ..., checksum: _Optional[int] = ..., begin: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class Datamarker(_message.Message):
-    __slots__ = ("order", "delivered", "read_from", "anchor", "committed_at_us")
+    __slots__ = ("order", "delivered", "read_from", "anchor", "committed_at_us", "backfill")
     ORDER_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     READ_FROM_FIELD_NUMBER: _ClassVar[int]
     ANCHOR_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_FIELD_NUMBER: _ClassVar[int]
     order: Position
     delivered: str
     read_from: Position
     anchor: Anchor
     committed_at_us: int
-    def __init__(self, order: _Optional[_Union[Position, _Mapping]] = ..., delivered: _Optional[str] = ..., read_from: _Optional[_Union[Position, _Mapping]] = ..., anchor: _Optional[_Union[Anchor, _Mapping]] = ..., committed_at_us: _Optional[int] = ...) -> None: ...
+    backfill: bytes
+    def __init__(self, order: _Optional[_Union[Position, _Mapping]] = ..., delivered: _Optional[str] = ..., read_from: _Optional[_Union[Position, _Mapping]] = ..., anchor: _Optional[_Union[Anchor, _Mapping]] = ..., committed_at_us: _Optional[int] = ..., backfill: _Optional[bytes] = ...) -> None: ...

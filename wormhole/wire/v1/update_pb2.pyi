@@ -17,6 +17,7 @@ class Op(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UPSERT: _ClassVar[Op]
     MERGE: _ClassVar[Op]
     DELETE_RANGE: _ClassVar[Op]
+    READ: _ClassVar[Op]
 
 class Mark(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -31,6 +32,7 @@ TRUNCATE: Op
 UPSERT: Op
 MERGE: Op
 DELETE_RANGE: Op
+READ: Op
 MARK_NONE: Mark
 ENTERED: Mark
 LEFT: Mark
