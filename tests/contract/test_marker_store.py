@@ -5,13 +5,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.support.markers import CACHE, SEARCH, marker, write
 from wormhole.model.errors import MarkerStoreError
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.ports.marker_store import FlowControl, MarkerStore, MarkerWrite, ReplayControl, ReplayState, start_key
+from wormhole.ports.marker_store import (
+    BackfillControl,
+    FlowControl,
+    MarkerStore,
+    MarkerWrite,
+    ReplayControl,
+    ReplayState,
+    start_key,
+)
 
 Reopen = Callable[[], MarkerStore]
 
@@ -206,6 +215,57 @@ def test_the_replay_that_has_a_flow_survives_with_every_part(
     assert store.raise_epoch(CACHE) == 1
     assert store.store([write(5, epoch=1)]) == ()
     assert reopen().load()[CACHE].control == asked
+
+
+BACKFILL = BackfillControl(
+    3,
+    "maria@ops",
+    1700000000.5,
+    ("shop.users", "shop.Straße"),
+    'after.city == "Lund"',
+    "0123456789abcdef",
+    1e6,
+    "eve@host1 at noon",
+    "cancelled",
+)
+
+
+@pytest.mark.parametrize("backfill", [BACKFILL, BackfillControl(1, "start", 0.0)])
+def test_the_backfill_of_a_flow_survives_with_every_part(
+    store: MarkerStore, reopen: Reopen, backfill: BackfillControl
+) -> None:
+    asked = FlowControl(backfill=backfill)
+    assert store.register(CACHE, marker(1), "existing", control=asked).control == asked
+    assert store.raise_epoch(CACHE) == 1
+    reached = replace(marker(5), backfill=b"\x00\xff how far")
+    assert store.store([MarkerWrite(CACHE, 1, reached)]) == ()
+    found = reopen().load()[CACHE]
+    assert (found.control, found.marker, found.marker.backfill) == (asked, reached, reached.backfill)
+
+
+def test_a_backfill_goes_on_at_one_place_of_the_log(store: MarkerStore) -> None:
+    store.register(CACHE, marker(5), "existing")
+    for reached in (b"1", b"2"):
+        assert store.store([MarkerWrite(CACHE, 0, replace(marker(5), backfill=reached))]) == ()
+        assert store.load()[CACHE].marker.backfill == reached
+
+
+def test_a_flow_that_is_set_back_has_no_backfill_progress(store: MarkerStore) -> None:
+    store.register(CACHE, marker(5), "existing", control=FlowControl(backfill=BACKFILL))
+    assert store.store([MarkerWrite(CACHE, 0, replace(marker(6), backfill=b"1"))]) == ()
+    store.rewind(CACHE, marker(4))
+    found = store.load()[CACHE]
+    assert (found.marker.backfill, found.control.backfill) == (b"", BACKFILL)
+
+
+def test_large_markers_of_many_flows_are_stored_in_one_call(store: MarkerStore) -> None:
+    """A backfill's progress takes up to 16 KiB; one request to ZooKeeper takes 1 MB."""
+    flows = [("cache", f"db1.{number}of100") for number in range(100)]
+    for flow in flows:
+        store.register(flow, marker(1), "existing")
+    reached = replace(marker(2), backfill=bytes(16 << 10))
+    assert store.store([MarkerWrite(flow, 0, reached) for flow in flows]) == ()
+    assert {stored.marker for stored in store.load().values()} == {reached}
 
 
 def test_what_somebody_else_changed_is_not_replaced(store: MarkerStore, reopen: Reopen) -> None:

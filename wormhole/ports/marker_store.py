@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_SKIPPED",
     "UNASKED",
+    "BackfillControl",
     "FlowControl",
     "FlowKey",
     "MarkerStore",
@@ -85,19 +86,43 @@ class ReplayControl:
 
 
 @dataclass(slots=True, frozen=True)
+class BackfillControl:
+    """The last backfill that was asked for a flow: the rows that its tables hold already.
+
+    ``generation``: rises by one with each backfill of the flow, from 1; kept for ever. ``who``: asked for it, ``start``
+    for the application's own ``start = "existing"``; ``started_s``: when, seconds since 1970. ``tables``: names as
+    updates have them; empty: all that the application's filter may want. ``where``: a filter beside the application's.
+    ``filter_hash``: of the application's filter when it began. ``rate``: bytes of rows per second at most, 0: what the
+    dataset's configuration says. ``paused``: who paused it and when, for people to read; empty: nobody did. ``ended``:
+    ``""`` while it runs, ``"done"`` or ``"cancelled"``. How far it came is in the flow's datamarker.
+    """
+
+    generation: int
+    who: str
+    started_s: float
+    tables: tuple[str, ...] = ()
+    where: str = ""
+    filter_hash: str = ""
+    rate: float = 0.0
+    paused: str = ""
+    ended: str = ""
+
+
+@dataclass(slots=True, frozen=True)
 class FlowControl:
     """What operators asked of a flow; kept with its record, so that it holds after a restart too.
 
     ``paused``: who paused it and when, for people to read; empty: nobody did. ``skip``: ids of updates to pass over, at
     most :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the mass replay
     that has it, if any. ``missing``: why nobody knows where the flow goes on, so that it is held until an operator says
-    it; empty: its datamarker is known.
+    it; empty: its datamarker is known. ``backfill``: the last one that was asked for it; ``None``: none ever was.
     """
 
     paused: str = ""
     skip: tuple[str, ...] = ()
     replay: ReplayControl | None = None
     missing: Problem = NO_PROBLEM
+    backfill: BackfillControl | None = None
 
 
 UNASKED: Final = FlowControl()

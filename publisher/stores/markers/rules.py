@@ -12,7 +12,15 @@ from wormhole.model.errors import MarkerStoreError, ProtocolError
 from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.model.problem import Problem
-from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerWrite, ReplayControl, ReplayState, StoredFlow
+from wormhole.ports.marker_store import (
+    BackfillControl,
+    FlowControl,
+    FlowKey,
+    MarkerWrite,
+    ReplayControl,
+    ReplayState,
+    StoredFlow,
+)
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = [
@@ -29,6 +37,9 @@ __all__ = [
 ]
 
 _REPLAY_TEXTS: Final = ("id", "who", "mode", "ticket", "where", "subscriber")
+_BACKFILL_TEXTS: Final = ("who", "where", "filter_hash", "paused")
+_BACKFILL_ENDS: Final = ("", "done", "cancelled")
+_MOST_GENERATIONS: Final = 1 << 63  # SQL databases of applications hold it in a signed number
 
 
 def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
@@ -85,6 +96,8 @@ def control_to_text(control: FlowControl) -> str:
         asked["missing_hint"] = control.missing.hint
     if control.replay is not None:
         asked["replay"] = _replay_to_json(control.replay)
+    if control.backfill is not None:
+        asked["backfill"] = _backfill_to_json(control.backfill)
     return json.dumps(asked, sort_keys=True)
 
 
@@ -102,7 +115,38 @@ def control_from_text(text: str) -> FlowControl:
     if not (isinstance(missing, str) and isinstance(hint, str)):
         raise ValueError("what was asked of the flow is not readable")
     asked = None if replay is None else _replay_from_json(replay)
-    return FlowControl(paused, tuple(skip), asked, Problem(missing, hint))
+    backfill = _backfill_from_json(given["backfill"]) if "backfill" in given else None  # earlier releases have none
+    return FlowControl(paused, tuple(skip), asked, Problem(missing, hint), backfill)
+
+
+def _backfill_to_json(backfill: BackfillControl) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: getattr(backfill, name) for name in (*_BACKFILL_TEXTS, "ended")}
+    fields |= {"generation": backfill.generation, "started_s": backfill.started_s, "rate": backfill.rate}
+    return fields | {"tables": list(backfill.tables)}
+
+
+def _backfill_from_json(given: Any) -> BackfillControl:
+    """Inverse of :func:`_backfill_to_json`. Raises ``ValueError``."""
+    try:
+        texts = {name: given[name] for name in _BACKFILL_TEXTS}
+        generation, started_s, rate = given["generation"], given["started_s"], given["rate"]
+        tables, ended = given["tables"], given["ended"]
+        if not (
+            all(isinstance(text, str) for text in (*texts.values(), *tables))
+            and isinstance(tables, list)
+            and type(generation) is int
+            and 0 < generation < _MOST_GENERATIONS
+            and isinstance(started_s, int | float)
+            and isinstance(rate, int | float)
+            and rate >= 0
+            and ended in _BACKFILL_ENDS
+        ):
+            raise TypeError("a field has the wrong type")
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the backfill of the flow is not readable: {type(error).__name__} {error}") from error
+    return BackfillControl(
+        **texts, generation=generation, started_s=float(started_s), tables=tuple(tables), rate=float(rate), ended=ended
+    )
 
 
 def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:

@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 # Keeps one transaction well below ZooKeeper's limit of 1 MB for a request.
 _WRITES_PER_TRANSACTION: Final = 100
-_BOOKS_PER_TRANSACTION: Final = 400_000  # bytes of pages, each with its path
+_BYTES_PER_TRANSACTION: Final = 400_000  # of pages of counts, each with its path, and of backfills' progress
 _NODE_BYTES: Final = 200
 # Each lost race means that somebody else wrote; with epochs, two writers of one flow meet a few times at most.
 _RACES: Final = 20
@@ -341,14 +341,18 @@ def _groups(writes: Sequence[MarkerWrite]) -> Iterator[list[MarkerWrite]]:
     group: list[MarkerWrite] = []
     size = 0
     for write in writes:
-        more = sum(_NODE_BYTES + len(page) for page in write.counts.values())
-        if group and (len(group) == _WRITES_PER_TRANSACTION or size + more > _BOOKS_PER_TRANSACTION):
+        more = sum(_NODE_BYTES + len(page) for page in write.counts.values()) + _in_base64(write.marker.backfill)
+        if group and (len(group) == _WRITES_PER_TRANSACTION or size + more > _BYTES_PER_TRANSACTION):
             yield group
             group, size = [], 0
         group.append(write)
         size += more
     if group:
         yield group
+
+
+def _in_base64(data: bytes) -> int:
+    return (len(data) + 2) // 3 * 4
 
 
 def _setting(path: str, data: bytes, version: int) -> Callable[[Any], Any]:

@@ -32,7 +32,7 @@ from wormhole.coordination.port import (
 from wormhole.model import problem
 from wormhole.model.errors import ConfigError, MarkerStoreError
 from wormhole.model.position import LogPosition
-from wormhole.ports.marker_store import FlowControl, ReplayControl, StoredFlow
+from wormhole.ports.marker_store import BackfillControl, FlowControl, ReplayControl, StoredFlow
 from wormhole.wire.tally import Tally
 
 _FLOW = ("app", "log")
@@ -146,7 +146,12 @@ def _datamarker(rng: random.Random) -> bytes:
             **texts, started_s=1.5, lease_s=60.0, begin=marker, until=marker, progress=rng.randbytes(5)
         )
     skip = tuple(f"s:{n}:0" for n in range(rng.randrange(3)))
-    control = FlowControl(_text(rng), skip, replay, problem.Problem(_text(rng), _text(rng)))
+    backfill = None
+    if rng.random() < 0.6:
+        ended = rng.choice(("", "done", "cancelled"))
+        tables = tuple(_text(rng) for _ in range(rng.randrange(3)))
+        backfill = BackfillControl(rng.randrange(1, 1 << 63), "ann", _seconds(rng), tables, ended=ended)
+    control = FlowControl(_text(rng), skip, replay, problem.Problem(_text(rng), _text(rng)), backfill)
     stored = StoredFlow(
         marker_at(rng.randrange(9)), rng.randrange(1 << 40), "latest", "ab12", control, rng.random() < 0.5
     )

@@ -164,7 +164,7 @@ class CaravanEvent(_message.Message):
     def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ..., kind: _Optional[_Union[CaravanEvent.Kind, str]] = ...) -> None: ...
 
 class FlowStatus(_message.Message):
-    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem", "headroom_unknown")
+    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem", "headroom_unknown", "backfill")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +194,7 @@ class FlowStatus(_message.Message):
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     HEADROOM_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_FIELD_NUMBER: _ClassVar[int]
     flow: str
     state: str
     subscriber: str
@@ -223,7 +224,8 @@ class FlowStatus(_message.Message):
     replay: ReplayStatus
     problem: Problem
     headroom_unknown: str
-    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., headroom_unknown: _Optional[str] = ...) -> None: ...
+    backfill: BackfillStatus
+    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., headroom_unknown: _Optional[str] = ..., backfill: _Optional[_Union[BackfillStatus, _Mapping]] = ...) -> None: ...
 
 class CaravanStatus(_message.Message):
     __slots__ = ("number", "lead", "place", "bytes_per_s", "flows", "buffered_bytes", "cause", "target_bytes_per_s", "read_bytes", "events")
@@ -268,7 +270,7 @@ class SubscriberStatus(_message.Message):
     def __init__(self, application: _Optional[str] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., flows: _Optional[int] = ..., cause: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class ChangeRequest(_message.Message):
-    __slots__ = ("who", "preview", "flow", "pause", "resume", "set_marker", "skip", "accept_loss", "retry_dead_letters", "discard_dead_letters", "forget")
+    __slots__ = ("who", "preview", "flow", "pause", "resume", "set_marker", "skip", "accept_loss", "retry_dead_letters", "discard_dead_letters", "forget", "backfill_start", "backfill_pause", "backfill_resume", "backfill_cancel")
     WHO_FIELD_NUMBER: _ClassVar[int]
     PREVIEW_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -280,6 +282,10 @@ class ChangeRequest(_message.Message):
     RETRY_DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     DISCARD_DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_START_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_PAUSE_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_RESUME_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_CANCEL_FIELD_NUMBER: _ClassVar[int]
     who: str
     preview: bool
     flow: str
@@ -291,7 +297,11 @@ class ChangeRequest(_message.Message):
     retry_dead_letters: RetryDeadLetters
     discard_dead_letters: DiscardDeadLetters
     forget: Forget
-    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., flow: _Optional[str] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., set_marker: _Optional[_Union[SetMarker, _Mapping]] = ..., skip: _Optional[_Union[Skip, _Mapping]] = ..., accept_loss: _Optional[_Union[AcceptLoss, _Mapping]] = ..., retry_dead_letters: _Optional[_Union[RetryDeadLetters, _Mapping]] = ..., discard_dead_letters: _Optional[_Union[DiscardDeadLetters, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ...) -> None: ...
+    backfill_start: BackfillStart
+    backfill_pause: BackfillPause
+    backfill_resume: BackfillResume
+    backfill_cancel: BackfillCancel
+    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., flow: _Optional[str] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., set_marker: _Optional[_Union[SetMarker, _Mapping]] = ..., skip: _Optional[_Union[Skip, _Mapping]] = ..., accept_loss: _Optional[_Union[AcceptLoss, _Mapping]] = ..., retry_dead_letters: _Optional[_Union[RetryDeadLetters, _Mapping]] = ..., discard_dead_letters: _Optional[_Union[DiscardDeadLetters, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., backfill_start: _Optional[_Union[BackfillStart, _Mapping]] = ..., backfill_pause: _Optional[_Union[BackfillPause, _Mapping]] = ..., backfill_resume: _Optional[_Union[BackfillResume, _Mapping]] = ..., backfill_cancel: _Optional[_Union[BackfillCancel, _Mapping]] = ...) -> None: ...
 
 class Pause(_message.Message):
     __slots__ = ()
@@ -332,6 +342,28 @@ class DiscardDeadLetters(_message.Message):
     def __init__(self, key: _Optional[str] = ...) -> None: ...
 
 class Forget(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BackfillStart(_message.Message):
+    __slots__ = ("tables", "where", "rate")
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    tables: _containers.RepeatedScalarFieldContainer[str]
+    where: str
+    rate: float
+    def __init__(self, tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ...) -> None: ...
+
+class BackfillPause(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BackfillResume(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BackfillCancel(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -556,6 +588,58 @@ class ReplayStatus(_message.Message):
     snapshot: _push_pb2.Datamarker
     opener: str
     def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., opener: _Optional[str] = ...) -> None: ...
+
+class BackfillStatus(_message.Message):
+    __slots__ = ("generation", "state", "who", "started_s", "tables", "where", "rate", "paused", "waits", "table", "rows", "rows_estimate", "share", "rows_per_s", "bytes_per_s", "left_s", "progress")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    STARTED_S_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    LEFT_S_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    state: str
+    who: str
+    started_s: float
+    tables: _containers.RepeatedScalarFieldContainer[str]
+    where: str
+    rate: float
+    paused: str
+    waits: Problem
+    table: str
+    rows: int
+    rows_estimate: int
+    share: float
+    rows_per_s: float
+    bytes_per_s: float
+    left_s: float
+    progress: _containers.RepeatedCompositeFieldContainer[BackfillTable]
+    def __init__(self, generation: _Optional[int] = ..., state: _Optional[str] = ..., who: _Optional[str] = ..., started_s: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ..., paused: _Optional[str] = ..., waits: _Optional[_Union[Problem, _Mapping]] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., rows_estimate: _Optional[int] = ..., share: _Optional[float] = ..., rows_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ..., left_s: _Optional[float] = ..., progress: _Optional[_Iterable[_Union[BackfillTable, _Mapping]]] = ...) -> None: ...
+
+class BackfillTable(_message.Message):
+    __slots__ = ("table", "state", "rows", "rows_estimate", "refused")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    state: str
+    rows: int
+    rows_estimate: int
+    refused: Problem
+    def __init__(self, table: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., rows_estimate: _Optional[int] = ..., refused: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class ReplayReply(_message.Message):
     __slots__ = ("flow", "replay", "ticket", "opened", "cause", "purged", "reaches", "refused", "problem")

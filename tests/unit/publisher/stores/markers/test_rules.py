@@ -17,7 +17,7 @@ from publisher.stores.markers.rules import (
 from tests.support.markers import CACHE, marker, write
 from wormhole.model.errors import MarkerStoreError
 from wormhole.model.problem import Problem
-from wormhole.ports.marker_store import FlowControl, MarkerWrite, ReplayControl, StoredFlow
+from wormhole.ports.marker_store import BackfillControl, FlowControl, MarkerWrite, ReplayControl, StoredFlow
 
 ASKED = FlowControl("maria since noon", ("db:7:0",))
 STORED = StoredFlow(marker(10), 3, "latest", "f", ASKED)
@@ -76,6 +76,37 @@ def test_a_replay_that_cannot_be_read_is_an_error(damage: dict[str, object]) -> 
     given = json.loads(control_to_text(FlowControl(replay=ReplayControl("r1", "maria", "log", 1.5, 30.0, "0123"))))
     given["replay"] |= damage
     with pytest.raises(ValueError, match="replay"):
+        control_from_text(json.dumps(given))
+
+
+BACKFILL = FlowControl(backfill=BackfillControl(2, "maria", 1.5, ("shop.users",), 'op == "insert"', "f", 5.0, "eve"))
+
+
+def test_the_backfill_of_a_flow_reads_back_and_is_left_out_where_there_is_none() -> None:
+    assert control_from_text(control_to_text(BACKFILL)) == BACKFILL
+    assert "backfill" not in control_to_text(ASKED)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"generation": "2"},
+        {"generation": 0},
+        {"generation": True},
+        {"generation": 1 << 64},
+        {"tables": "users"},
+        {"tables": [1]},
+        {"rate": None},
+        {"rate": -1},
+        {"started_s": "1"},
+        {"ended": "?"},
+        {"paused": 1},
+    ],
+)
+def test_a_backfill_that_cannot_be_read_is_an_error(damage: dict[str, object]) -> None:
+    given = json.loads(control_to_text(BACKFILL))
+    given["backfill"] |= damage
+    with pytest.raises(ValueError, match="backfill"):
         control_from_text(json.dumps(given))
 
 
