@@ -6,6 +6,7 @@ the publisher, ``S`` the subscriber::
     stream    = P.Hello S.Welcome { flow | P.Heartbeat | S.Heartbeat } [ Goodbye ]
     flow      = P.Assign ( S.Failed | S.Released | S.Accepted { delivery } ending | P.Revoke [ S.Accepted ] ending )
     delivery  = P.Schema | P.Batch | P.Part { P.Part } | P.Datamarker | P.ShardNotice
+              | P.ChunkEnd | P.ScanEnd                           (from version 3, at a transaction's end)
               | S.Progress | S.Ack | S.Report
               | S.Park { S.Park } P.Parked                         (from version 2)
               | P.DataLoss S.LossDecision                          (nothing is delivered in between)
@@ -29,7 +30,9 @@ from wormhole.model.errors import ProtocolError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.schema import Schema
+from wormhole.model.segment import ChunkRange
 from wormhole.ports.dead_letters import UpdatePlace, rows_to_messages
+from wormhole.push.backfill_frames import chunk_end_frames, key_schema
 from wormhole.push.frames import batch_frame, frame_bytes, part_frames
 from wormhole.push.parking import MOST_BYTES, Arrived, Arriving
 from wormhole.push.room import Room, Share
@@ -69,7 +72,7 @@ __all__ = [
     "Welcomed",
 ]
 
-MIN_VERSION, MAX_VERSION = 1, 2
+MIN_VERSION, MAX_VERSION = 1, 3
 
 MARKER_EVERY_S = 1.0
 MARKER_EVERY_BYTES = 4 << 20
@@ -256,6 +259,11 @@ class PushSession:
         """Whether the subscriber knows how to skip and to park, and reports on its callbacks."""
         return self.version >= 2
 
+    @property
+    def backfills(self) -> bool:
+        """Whether the subscriber takes existing rows: READ updates, ``ChunkEnd``, ``ScanEnd`` and a generation."""
+        return self.version >= 3
+
     def assign(
         self,
         application: str,
@@ -271,9 +279,11 @@ class PushSession:
         rolled_back: str = "",
         rewound: bool = False,
         yields: bool = False,
+        generation: int = 0,
     ) -> tuple[PushFlow, bytes]:
         """Open a flow that begins after ``marker``. The named ones: see push.proto. A subscriber of version 1 is sent
         none of ``skip``, ``park``, ``parked`` and ``rolled_back``, so rows that are parked must not be assigned to one.
+        One without :attr:`backfills` is sent no ``generation``, and must not be sent READ updates.
         """
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
@@ -294,6 +304,8 @@ class PushSession:
         if self.parks:
             frame.park = park
             frame.MergeFrom(_set_aside(skip, parked))
+        if self.backfills:
+            frame.generation = generation
         return flow, frame_bytes(push_pb2.PublisherFrame(assign=frame))
 
     def lacking(self, skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> int:
@@ -392,6 +404,26 @@ class PushSession:
         kind = push_pb2.ShardNotice.REPLAY_BEGIN if begins else push_pb2.ShardNotice.REPLAY_END
         frame = push_pb2.ShardNotice(flow=flow.number, epoch=flow.epoch, kind=kind)
         return frame_bytes(push_pb2.PublisherFrame(notice=frame))
+
+    def chunk_end(self, flow: PushFlow, chunk: ChunkRange, *, narrowed: bool, rows: int) -> list[bytes]:
+        """The flow was sent the rows of a chunk, ``rows`` READ updates; after their batch, before the next datamarker.
+
+        Only with :attr:`backfills`. ``narrowed``: the backfill has a filter of its own, beside the application's.
+        """
+        flow.dirty = True
+        ends = chunk_end_frames(
+            flow.number, flow.epoch, chunk, narrowed=narrowed, rows=rows, max_frame_bytes=self.max_frame_bytes
+        )
+        return [*self.schemas((key_schema(chunk),)), *ends]
+
+    def scan_end(self, flow: PushFlow, table: str, generation: int, rows: int) -> bytes:
+        """The flow was sent every row of the table in this generation, ``rows`` READ updates.
+
+        Only with :attr:`backfills`, after the last :meth:`chunk_end` of the table, before the next datamarker.
+        """
+        flow.dirty = True
+        frame = push_pb2.ScanEnd(flow=flow.number, epoch=flow.epoch, table=table, generation=generation, rows=rows)
+        return frame_bytes(push_pb2.PublisherFrame(scan_end=frame))
 
     def revoke(self, flow: PushFlow, cause: str) -> bytes:
         """Ask for the flow back; :class:`Released` answers."""

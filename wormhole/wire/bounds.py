@@ -16,6 +16,7 @@ __all__ = [
     "MOST_EPOCHS",
     "MOST_FRAMES",
     "MOST_FRAME_BYTES",
+    "MOST_KEYS",
     "MOST_MESSAGE_BYTES",
     "MOST_NAME",
     "MOST_PARCEL_FIELDS",
@@ -44,6 +45,8 @@ MOST_WINDOWS: Final = 4096
 """Windows of commit time whose counts one frame reports: an application remembers 1,100."""
 MOST_EPOCHS: Final = 64
 """Earlier epochs that ``Accepted`` reports: an application remembers 16."""
+MOST_KEYS: Final = 4096
+"""Keys that one ``ChunkEnd`` lists."""
 MOST_NAME: Final = 1024
 """Characters of a name or an id."""
 MOST_TEXT: Final = 1000

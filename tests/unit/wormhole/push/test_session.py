@@ -49,9 +49,9 @@ def marker(offset: int) -> Datamarker:
 
 
 HELLO = push_pb2.Hello(
-    min_version=1, max_version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+    min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
-WELCOME = Frame(welcome=push_pb2.Welcome(version=2, application="app", subscriber="sub", max_frame_bytes=1 << 16))
+WELCOME = Frame(welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 16))
 GAP = LogGap(LossKind.NOT_LOGGED, "3", "4", "two were written past the log")
 
 
@@ -363,8 +363,8 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 0}, r"welcome: version 0 was not offered \(1-2\)"),
-        ({"version": 3}, r"welcome: version 3 was not offered \(1-2\)"),
+        ({"version": 0}, r"welcome: version 0 was not offered \(1-3\)"),
+        ({"version": 4}, r"welcome: version 4 was not offered \(1-3\)"),
         ({"application": "other"}, "welcome: other/sub answers at the address of app/sub"),
         ({"subscriber": "twin"}, "welcome: app/twin answers at the address of app/sub"),
         ({"max_frame_bytes": 4095}, "welcome: max_frame_bytes 4095 is below 4096"),
