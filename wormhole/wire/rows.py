@@ -13,7 +13,18 @@ from wormhole.model.errors import ProtocolError
 from wormhole.model.values import UNAVAILABLE, Op, Unavailable, Value
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["Row", "column_type", "decode_row", "encode_row", "entry", "op_of", "value_of", "values_of"]
+__all__ = [
+    "Row",
+    "column_type",
+    "decode_key",
+    "decode_row",
+    "encode_key",
+    "encode_row",
+    "entry",
+    "op_of",
+    "value_of",
+    "values_of",
+]
 
 _OP_NUMBER: Final = {op: update_pb2.Op.Value(op.name) for op in Op}
 _OP: Final = {number: op for op, number in _OP_NUMBER.items()}
@@ -90,6 +101,21 @@ def encode_row(
         for value in values:
             _fill(target.add(), value)
     return message.SerializeToString()
+
+
+def encode_key(key: Iterable[Value]) -> bytes:
+    """Serialize a ``RowKey`` without a table: the same bytes as the field ``key`` of an update takes."""
+    message = update_pb2.RowKey()
+    for value in key:
+        _fill(message.values.add(), value)
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_key(data: bytes) -> tuple[Value, ...]:
+    """The values in a serialized ``RowKey``. Raises ``google.protobuf.message.DecodeError``, and
+    :class:`~wormhole.model.errors.ProtocolError`.
+    """
+    return values_of(update_pb2.RowKey.FromString(data).values)
 
 
 def _value(message: update_pb2.Value) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wormhole.model.schema import Column, Schema
@@ -10,7 +10,7 @@ from wormhole.model.sharding import Sharding, shard_of_hash, shard_of_table
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import Row, column_type, encode_row
 
-__all__ = ["Change", "ChangeEncoder", "ChangeTuple", "EncodedChange", "Key"]
+__all__ = ["Change", "ChangeEncoder", "ChangeTuple", "EncodedChange", "Key", "named_values"]
 
 Columns = Mapping[str, Value] | None
 Key = Value | tuple[Value, ...] | Mapping[str, Value]
@@ -44,11 +44,15 @@ class EncodedChange(NamedTuple):
 
 
 class ChangeEncoder:
-    """Encodes changes for one log. Learns each table's columns from what it is given, so that a delete has them too."""
+    """Encodes changes for one log. Learns each table's columns from what it is given, so that a delete has them too.
 
-    def __init__(self, log: str, sharding: Sharding) -> None:
+    ``max_update_bytes``: larger updates come without their values; ``None``: none does.
+    """
+
+    def __init__(self, log: str, sharding: Sharding, max_update_bytes: int | None = None) -> None:
         self._log = log
         self._sharding = sharding
+        self._max_update_bytes = max_update_bytes
         self._schemas: dict[str, Schema] = {}
 
     def shards(self) -> frozenset[str]:
@@ -64,19 +68,43 @@ class ChangeEncoder:
     def encode(self, change: Change) -> list[EncodedChange]:
         """One update; two where the key moved to another shard: a delete there and an insert here."""
         schema = self._schema(change)
-        _, key = _named(change.key)
-        _, old_key = _named(change.old_key)
-        _, key_end = _named(change.key_end)
+        _, key = named_values(change.key)
+        _, old_key = named_values(change.old_key)
+        _, key_end = named_values(change.key_end)
         after, before = _in_order(schema, change.after), _in_order(schema, change.before)
         shards = self._shards_of(change.op, change.table, key)
         old_shards = self._shards_of(change.op, change.table, old_key) if old_key else shards
         if old_shards != shards:
             return [
-                EncodedChange(old_shards, schema, encode_row(Op.DELETE, old_key, before=before)),
-                EncodedChange(shards, schema, encode_row(Op.INSERT, key, after=after)),
+                EncodedChange(old_shards, schema, self.encode_row(Op.DELETE, old_key, before=before)),
+                EncodedChange(shards, schema, self.encode_row(Op.INSERT, key, after=after)),
             ]
-        row = encode_row(change.op, key, after=after, before=before, old_key=old_key, key_end=key_end)
+        row = self.encode_row(change.op, key, after=after, before=before, old_key=old_key, key_end=key_end)
         return [EncodedChange(shards, schema, row)]
+
+    def encode_row(
+        self,
+        op: Op,
+        key: tuple[Value, ...],
+        *,
+        after: Sequence[Value] = (),
+        before: Sequence[Value] = (),
+        old_key: tuple[Value, ...] = (),
+        key_end: tuple[Value, ...] = (),
+    ) -> bytes:
+        """One update's bytes, values in schema order; without values where they are too large."""
+        row = encode_row(op, key, after=after, before=before, old_key=old_key, key_end=key_end)
+        if self._max_update_bytes is None or len(row) <= self._max_update_bytes:
+            return row
+        return encode_row(op, key, old_key=old_key, key_end=key_end, too_large=True)
+
+    def schema(self, table: str) -> Schema:
+        """The schema of a table of which changes were encoded."""
+        return self._schemas[table]
+
+    def shard_of(self, table: str, key: tuple[Value, ...]) -> str:
+        """The shard of a row."""
+        return self._shards_of(Op.READ, table, key)[0]
 
     def _schema(self, change: Change) -> Schema:
         known = self._schemas.get(change.table)
@@ -87,7 +115,7 @@ class ChangeEncoder:
                     types.setdefault(name, column_type(value))
                 else:
                     types[name] = column_type(value)
-        names, values = _named(change.key)
+        names, values = named_values(change.key)
         key = tuple(Column(n, column_type(v)) for n, v in zip(names, values, strict=True))
         columns_now = tuple(Column(n, t) for n, t in types.items())
         schema = Schema(change.table, key or (known.key if known else ()), columns_now)
@@ -116,7 +144,8 @@ class ChangeEncoder:
                 return (self._shard_of_table(table),)
 
 
-def _named(key: Key) -> tuple[tuple[str, ...], tuple[Value, ...]]:
+def named_values(key: Key) -> tuple[tuple[str, ...], tuple[Value, ...]]:
+    """Names and values of a key's columns."""
     if isinstance(key, Mapping):
         return tuple(map(str, key)), tuple(key.values())
     values = key if isinstance(key, tuple) else (key,)

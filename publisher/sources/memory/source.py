@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 import google_crc32c
 
@@ -25,7 +26,7 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.log_source import SourceStatus
 from wormhole.wire.runs import RunsBuilder
 
-__all__ = ["Change", "MemorySource"]
+__all__ = ["Change", "MemorySource", "Tables"]
 
 _FIRST_FILE = 1
 _HEADER = 16  # bytes of log that a transaction takes beside its rows, so that an empty one has a place too
@@ -42,10 +43,23 @@ class _Transaction:
     gap: LogGap | None
 
 
+class Tables(Protocol):
+    """What becomes of the changes: :class:`~publisher.sources.memory.tables.MemoryTables`."""
+
+    def committed(self, number: int, changes: Iterable[Change], encoder: ChangeEncoder) -> None:
+        """Transaction ``number`` was committed."""
+        ...
+
+    def restored(self, number: int) -> None:
+        """Everything after transaction ``number`` is gone."""
+        ...
+
+
 class MemorySource:
     """A log in memory. Thread-safe; implements :class:`~wormhole.ports.log_source.LogSource`.
 
     ``capacity``: bytes of rows kept; over it the oldest transactions are purged, so that nothing grows without bound.
+    ``max_update_bytes``: larger updates come without their values; ``None``: none does.
     ``now_us``: the clock that gives commit times, microseconds since 1970 in UTC.
     """
 
@@ -56,9 +70,10 @@ class MemorySource:
         *,
         source_id: str = "mem",
         capacity: int = 256 << 20,
+        max_update_bytes: int | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        self._encoder = ChangeEncoder(log, sharding or Sharding("log"))
+        self._encoder = ChangeEncoder(log, sharding or Sharding("log"), max_update_bytes)
         self._source_id = source_id
         self._capacity = capacity
         self._now_us = now_us
@@ -72,13 +87,15 @@ class MemorySource:
         self._end = self._floor
         self._history = 0  # rises with every restore: a reader knows by it that the log under it changed
         self._reachable = True
+        self._tables: Tables | None = None
 
     # --- what a test does to the log ---------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change | ChangeTuple]) -> Datamarker:
         """Commit one transaction; returns the datamarker after it."""
         with self._changed:
-            rows = [encoded for change in changes for encoded in self._encoder.encode(Change(*change))]
+            named = [Change(*change) for change in changes]
+            rows = [encoded for change in named for encoded in self._encoder.encode(change)]
             size = sum(len(encoded.row) for encoded in rows)
             begin = self._end.order
             order = LogPosition(begin.incarnation, begin.file, begin.offset + _HEADER + size)
@@ -93,6 +110,8 @@ class MemorySource:
             self._bytes += size
             while self._bytes > self._capacity and len(self._transactions) > 1:
                 self._drop_oldest()
+            if self._tables is not None:
+                self._tables.committed(self._number, named, self._encoder)
             self._changed.notify_all()
             return marker
 
@@ -140,7 +159,17 @@ class MemorySource:
             self._end = end
             self._gap = None
             self._history += 1
+            if self._tables is not None:
+                self._tables.restored(self._number)
             self._changed.notify_all()
+
+    def follow(self, tables: Tables) -> ChangeEncoder:
+        """Report each commit to ``tables`` from now on; returns what encodes the changes. Before the first commit."""
+        with self._changed:
+            if self._number:
+                raise ValueError("the tables of a log that holds transactions already would lack their rows")
+            self._tables = tables
+            return self._encoder
 
     def set_reachable(self, reachable: bool) -> None:
         """Make every call fail as retryable, or work again."""
