@@ -59,6 +59,7 @@ class Entry:
                 marks=found.marks,
                 instead=found.key_only,
                 bad=found.bad,
+                counted=self.segment.chunk is None,
             )
             self._bodies[key] = body
             self._grow(_BODY_BYTES if body is None else _BODY_BYTES + len(body.data))
@@ -198,6 +199,11 @@ class ChangeBuffer:
     def end(self) -> int:
         """Number that the next segment will get."""
         return self._first + len(self._entries)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the newest segment ends inside a transaction."""
+        return self._entries[-1].segment.marker is None if self._entries else self._inside
 
     @property
     def start(self) -> LogPosition:

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from caravan.caravan import Caravan
@@ -349,12 +349,12 @@ class Fleet:
 
     async def _start_for(self, flow: CaravanFlow, cause: str) -> int | None:
         reader = await self._open(flow)
-        return None if reader is None else self._launch(flow.marker, reader, f"{flow.name}: {cause}")
+        return None if reader is None else self._launch(_without_rows(flow.marker), reader, f"{flow.name}: {cause}")
 
     async def _verify(self, flow: CaravanFlow) -> bool:
         """Whether the log is still the one that the flow's marker came from. A flow that boards without being asked
         would wait in a log that was restored, and skip what is written there anew until its old place is reached."""
-        if any(caravan.marker == flow.marker for caravan in self.caravans.values()):
+        if any(caravan.marker == _without_rows(flow.marker) for caravan in self.caravans.values()):
             flow.verify()
         if not flow.verified:
             reader = await self._open(flow)
@@ -365,7 +365,7 @@ class Fleet:
 
     async def _open(self, flow: CaravanFlow) -> LogReader | None:
         """A reader at the flow's marker, if it can be: otherwise the flow is held or waits."""
-        marker = flow.marker
+        marker = _without_rows(flow.marker)
         try:
             reader = await asyncio.to_thread(self._source.open, marker)
         except (PositionPurged, Diverged) as error:
@@ -460,6 +460,11 @@ class Fleet:
             unforeseen = None if isinstance(error, Fatal) else error
             _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
             self._pause("nothing is opened for a moment after that")
+
+
+def _without_rows(marker: Datamarker) -> Datamarker:
+    """Of a flow: the place in the log alone."""
+    return replace(marker, backfill=b"") if marker.backfill else marker
 
 
 def _read_bytes(limits: Limits) -> int:

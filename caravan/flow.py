@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from caravan.buffer import Begun, ChangeBuffer, begun_in, undone
+from caravan.backfill.progress import FinishedTable, FlowBackfill
+from caravan.buffer import Begun, ChangeBuffer, Entry, begun_in, undone
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.problem import Problem
-from wormhole.model.segment import Segment
+from wormhole.model.segment import ChunkRange, Segment
 from wormhole.wire.body import Body
 
 __all__ = ["CaravanFlow", "CaravanFlowState", "Piece"]
@@ -38,7 +39,8 @@ class Piece:
 
     ``broken``: the flow's shard cannot be read on here, and why. ``newest_us``: the commit time of its last
     transaction. ``undone``: id of a transaction of which a part was handed on and which was rolled back: the flow has
-    to begin again at its marker.
+    to begin again at its marker. ``chunk``: the body holds existing rows of this range; ``finished``: the table of
+    which these are the last ones.
     """
 
     body: Body | None
@@ -47,6 +49,8 @@ class Piece:
     newest_us: int
     broken: DecodeError | None = None
     undone: str = ""
+    chunk: ChunkRange | None = None
+    finished: tuple[FinishedTable, ...] = ()
 
 
 class CaravanFlow:
@@ -57,19 +61,30 @@ class CaravanFlow:
     update to continue with. ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the
     application has to know. ``verified``: the log was asked whether it is still the one that ``marker`` came from.
     ``blocked``: its subscriber takes less than its caravan reads. ``wake`` is called (from the event loop) when there
-    may be something new to take.
+    may be something new to take. ``backfill``: the existing rows that it still needs, if any; then every ``marker``
+    holds how far it came. ``takes_rows``: whether its subscriber has room for some now.
 
     Other modules read the attributes and call the methods; they assign nothing.
     """
 
     def __init__(
-        self, application: str, shard: str, wanted: Filter, marker: Datamarker, epoch: int, wake: Callable[[], None]
+        self,
+        application: str,
+        shard: str,
+        wanted: Filter,
+        marker: Datamarker,
+        epoch: int,
+        wake: Callable[[], None],
+        backfill: FlowBackfill | None = None,
+        takes_rows: Callable[[], bool] = lambda: True,
     ) -> None:
         self.application = application
         self.shard = shard
         self.filter = wanted
         self.epoch = epoch
         self.wake = wake
+        self.backfill = backfill
+        self.takes_rows = takes_rows
         self.place = marker.order
         self.marker = marker
         self.resume_index = 0
@@ -88,6 +103,8 @@ class CaravanFlow:
         self._met: LogGap | None = None
         self._passed: LogGap | None = None
         self._skipped = ""
+        self._begun = marker.order  # it has every change from here on
+        self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
 
     @property
     def name(self) -> str:
@@ -142,8 +159,8 @@ class CaravanFlow:
 
     def pass_gap(self, resume: Datamarker) -> None:
         """The application decided to continue after missing log: the flow's place is ``resume`` now."""
-        self.place = resume.order
-        self.marker = resume
+        self.place = self._begun = resume.order
+        self.marker = self._with_progress(resume)
         self.resume_index = 0
         self._passed = self._met
         self.leave(CaravanFlowState.WAITING, "going on after a data loss")
@@ -167,6 +184,11 @@ class CaravanFlow:
             if entry is None:
                 return None
             segment = entry.segment
+            if segment.chunk is not None:
+                if not self._wants_rows(segment, segment.chunk):
+                    self._cursor += 1
+                    continue
+                return self._look_at_rows(entry, segment.chunk)
             if segment.gap is not None and self._misses(segment.gap, segment.begin):
                 self._met = segment.gap
                 return Piece(None, None, segment.gap, segment.newest_us)
@@ -191,6 +213,31 @@ class CaravanFlow:
                 return Piece(None, None, None, segment.newest_us, error)
             return Piece(body, segment.marker, None, segment.newest_us)
 
+    def _wants_rows(self, segment: Segment, chunk: ChunkRange) -> bool:
+        """Whether the flow takes existing rows. Only at their place are they what its updates made of them; and it must
+        have sent every change since they were read, in this epoch, because those rows are left out.
+        """
+        return (
+            self.backfill is not None
+            and self.place == segment.end
+            and not self.resume_index
+            and self._begun <= chunk.not_before
+            and self.backfill.needs(chunk)
+        )
+
+    def _look_at_rows(self, entry: Entry, chunk: ChunkRange) -> Piece:
+        assert self.backfill is not None
+        self._peeked_in = entry.segment
+        try:
+            body = entry.body(self.shard, self._rows_wanted)
+        except DecodeError as error:
+            return Piece(None, None, None, 0, error)
+        finished = self.backfill.finishes(chunk, 0 if body is None else body.updates)
+        return Piece(body, entry.segment.marker, None, 0, chunk=chunk, finished=finished)
+
+    def _with_progress(self, marker: Datamarker) -> Datamarker:
+        return marker if self.backfill is None else replace(marker, backfill=self.backfill.to_bytes())
+
     def _lacks(self, broken: DecodeError) -> bool:
         """Whether what cannot be decoded may be an update that the flow wants."""
         if broken.update_id and broken.update_id == self._skipped:
@@ -213,8 +260,10 @@ class CaravanFlow:
         self._cursor += 1
         self._peeked = self._peeked_in = None
         self.newest_us = max(self.newest_us, segment.newest_us)
+        if segment.chunk is not None and self.backfill is not None:
+            self.backfill.took(segment.chunk, 0 if body is None else body.updates)
         if segment.marker is not None:
-            self.place, self.marker, self.resume_index = segment.end, segment.marker, 0
+            self.place, self.marker, self.resume_index = segment.end, self._with_progress(segment.marker), 0
             self._handed_on = False
         else:
             self._stop_inside(segment)

@@ -78,7 +78,8 @@ class ChunkRange:
     Keys are serialized ``wormhole.wire.v1.RowKey`` messages without a table; ``after`` ``None``: from the first key on,
     ``until`` ``None``: to the last. ``begin`` and ``end``: numbers of these two in the table's list of boundaries.
     ``alone``: if not empty the segment holds the rows of just these keys, and none for one that is not there any more.
-    ``left_out``: keys that changes touched while the rows were read and that are not among them.
+    ``left_out``: keys that changes touched while the rows were read and that are not among them, though their rows may
+    exist. ``again``: those of them whose rows have to be read again, since their changes do not say what they are.
     ``not_before``: the lead's place when the chunk was asked for; flows that began later do not take it.
     ``portable``: the keys' order is that of integers or bytes.
     """
@@ -91,6 +92,7 @@ class ChunkRange:
     end: int
     not_before: LogPosition
     left_out: tuple[bytes, ...] = ()
+    again: tuple[bytes, ...] = ()
     alone: tuple[bytes, ...] = ()
     portable: bool = False
 

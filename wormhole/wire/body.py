@@ -72,11 +72,13 @@ def build_body(
     marks: Mapping[int, int] = _NOTHING,
     instead: Mapping[int, bytes] = _NOTHING,
     bad: Sequence[tuple[int, Exception]] = (),
+    counted: bool = True,
 ) -> Body | None:
     """The body of a run's updates, or of those whose ordinals are in ``keep`` (ascending).
 
     ``marks``: ordinal to number (``wormhole.wire.v1.Mark``); ``instead``: ordinal to the entry that goes in its place.
-    ``bad``: ordinals whose value is not of its format, and why.
+    ``bad``: ordinals whose value is not of its format, and why. ``counted``: whether the updates are in delivery
+    counts, as those of a log are.
 
     Transactions that keep no update are left out, except one that began in an earlier segment: its end has to travel
     even if its last updates were dropped. Those before ``first_tx`` are left out whatever they are (``keep`` has none
@@ -93,7 +95,7 @@ def build_body(
             return None
         blob = run.blob
         updates = len(run.ends)
-        tallies = tally_run(run)
+        tallies = tally_run(run) if counted else {}
         message.schema_index.extend(_packed(run.schema_index))
         message.update_index.extend(run.indexes)
         message.first_index = run.first_index
@@ -109,21 +111,25 @@ def build_body(
             return None
         if marks and any(ordinal in marks for ordinal in keep):
             message.marks.extend(marks.get(ordinal, 0) for ordinal in keep)  # type: ignore[misc]  # numbers of the enum
-        tallies = tally_columns(
-            run.sources,
-            array("I", message.tx_source),
-            array("Q", message.tx_number),
-            array("q", message.tx_committed_at_us),
-            array("I", message.tx_end),
-            array("I", message.update_index),
-            0,
-            updates,
-        )
+        tallies = _tallied(run.sources, message, updates) if counted else {}
     if len(tallies) == 1:
         (message.window,) = tallies
     bad_updates = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
     unfinished = len(message.tx_end) < len(message.tx_number)
     return Body(blob + message.SerializeToString(), updates, run.schemas, bad_updates, tallies, unfinished)
+
+
+def _tallied(sources: Sequence[str], message: update_pb2.BatchBody, updates: int) -> dict[int, Tally]:
+    return tally_columns(
+        sources,
+        array("I", message.tx_source),
+        array("Q", message.tx_number),
+        array("q", message.tx_committed_at_us),
+        array("I", message.tx_end),
+        array("I", message.update_index),
+        0,
+        updates,
+    )
 
 
 def _bad_update(run: Run, incarnation: int, ordinal: int, why: Exception) -> BadUpdate:

@@ -1,0 +1,103 @@
+"""Compact bytes with a version before them and a checksum behind them."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+__all__ = ["DamagedError", "Reader", "Writer", "sealed", "unsealed"]
+
+_CHECKSUM: Final = 4
+_MOST_BITS: Final = 105
+
+
+class DamagedError(ValueError):
+    """The bytes are of another version, damaged, or about something else."""
+
+
+def sealed(version: int, content: bytes) -> bytes:
+    """``content`` with its version and a checksum."""
+    data = bytes((version,)) + content
+    return data + zlib.crc32(data).to_bytes(_CHECKSUM, "big")
+
+
+def unsealed(version: int, data: bytes) -> bytes:
+    """Inverse of :func:`sealed`. Raises :class:`DamagedError`."""
+    content, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
+    if not content or content[0] != version or zlib.crc32(content).to_bytes(_CHECKSUM, "big") != checksum:
+        raise DamagedError
+    return content[1:]
+
+
+class Writer:
+    """Collects bytes; numbers are not negative."""
+
+    __slots__ = ("_out",)
+
+    def __init__(self) -> None:
+        self._out = bytearray()
+
+    def number(self, value: int) -> None:
+        """Seven bits a byte, the lowest first."""
+        while value > 0x7F:
+            self._out.append(value & 0x7F | 0x80)
+            value >>= 7
+        self._out.append(value)
+
+    def raw(self, value: bytes) -> None:
+        """Bytes whose length the reader knows."""
+        self._out += value
+
+    def data(self, value: bytes) -> None:
+        """Bytes after their length."""
+        self.number(len(value))
+        self._out += value
+
+    def taken(self) -> bytes:
+        """What was collected."""
+        return bytes(self._out)
+
+
+class Reader:
+    """Reads what :class:`Writer` wrote; every method raises :class:`DamagedError` where that cannot be."""
+
+    __slots__ = ("_at", "_source")
+
+    def __init__(self, source: bytes) -> None:
+        self._source = source
+        self._at = 0
+
+    def number(self) -> int:
+        """See :meth:`Writer.number`."""
+        value = shift = 0
+        while shift < _MOST_BITS:
+            byte = self.raw(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise DamagedError
+
+    def raw(self, size: int) -> bytes:
+        """See :meth:`Writer.raw`."""
+        found = self._source[self._at : self._at + size]
+        if len(found) != size:
+            raise DamagedError
+        self._at += size
+        return found
+
+    def data(self) -> bytes:
+        """See :meth:`Writer.data`."""
+        return self.raw(self.number())
+
+    def text(self) -> str:
+        """Bytes after their length that are text."""
+        try:
+            return self.data().decode()
+        except UnicodeDecodeError as error:
+            raise DamagedError from error
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._at != len(self._source):
+            raise DamagedError

@@ -1,0 +1,160 @@
+"""Which existing rows a flow takes from its caravan's buffer, and what its datamarkers hold then."""
+
+from __future__ import annotations
+
+from caravan.backfill.boundaries import END, START, Boundaries
+from caravan.backfill.progress import BackfillRequest, FinishedTable, FlowBackfill
+from caravan.buffer import ChangeBuffer
+from caravan.flow import CaravanFlow, CaravanFlowState
+from wormhole.filters import Filter
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.model.segment import ChunkRange, Run, Segment
+from wormhole.model.values import Op
+from wormhole.wire.body import parse_body
+from wormhole.wire.rows import encode_row
+from wormhole.wire.runs import RunsBuilder
+
+SCHEMA = Schema("t", (Column("id", "int"),), (Column("a", "int"),))
+REQUEST = BackfillRequest(1)
+
+
+def place(offset: int) -> LogPosition:
+    return LogPosition(1, 1, offset)
+
+
+def marker(offset: int) -> Datamarker:
+    return Datamarker(place(offset), str(offset), place(offset))
+
+
+def runs(at: int, op: Op, *ids: int, source: str = "mem", ends: bool = True) -> dict[str, Run]:
+    builder = RunsBuilder()
+    builder.begin(source, at, 0 if op is Op.READ else 1_000_000, place(at))
+    for number in ids:
+        builder.add(("s",), SCHEMA, encode_row(op, (number,), after=(number % 2,)))
+    if ends:
+        builder.end(place(at))
+    return builder.take()
+
+
+def log(begin: int, end: int, *ids: int) -> Segment:
+    return Segment(place(begin), place(end), runs(end, Op.INSERT, *ids), marker(end), 10)
+
+
+def rows(at: int, begin: int, end: int, not_before: int, *ids: int) -> Segment:
+    chunk = ChunkRange("t", SCHEMA, None, None, begin, end, place(not_before))
+    return Segment(place(at), place(at), runs(at, Op.READ, *ids, source="read:1"), marker(at), 0, chunk=chunk)
+
+
+def flow(at: int = 0, request: BackfillRequest | None = REQUEST, stored: bytes = b"", text: str = "") -> CaravanFlow:
+    wanted = Filter.parse(text or None)
+    backfill = None if request is None else FlowBackfill.resume(request, stored, wanted.hash)
+    if backfill is not None:
+        backfill.offer([("t", Boundaries(1, "", {5: b"5"}))])
+    return CaravanFlow("app", "s", wanted, marker(at), 1, lambda: None, backfill)
+
+
+def delivered(of: CaravanFlow, buffer: ChangeBuffer, cursor: int = 0) -> list[object]:
+    of.board(buffer, cursor)
+    found: list[object] = []
+    while (piece := of.peek()) is not None:
+        if piece.body is not None:
+            counted = sum(tally.updates for tally in piece.body.tallies.values())
+            found.append((piece.chunk is not None, piece.body.updates, counted))
+            assert (parse_body(piece.body.data).window is None) == (piece.chunk is not None)
+        elif piece.chunk is not None:
+            found.append((True, 0, 0))
+        found += list(piece.finished)
+        of.take()
+    return found
+
+
+def buffer_of(*segments: Segment) -> ChangeBuffer:
+    buffer = ChangeBuffer(place(0))
+    for segment in segments:
+        buffer.append(segment)
+    return buffer
+
+
+def test_rows_come_at_their_place_and_are_in_no_delivery_count() -> None:
+    buffer = buffer_of(log(0, 1, 1), rows(1, START, 5, 0, 7, 8), log(1, 2, 2), rows(2, 5, END, 0))
+    mine = flow()
+    assert delivered(mine, buffer) == [
+        (False, 1, 1),
+        (True, 2, 0),
+        (False, 1, 1),
+        (True, 0, 0),
+        FinishedTable("t", 2),
+    ]
+    assert mine.backfill is not None
+    assert mine.backfill.finished
+    assert mine.place == place(2)
+
+
+def test_a_flow_without_a_backfill_steps_over_rows() -> None:
+    buffer = buffer_of(log(0, 1, 1), rows(1, START, END, 0, 7), log(1, 2, 2))
+    mine = flow(request=None)
+    assert delivered(mine, buffer) == [(False, 1, 1), (False, 1, 1)]
+    assert mine.marker == marker(2)
+    assert mine.cursor == buffer.end
+
+
+def test_rows_asked_for_before_the_flow_began_are_not_taken() -> None:
+    buffer = buffer_of(log(0, 1, 1), log(1, 2, 2), rows(2, START, END, 0, 7))
+    mine = flow(at=1)
+    assert delivered(mine, buffer, 1) == [(False, 1, 1)]
+    assert mine.backfill is not None
+    assert not mine.backfill.finished
+
+
+def test_a_flow_ahead_of_the_rows_does_not_take_them() -> None:
+    behind = buffer_of(rows(0, START, END, 0, 7), log(0, 1, 1))
+    mine = flow()
+    delivered(mine, buffer_of(log(0, 1, 1)))
+    assert delivered(mine, behind) == []
+
+
+def test_a_flow_inside_the_next_transaction_does_not_take_rows_before_it() -> None:
+    piece = Segment(place(0), place(0), runs(0, Op.INSERT, 1, 2, ends=False), None, 10)
+    mine = flow()
+    assert delivered(mine, buffer_of(piece)) == [(False, 2, 2)]
+    assert mine.inside
+    assert delivered(mine, buffer_of(rows(0, START, END, 0, 7))) == []
+
+
+def test_after_a_gap_rows_from_before_it_are_not_taken() -> None:
+    mine = flow()
+    mine.pass_gap(marker(3))
+    assert mine.marker.backfill
+    assert delivered(mine, buffer_of(rows(3, START, END, 1, 7))) == []
+    assert delivered(mine, buffer_of(rows(3, START, END, 3, 7))) == [(True, 1, 0), FinishedTable("t", 1)]
+
+
+def test_every_marker_holds_the_progress_and_a_restart_goes_on_there() -> None:
+    mine = flow()
+    delivered(mine, buffer_of(log(0, 1, 1), rows(1, START, 5, 0, 7, 8)))
+    assert mine.marker.order == place(1)
+    again = flow(1, stored=mine.marker.backfill)
+    assert delivered(again, buffer_of(rows(1, START, 5, 1, 7), rows(1, 5, END, 1, 9))) == [
+        (True, 1, 0),
+        FinishedTable("t", 3),
+    ]
+    assert again.marker.order == mine.marker.order
+    assert again.marker != mine.marker
+
+
+def test_a_narrowed_request_ends_without_a_finished_table() -> None:
+    mine = flow(request=BackfillRequest(1, where=Filter.parse("id == 3")))
+    assert not any(isinstance(one, FinishedTable) for one in delivered(mine, buffer_of(rows(0, START, END, 0, 3))))
+    assert mine.backfill is not None
+    assert mine.backfill.finished
+
+
+def test_what_is_not_taken_is_not_counted() -> None:
+    mine = flow()
+    mine.board(buffer_of(rows(0, START, 5, 0, 7)), 0)
+    assert mine.peek() is not None
+    mine.leave(CaravanFlowState.WAITING, "the test said so")
+    assert mine.backfill is not None
+    assert mine.backfill.rows == 0
+    assert mine.backfill.needs(ChunkRange("t", SCHEMA, None, None, START, 5, place(0)))

@@ -1,0 +1,200 @@
+"""What a flow's backfill still needs, and its bytes in the datamarker."""
+
+from __future__ import annotations
+
+import pytest
+
+from caravan.backfill.boundaries import END, START, Boundaries
+from caravan.backfill.progress import MOST_BYTES, BackfillRequest, FinishedTable, FlowBackfill
+from wormhole.filters import Filter
+from wormhole.model.position import LogPosition
+from wormhole.model.problem import Problem
+from wormhole.model.schema import Schema
+from wormhole.model.segment import ChunkRange
+
+REQUEST = BackfillRequest(1)
+
+
+def boundaries(*keys: tuple[int, bytes], list_id: int = 7) -> Boundaries:
+    return Boundaries(list_id, "", dict(keys))
+
+
+def chunk(
+    begin: int, end: int, table: str = "t", *, again: tuple[bytes, ...] = (), alone: tuple[bytes, ...] = ()
+) -> ChunkRange:
+    schema = Schema(table, (), ())
+    return ChunkRange(table, schema, None, None, begin, end, LogPosition(1, 1, 0), again=again, alone=alone)
+
+
+def offered(*tables: str, request: BackfillRequest = REQUEST) -> FlowBackfill:
+    progress = FlowBackfill(request, "f")
+    progress.offer((table, boundaries((10, b"10"), (20, b"20"))) for table in tables or ("t",))
+    return progress
+
+
+def test_everything_is_needed_first_and_nothing_when_every_range_was_taken() -> None:
+    progress = offered()
+    assert progress.tables == ["t"]
+    for begin, end in ((START, 10), (20, END)):
+        assert progress.needs(chunk(begin, end))
+        assert progress.finishes(chunk(begin, end), 3) == ()
+        progress.took(chunk(begin, end), 3)
+    assert not progress.needs(chunk(START, 10))
+    assert not progress.needs(chunk(20, END))
+    assert progress.ranges("t") == [(10, 20)]
+    assert progress.finishes(chunk(10, 20), 1) == (FinishedTable("t", 7),)
+    progress.took(chunk(10, 20), 1)
+    assert progress.finished
+    assert progress.finished_tables() == (FinishedTable("t", 7),)
+    assert progress.rows == 7
+
+
+def test_nothing_is_finished_before_the_tables_are_known() -> None:
+    assert not FlowBackfill(REQUEST, "f").finished
+
+
+def test_without_tables_it_is_finished_at_once() -> None:
+    progress = FlowBackfill(REQUEST, "f")
+    progress.offer(())
+    assert progress.finished
+
+
+def test_goes_on_from_its_bytes() -> None:
+    progress = offered("s", "t")
+    progress.took(chunk(START, 10), 3)
+    progress.took(chunk(START, END, "s"), 2)
+    progress.took(chunk(10, 20, again=(b"k",)), 1)
+    again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
+    again.offer((table, boundaries((10, b"10"), (20, b"20"))) for table in ("s", "t"))
+    assert again.tables == ["t"]
+    assert again.ranges("t") == [(20, END)]
+    assert list(again.again("t")) == [b"k"]
+    assert again.rows == 6
+    again.took(chunk(20, END), 1)
+    assert again.finishes(chunk(0, 0, alone=(b"k",)), 1) == (FinishedTable("t", 6),)
+
+
+def test_a_finished_one_stays_finished() -> None:
+    progress = offered()
+    progress.took(chunk(START, END), 3)
+    again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
+    assert again.finished
+    again.offer([("t", boundaries())])
+    assert again.finished
+
+
+@pytest.mark.parametrize(
+    ("request_", "filter_hash", "data"),
+    [
+        (BackfillRequest(2), "f", None),
+        (REQUEST, "g", None),
+        (REQUEST, "f", b""),
+        (REQUEST, "f", b"\x01"),
+        (REQUEST, "f", b"\x02another version"),
+        (REQUEST, "f", b"\xff" * 40),
+    ],
+)
+def test_starts_again_for_another_generation_filter_or_bytes(
+    request_: BackfillRequest, filter_hash: str, data: bytes | None
+) -> None:
+    progress = offered()
+    progress.took(chunk(START, 10), 3)
+    again = FlowBackfill.resume(request_, progress.to_bytes() if data is None else data, filter_hash)
+    again.offer([("t", boundaries((10, b"10")))])
+    assert again.ranges("t") == [(START, END)]
+    assert again.rows == 0
+
+
+def test_a_table_starts_again_when_its_list_has_another_id() -> None:
+    progress = offered()
+    progress.took(chunk(START, 10), 3)
+    progress.offer([("t", boundaries((10, b"other"), list_id=8))])
+    assert progress.ranges("t") == [(START, END)]
+
+
+def test_ranges_are_widened_to_what_the_list_still_has() -> None:
+    progress = offered()
+    progress.took(chunk(START, 10), 3)
+    progress.took(chunk(20, END), 3)
+    thinned = boundaries((20, b"20"))
+    thinned.id = 9
+    progress.renumber("t", thinned, 7)
+    assert progress.ranges("t") == [(START, 20)]
+
+
+def test_a_key_is_read_again_some_times_and_then_reported() -> None:
+    progress = offered()
+    progress.took(chunk(START, END, again=(b"k",)), 0)
+    for _ in range(9):
+        assert progress.needs(chunk(0, 0, alone=(b"k",)))
+        assert not progress.finished
+        progress.took(chunk(0, 0, alone=(b"k",), again=(b"k",)), 0)
+    assert progress.finishes(chunk(0, 0, alone=(b"k",), again=(b"k",)), 0) == ()
+    progress.took(chunk(0, 0, alone=(b"k",), again=(b"k",)), 0)
+    assert progress.finished
+    assert progress.finished_tables() == (FinishedTable("t", 0, unread=1),)
+
+
+def test_too_many_keys_to_read_again_become_their_range() -> None:
+    progress = offered()
+    progress.took(chunk(START, END), 0)
+    progress = offered()
+    progress.took(chunk(START, 10), 0)
+    progress.took(chunk(20, END), 0)
+    progress.took(chunk(10, 20, again=tuple(b"%d" % i for i in range(2000))), 0)
+    assert not list(progress.again("t"))
+    assert progress.ranges("t") == [(10, 20)]
+
+
+def test_keys_of_another_flow_are_not_taken_over() -> None:
+    progress = offered()
+    progress.took(chunk(START, 10, again=(b"k",)), 0)
+    progress.took(chunk(0, 0, alone=(b"k", b"x"), again=(b"x",)), 1)
+    assert not list(progress.again("t"))
+
+
+def test_bytes_stay_within_their_bound_and_never_claim_more_than_was_taken() -> None:
+    progress = FlowBackfill(REQUEST, "f")
+    numbers = list(range(1000, 10_001_000, 1000))
+    known = boundaries(*((number, b"k%d" % number) for number in numbers))
+    names = [f"table_{i:04}" for i in range(3000)]
+    progress.offer((name, known) for name in names)
+    for i in range(0, len(numbers) - 1, 2):
+        progress.took(chunk(numbers[i], numbers[i + 1], names[0], again=(b"x" * 900,) if i < 200 else ()), 1)
+    for name in names[1:2900]:
+        progress.took(chunk(START, END, name), 1)
+    data = progress.to_bytes()
+    assert len(data) <= MOST_BYTES
+    again = FlowBackfill.resume(REQUEST, data, "f")
+    again.offer((name, known) for name in names)
+    assert set(progress.tables) <= set(again.tables)
+    assert len(again.tables) < 2000
+    for name in progress.tables:
+        for begin, end in progress.ranges(name):
+            assert any(low <= begin and end <= high for low, high in again.ranges(name))
+
+
+def test_a_refused_table_is_needed_no_longer_and_a_paused_flow_takes_nothing() -> None:
+    progress = offered("s", "t")
+    progress.refuse("s", Problem("no key"))
+    assert progress.tables == ["t"]
+    assert progress.refused == {"s": Problem("no key")}
+    progress.paused = True
+    assert not progress.needs(chunk(START, END))
+
+
+def test_a_narrowed_request_finishes_tables_of_which_nothing_follows() -> None:
+    progress = offered(request=BackfillRequest(1, where=Filter.parse("a == 1")))
+    assert progress.finishes(chunk(START, END), 1) == ()
+    progress.took(chunk(START, END), 1)
+    assert progress.finished
+
+
+def test_which_tables_are_wanted() -> None:
+    own = Filter.parse(None, ("shop.*",))
+    assert BackfillRequest(1).wanted(own)("shop.a")
+    assert not BackfillRequest(1).wanted(own)("other.a")
+    narrow = BackfillRequest(1, ("shop.a", "other.b")).wanted(own)
+    assert [narrow(name) for name in ("shop.a", "shop.b", "other.b")] == [True, False, False]
+    both = BackfillRequest(1, where=Filter.parse("a == 1")).narrow(own)
+    assert "a == 1" in str(both.normal) or both.hash not in (own.hash, Filter.parse("a == 1").hash)
