@@ -7,11 +7,12 @@ now.
 from __future__ import annotations
 
 import os
+import select
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -78,24 +79,34 @@ class GuardedGroup(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:
-            # What is still buffered has nowhere to go; without this the interpreter complains at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
         except WormholeError as error:
-            _tell(error)
+            _report(error)
             raise typer.Exit(exit_code(error)) from None
         except Exception as error:
             if type(error).__module__.startswith("typer"):  # Exit, Abort, and wrong usage, which Typer shows
                 raise
-            _tell(error)
+            if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout):
+                # What is still buffered has nowhere to go; without this the interpreter complains at its end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit(0) from None
+            _report(error)
             raise typer.Exit(BROKEN) from None
         return result
 
 
-def _tell(error: BaseException) -> None:
+def _nobody_reads(output: TextIO) -> bool:
+    """Whether ``output`` is a pipe or a socket whose reader is gone. Other connections break with the same error."""
+    try:
+        ends = select.poll()
+        ends.register(output.fileno(), 0)
+    except OSError:  # no file of the system's
+        return False
+    return bool(ends.poll(0))
+
+
+def _report(error: BaseException) -> None:
     if os.environ.get(DEBUG):
         print(visible_lines("".join(traceback.format_exception(error))), file=sys.stderr)  # noqa: T201
     print(message(error), file=sys.stderr)  # noqa: T201

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 
 import pytest
 import typer
@@ -43,6 +45,8 @@ def app_raising(error: BaseException) -> typer.Typer:
         (DecodeError("bad"), BROKEN, "error: bad\n"),
         (ValueError("oops"), BROKEN, "error: unexpected ValueError: oops\n"),
         (RuntimeError("oops"), BROKEN, "error: unexpected RuntimeError: oops\n"),
+        (BrokenPipeError("oops"), BROKEN, "error: unexpected BrokenPipeError: oops\n"),
+        (ConnectionResetError("oops"), BROKEN, "error: unexpected ConnectionResetError: oops\n"),
         (KeyboardInterrupt(), 130, ""),
         (typer.Exit(7), 7, ""),
     ],
@@ -55,6 +59,23 @@ def test_every_error_is_one_message_and_one_exit_code(
     assert (result.exit_code, result.stdout) == (code, "before\n")
     assert result.stderr.startswith(says)
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("read", "code"), [(True, BROKEN), (False, 0)])
+def test_a_broken_pipe_is_no_error_only_when_nobody_reads_stdout(
+    read: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another connection breaks with the same error."""
+    end, stdout = os.pipe()
+    with open(end, "rb") as reader, open(stdout, "w") as writer:
+        if not read:
+            reader.close()
+        monkeypatch.setattr(sys, "stdout", writer)
+        with pytest.raises(SystemExit) as ended:
+            app_raising(BrokenPipeError("oops"))(["fail"])
+        monkeypatch.undo()
+    assert ended.value.code == code
+    assert ("BrokenPipeError: oops" in capsys.readouterr().err) == read
 
 
 def test_the_place_of_an_error_is_shown_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
