@@ -55,9 +55,11 @@ def last_error(path: Path) -> str:
         return ""
     for number in range(len(lines) - 1, -1, -1):
         if lines[number].startswith("error: "):
-            following = lines[number + 1] if number + 1 < len(lines) else ""
-            error = lines[number].removeprefix("error: ")
-            return f"{error}. Next: {following.removeprefix('next: ')}" if following.startswith("next: ") else error
+            error, following = lines[number].removeprefix("error: "), lines[number + 1 :]
+            if not following or not following[0].startswith("next:"):
+                return error
+            step = following[0].removeprefix("next:").strip()
+            return f"{error}. Next: {step or ' '.join(following[1:])}"
     return _message(lines[-1]) if lines else ""
 
 

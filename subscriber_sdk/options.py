@@ -30,7 +30,7 @@ _ALLOWED: Final = {
     "publishers": "names of certificates are needed, each alone or as DATASET=NAME: NAME,DATASET=NAME",
     "insecure": "true or false is needed",
     "retry": "a RetryPolicy or a number of attempts is needed",
-    "concurrency": "a whole number is needed",
+    "concurrency": "a whole number from 1 on is needed, for example 8",
     "weight": "a number is needed",
     "coordinator": "servers and root, as in zk1:2181,zk2:2181/wormhole, or the path of a TOML file are needed",
 }
@@ -146,7 +146,7 @@ class Options:
         if not self.application:
             problems.append('application = "": name the application that this process is a subscriber of')
         problems += [
-            f"{name} = {getattr(self, name)}: at least 1 is needed"
+            f"{name} = {getattr(self, name)}: {_ALLOWED.get(name, 'at least 1 is needed')}"
             for name in ("concurrency", "credit", "buffer", "max_frame", "max_update", "max_state")
             if getattr(self, name) < 1
         ]
@@ -232,7 +232,7 @@ def _read(name: str, value: Any, where: str) -> Any:
             case "retry" if isinstance(value, (str, int)):
                 return RetryPolicy(attempts=int(value))
             case "concurrency":
-                return int(value)
+                return _whole(value)
             case "weight":
                 return float(value)
             case "handler_timeout" | "stop_timeout":
@@ -249,6 +249,12 @@ def _read(name: str, value: Any, where: str) -> Any:
         raise
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"{where} = {value!r}: {_ALLOWED.get(name) or error}") from error
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or (int(value) != value and not isinstance(value, str)):
+        raise TypeError("no whole number")
+    return int(value)
 
 
 def _plain(value: Any) -> Any:

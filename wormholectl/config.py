@@ -27,13 +27,13 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
 
     Exit code 2 when something is wrong.
     """
-    from wormhole.config.check import check_config, logs_of, missing_mask_key
+    from wormhole.config.check import check_config, logs_of, mask_key_warnings
     from wormholectl import lacking_columns
     from wormholectl.certificates import TlsReport, report_on
 
     try:
         config = check_config(file, now())
-        warnings = [*missing_mask_key(config), *lacking_columns.in_config(config)]
+        warnings = [*mask_key_warnings(config), *lacking_columns.in_config(config)]
     except ConfigError as error:
         if not as_json:
             raise

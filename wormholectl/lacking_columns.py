@@ -1,5 +1,5 @@
-"""What a database shows to be wrong with an application: a filter on a column that some tables lack, ``columns`` and
-``mask`` that name none, or one of a key.
+"""What a database shows to be wrong with an application: a filter on a column that some tables lack or on tables that
+are not there, ``columns`` and ``mask`` that name none, or one of a key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.datastore import Login
 from wormholectl.sources import datastore_at
 
-__all__ = ["in_config", "of_log", "unmatched", "warnings"]
+__all__ = ["in_config", "no_table", "of_log", "unmatched", "warnings"]
 
 _MOST_TABLES: Final = 200
 """Each is asked for, so with more of them these are enough to see what is wrong."""
@@ -33,6 +33,26 @@ def of_log(wanted: Filter, url: str, login: Login) -> list[str]:
     :class:`~wormhole.model.errors.WormholeError` where the tables cannot be read.
     """
     return [text for _, text in _of_log(wanted, url, login)]
+
+
+def no_table(wanted: Filter, url: str, login: Login) -> list[str]:
+    """A warning if the filter chooses tables, and the log at ``url`` has none of them now.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` where the tables cannot be read.
+    """
+    found = datastore_at(url)
+    if found.capabilities.of_bytes or not wanted.wants_none_of(""):
+        return []
+    chosen = 0
+
+    def count(table: str) -> bool:
+        nonlocal chosen
+        chosen += not wanted.wants_none_of(table)
+        return False  # its columns are not needed
+
+    found.describe(url, login, count)
+    step = "check the names; a table that is created later is shown"
+    return [] if chosen else [f"no table that this account may see fits {wanted.text}. Next: {step}"]
 
 
 def _of_log(wanted: Filter, url: str, login: Login) -> list[tuple[str, str]]:

@@ -106,8 +106,9 @@ def tail(
     places = places or Places()
     login = login_of(url, password_file)
     with suppress(WormholeError):  # what is wrong with the account or the server, the tail itself reports
-        for sentence in lacking_columns.of_log(options.filter, url, login):
-            events.warning(sentence)
+        for examine in (lacking_columns.no_table, lacking_columns.of_log):
+            for sentence in examine(options.filter, url, login):
+                events.warning(sentence)
     with open_log(url, login) as source:
         places.datastore, places.base = found, source.status().base
         return tail_source(source, options, events, places)

@@ -16,7 +16,7 @@ from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.registrar import Registrar
 from publisher.push.flow import PublisherFlow
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
-from wormhole.config.application_filter import application_filter, read_mask_key
+from wormhole.config.application_filter import application_filter, mask_key_exposure, read_mask_key
 from wormhole.config.datastores import capabilities_of
 from wormhole.coordination.port import Coordinator
 from wormhole.filters import Filter, MaskKey
@@ -158,7 +158,10 @@ class Applications:
         wanted = application_filter(config, self._served.formats)
         if wanted.projection.hashes:
             if self._mask_key is None:
-                self._mask_key = await asyncio.to_thread(read_mask_key, self._served.settings.mask_key_file)
+                path = self._served.settings.mask_key_file
+                self._mask_key = await asyncio.to_thread(read_mask_key, path)
+                if path is not None and (exposed := await asyncio.to_thread(mask_key_exposure, path)):
+                    _log.warning("%s", exposed)
             wanted = application_filter(config, self._served.formats, self._mask_key)
         wanted.check(capabilities_of(self._served.kind))
         self._applications[name] = (config, wanted)

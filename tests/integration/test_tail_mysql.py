@@ -62,6 +62,9 @@ def test_a_filter_on_a_column_that_a_table_lacks_is_warned_about(
         result = tail.invoke(f"{tail.url}/tail_columns", "--filter", wanted, *password)
         assert (result.exit_code, lacks.format("") in result.stderr) == (0, True)
         assert "no column" not in tail.invoke(tail.url, "-t", "*.users", "--filter", wanted, *password).stderr
+        nothing = tail.invoke(f"{tail.url}/nosuch", *password)
+        assert nothing.exit_code == 0
+        assert 'warning: no table that this account may see fits table matches "nosuch.*". Next: ' in nothing.stderr
         explain = ["filters", "explain", wanted, "--source", f"{tail.url}/tail_columns", *password]
         result = CliRunner().invoke(app, [*explain, "--json"])
         assert result.exit_code == 0, result.stderr

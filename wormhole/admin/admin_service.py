@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 import grpc
 
 from wormhole.admin import discovery
+from wormhole.admin.blocking import wait_for_result
 from wormhole.config import TlsFiles
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.host.tls import target_options
@@ -345,7 +345,7 @@ def _channel(answer: Answer) -> grpc.Channel:
     from wormhole.host.trust import Trust
 
     options = [*_OPTIONS, *(target_options(answer.tls_name) if answer.tls_name else ())]
-    credentials, _ = asyncio.run(checked_credentials(answer.address, Trust(answer.tls)))
+    credentials, _ = wait_for_result(checked_credentials(answer.address, Trust(answer.tls)))
     return grpc.secure_channel(answer.address, credentials, options=options)
 
 
@@ -355,7 +355,7 @@ def _reason(answer: Answer, error: grpc.RpcError) -> str:
         from wormhole.host.peer_check import explain
         from wormhole.host.trust import Trust
 
-        if why := asyncio.run(explain(answer.address, answer.tls_name, Trust(answer.tls))):
+        if why := wait_for_result(explain(answer.address, answer.tls_name, Trust(answer.tls))):
             return why
     text = code.lower().replace("_", " ") or type(error).__name__
     return f"{text} ({why_unreachable(message)})" if message else text

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from wormhole.admin.blocking import wait_for_result
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, PublisherConfig
 from wormhole.config import load as load_config
 from wormhole.coordination import Coordinator, HostRequest, PublisherInfo, connect
@@ -165,7 +166,7 @@ def ask_coordinator(target: Config | Path | str, use: Callable[[Coordinator], Aw
         finally:
             await coordinator.stop()
 
-    return asyncio.run(started())
+    return wait_for_result(started())
 
 
 def serving(config: Config) -> dict[str, ReadyFile]:

@@ -10,9 +10,10 @@ from wormhole.filters import Filter, MaskKey, Projection
 from wormhole.formats import ValueFormats
 from wormhole.model.errors import ConfigError
 
-__all__ = ["application_filter", "read_mask_key"]
+__all__ = ["application_filter", "mask_key_exposure", "read_mask_key"]
 
 _LONGEST: Final = 4096
+_ALL_USERS: Final = 0o007
 
 
 def application_filter(
@@ -49,3 +50,17 @@ def read_mask_key(path: Path | None) -> MaskKey:
         ) from None
     except ValueError as error:
         raise ConfigError(f"publisher.mask_key_file: {path} {error}", hint=make) from None
+
+
+def mask_key_exposure(path: Path) -> str:
+    """A warning if every user of this host can read the key, with which hashes can be reversed; empty if not."""
+    try:
+        exposed = path.stat().st_mode & _ALL_USERS
+    except OSError:  # `read_mask_key` reports it
+        return ""
+    if not exposed:
+        return ""
+    return (
+        f"publisher.mask_key_file: every user of this host can read {path}, and so find out what was hashed. Next: "
+        f"chmod o-rwx {path}"
+    )

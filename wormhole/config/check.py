@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from wormhole.config import Config, load
-from wormhole.config.application_filter import application_filter, read_mask_key
+from wormhole.config.application_filter import application_filter, mask_key_exposure, read_mask_key
 from wormhole.config.datastores import capabilities_of
 from wormhole.config.units import parse_time
 from wormhole.formats import ValueFormats, open_formats
 from wormhole.model.errors import ConfigError, FilterError
 
-__all__ = ["check_config", "logs_of", "missing_mask_key", "only_log"]
+__all__ = ["check_config", "logs_of", "mask_key_warnings", "only_log"]
 
 
 def logs_of(config: Config) -> list[str]:
@@ -41,8 +41,10 @@ def only_log(config: Config, log: str | None) -> tuple[str, str, str]:
     return dataset, copy, name
 
 
-def missing_mask_key(config: Config) -> list[str]:
-    """A warning where an application hashes, and the key cannot be read: on the host of a publisher it has to be."""
+def mask_key_warnings(config: Config) -> list[str]:
+    """Warnings where an application hashes: the key cannot be read, which on a publisher's host it must be, or other
+    users can read it.
+    """
     path = config.publisher.mask_key_file
     if path is None or not any("hash" in application.mask.values() for application in config.applications.values()):
         return []
@@ -50,7 +52,8 @@ def missing_mask_key(config: Config) -> list[str]:
         read_mask_key(path)
     except ConfigError as error:
         return [f"on this host: {error}"]
-    return []
+    exposed = mask_key_exposure(path)
+    return [f"on this host: {exposed}"] if exposed else []
 
 
 def check_config(path: Path, now_s: float) -> Config:

@@ -79,7 +79,9 @@ def parse(text: str, source: str, *, folder: Path | None = None) -> Config:
     try:
         given = read_toml(text)
     except ValueError as error:
-        raise ConfigError(f"{source}: no valid TOML: {error}") from error
+        raise ConfigError(
+            f"{source}: no valid TOML: {error}", hint="correct it there; docs/configuration.md shows every setting"
+        ) from error
     return _checked(given, source, folder)
 
 
@@ -373,7 +375,10 @@ def _check_form(config: Config, report: Report) -> None:
     elif config.publisher.mask_key_file is None:  # the hosts of a fleet have it in their own files
         for name, application in config.applications.items():
             if "hash" in application.mask.values():
-                text = "hashes with a secret: name the file that holds it as mask_key_file under [publisher]"
+                text = (
+                    "hashes with a secret: name the file that holds it as mask_key_file under [publisher]; "
+                    "`(umask 077; openssl rand -hex 32 > mask.key)` makes one"
+                )
                 report.add(("applications", name, "mask"), text)
     if config.form is CoordinatorForm.STATIC and config.publisher.markers == "zookeeper":
         report.add(

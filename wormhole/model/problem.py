@@ -10,7 +10,9 @@ __all__ = ["NO_PROBLEM", "Problem"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``text``: what is wrong, or why something waits; empty: nothing. ``hint``: the next step; empty: none."""
+    """``text``: what is wrong, or why something waits; empty: nothing. ``hint``: the next step, on several lines where
+    it has statements to paste; empty: none.
+    """
 
     text: str = ""
     hint: str = ""
@@ -19,7 +21,8 @@ class Problem:
         return bool(self.text)
 
     def __str__(self) -> str:
-        return f"{self.text}. Next: {self.hint}" if self.hint else self.text
+        """On one line, as in a log."""
+        return f"{self.text}. Next: {' '.join(self.hint.splitlines())}" if self.hint else self.text
 
 
 NO_PROBLEM: Final = Problem()

@@ -13,7 +13,7 @@ from pymysql.connections import Connection
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
 from publisher.sources.mysql.connection import connect, query, reading_answers
-from publisher.sources.mysql.server_tables import OWN_DATABASES
+from publisher.sources.mysql.server_tables import OWN_DATABASES, show_all
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 
 __all__ = ["describe", "parse_members"]
@@ -55,7 +55,7 @@ def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefin
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     with closing(connect(address)) as connection, reading_answers("the server's tables"):
-        query(connection, "SET SESSION sql_mode = ''")  # which changes how a table is shown
+        show_all(connection)
         found = query(connection, _TABLES, (OWN_DATABASES,), within_s=_TIMEOUT_S, most_bytes=MOST_LISTING_BYTES)
         names = [(str(row["db"]), str(row["name"])) for row in found]
         return [_table(connection, *name) for name in names if wanted(".".join(name))]

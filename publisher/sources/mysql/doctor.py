@@ -13,6 +13,7 @@ from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.connection import connect, login_of, reading_answers
 from publisher.sources.mysql.login import next_step
 from publisher.sources.mysql.required_settings import required
+from publisher.sources.mysql.server_tables import show_all
 from publisher.sources.mysql.settings import Settings, read_settings
 from wormhole.model.findings import Finding, Report, SeenTable, Severity
 
@@ -31,6 +32,7 @@ def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
     with closing(connect(address, timeout_s=timeout_s)) as connection:
         settings = read_settings(connection)
         with reading_answers("the server's tables"):
+            show_all(connection)
             tables = mysql_tables.read_tables(connection)
         risk = login_of(connection).risk()
     report.facts.update(_facts(settings, address))

@@ -47,7 +47,7 @@ def refuse(settings: Settings, server: str) -> None:
         return
     kind = UsageError if all(finding.check in ("account", "grants") for finding in found) else UnsupportedLog
     reasons = "; ".join(f"{finding.what}: {finding.because}" for finding in found)
-    raise kind(f"{server}: {reasons}", hint=" Then: ".join(finding.next_step.replace("\n", " ") for finding in found))
+    raise kind(f"{server}: {reasons}", hint="\n".join(finding.next_step for finding in found))
 
 
 def to_set(settings: Settings, name: str, value: str, then: str = "") -> str:

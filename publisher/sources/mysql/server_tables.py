@@ -10,7 +10,7 @@ from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.connection import query, reading_answers
 
-__all__ = ["OWN_DATABASES", "look"]
+__all__ = ["OWN_DATABASES", "look", "show_all"]
 
 OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
 """Of the server itself: their tables are nobody's data."""
@@ -27,7 +27,16 @@ _KEYED: Final = (
     "WHERE COLUMN_KEY = 'PRI' AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
 )
 _WITHIN_S: Final = 60.0  # a server with many tables opens each
+# MariaDB skips a comment with a version of MySQL's; before 8.0.30 there are no such keys.
+_SHOW: Final = "SET SESSION sql_mode = '' /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */"
 _FOLDS: Final = "SELECT @@GLOBAL.lower_case_table_names AS folds"
+
+
+def show_all(connection: Connection[Any]) -> None:
+    """From now on the session shows tables in the server's own form, with MySQL's generated invisible primary keys,
+    which are keys in the log and which a server may hide. Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+    query(connection, _SHOW)
 
 
 def look(connection: Connection[Any], catalog: Catalog) -> list[tuple[str, str, bool]]:
@@ -36,6 +45,7 @@ def look(connection: Connection[Any], catalog: Catalog) -> list[tuple[str, str, 
     An account without ``SELECT`` on a table does not see it. Raises :class:`~wormhole.model.errors.SourceUnavailable`.
     """
     with reading_answers("the server's tables"):
+        show_all(connection)
         folds = int(query(connection, _FOLDS)[0]["folds"]) != 0
         rows = query(connection, _TABLES, OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
         keys = query(connection, _KEYED, OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)

@@ -25,9 +25,9 @@ from wormhole.model.sharding import Sharding, shard_of_table
 __all__ = ["METADATA_HINT", "TableSink", "Tables", "shard_name"]
 
 METADATA_HINT: Final = (
-    "SET PERSIST binlog_row_metadata = FULL; FLUSH BINARY LOGS (MariaDB: SET GLOBAL, and in its configuration); what "
-    "was logged before cannot be read: name the table in skip_tables and restart the publisher, or start the "
-    "application anew behind it, from a copy of the table"
+    "`wormholectl doctor` shows whether binlog_row_metadata is FULL now, and how to set it; what was logged before "
+    "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew behind it, "
+    "from a copy of the table"
 )
 
 

@@ -44,6 +44,7 @@ def test_a_file_that_cannot_be_kept_is_emptied_all_the_same(tmp_path: Path) -> N
         ("", ""),
         ("one\ntwo\n\n", "two"),
         ("started\nerror: a\n  next: do this\nerror: b\n  next: do that\n", "b. Next: do that"),
+        ("error: c\n  next:\n    SET x = 1;\n    FLUSH BINARY LOGS;\n", "c. Next: SET x = 1; FLUSH BINARY LOGS;"),
         ("error: alone\n", "alone"),
         ('one\n{"level": "info", "message": "two"}\n', "two"),
         ('{"level": "info"}', '{"level": "info"}'),

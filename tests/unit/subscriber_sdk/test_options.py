@@ -136,8 +136,10 @@ def test_every_type_that_they_accept_is_read(name: str, hint: Any) -> None:
     ("given", "named"),
     [
         ({"application": ""}, 'application = ""'),
-        ({"concurrency": 0}, "concurrency = 0"),
-        ({"concurrency": "many"}, "concurrency = 'many'"),
+        ({"concurrency": 0}, "concurrency = 0: a whole number from 1 on is needed, for example 8"),
+        ({"concurrency": "many"}, "concurrency = 'many': a whole number from 1 on is needed, for example 8"),
+        ({"concurrency": 2.5}, "concurrency = 2.5: a whole number from 1 on is needed, for example 8"),
+        ({"concurrency": True}, "concurrency = True: a whole number"),
         ({"credit": 0}, "credit = 0"),
         ({"max_frame": 4095}, "max_frame = 4095"),
         ({"credit": "4 bananas"}, "credit = '4 bananas'"),

@@ -15,7 +15,7 @@ from wormhole.model.errors import ConfigError
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 from wormhole.ports.datastore import Login
 from wormholectl import lacking_columns
-from wormholectl.lacking_columns import in_config, of_log, unmatched, warnings
+from wormholectl.lacking_columns import in_config, no_table, of_log, unmatched, warnings
 
 
 def table(name: str, *columns: str) -> TableDefinition:
@@ -98,6 +98,7 @@ def test_a_server_that_does_not_answer_is_a_warning_of_the_configuration(tmp_pat
 
 def test_a_store_of_bytes_has_no_columns() -> None:
     assert of_log(Filter.parse("email is null"), "rocksdb:///none", Login()) == []
+    assert no_table(Filter.parse(None, ["shop.*"]), "rocksdb:///none", Login()) == []
 
 
 def test_of_many_tables_those_that_the_filter_wants_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +117,31 @@ def test_of_many_tables_those_that_the_filter_wants_are_asked_for(monkeypatch: p
     [line] = of_log(Filter.parse("email is null", ["shop.*"]), "server://h", Login())
     assert asked == [f"shop.t{i}" for i in range(200)]
     assert "and 195 more have no column email" in line
+
+
+@pytest.mark.parametrize(
+    ("where", "tables", "warned"),
+    [
+        (None, [], False),
+        (None, ["shop.*"], False),
+        (None, ["nosuch.*"], True),
+        ('table == "shop.orders"', [], False),
+        ('table == "shop.oders"', [], True),
+        ("email is null", [], False),
+    ],
+)
+def test_a_filter_on_tables_that_are_not_there(
+    where: str | None, tables: list[str], warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Server:
+        capabilities = Capabilities(title="a server")
+
+        def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> list[TableDefinition]:
+            return [table(name, "id") for name in ("shop.users", "shop.orders") if wanted(name)]
+
+    monkeypatch.setattr(lacking_columns, "datastore_at", lambda url: Server())
+    wanted = Filter.parse(where, tables)
+    says = (
+        f"no table that this account may see fits {wanted.text}. Next: check the names; a table that is created later"
+    )
+    assert no_table(wanted, "server://h", Login()) == ([f"{says} is shown"] if warned else [])

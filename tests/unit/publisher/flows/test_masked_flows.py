@@ -35,6 +35,7 @@ def masked(world: World, tmp_path: Path) -> World:
     """A world whose publisher has a key."""
     path = tmp_path / "mask.key"
     path.write_bytes(SECRET + b"\n")
+    path.chmod(0o600)
     world.settings["mask_key_file"] = path
     return world
 
@@ -87,9 +88,12 @@ async def test_without_a_key_an_application_is_not_served_and_the_others_are(
         assert await rows(other) == [{"email": None}]
         assert KEY not in publisher.assigner.flows
         assert any("mask.key cannot be read" in message for message in caplog.messages)
-        (tmp_path / "mask.key").write_bytes(SECRET)
+        (tmp_path / "made.key").write_bytes(SECRET)
+        (tmp_path / "made.key").chmod(0o644)
+        (tmp_path / "made.key").rename(tmp_path / "mask.key")
         await s1.accepts(await s1.hears_later("assign"))
         assert await rows(s1) == [{"email": HASH}]
+        assert any("every user of this host can read" in message for message in caplog.messages)
 
 
 async def test_a_mask_on_a_key_holds_the_flow_until_it_is_corrected(masked: World) -> None:

@@ -11,7 +11,7 @@ from tests.support.fake_admin import FakeAdmin
 from wormhole.admin import Admin, Change, Where
 from wormhole.admin.admin_service import Answer
 from wormhole.coordination.current_user import current_user
-from wormhole.model.errors import StreamBroken
+from wormhole.model.errors import StreamBroken, UsageError
 
 ADMIN = Admin(Where("h:7"))
 
@@ -70,3 +70,10 @@ def test_a_publisher_that_does_not_answer_is_an_error_of_a_list(admin: FakeAdmin
 
 def test_a_coordinator_by_its_name() -> None:
     assert Admin("zk:2181/wormhole").where == Where(coordinator="zk:2181/wormhole")
+
+
+async def test_in_an_event_loop_the_next_step_is_a_thread() -> None:
+    with pytest.raises(UsageError, match="an event loop runs in this thread") as raised:
+        Admin("127.0.0.1:1/wormhole").flows()
+    assert raised.value.hint is not None
+    assert "await asyncio.to_thread(admin.flows)" in raised.value.hint

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wormhole.config import load
-from wormhole.config.check import check_config, logs_of, missing_mask_key, only_log
+from wormhole.config.check import check_config, logs_of, mask_key_warnings, only_log
 from wormhole.model.errors import ConfigError
 
 DATASET = """
@@ -90,12 +90,17 @@ def test_wrong_columns_and_masks_are_told_with_their_own_keys(tmp_path: Path) ->
     key = "[publisher]\nmask_key_file = 'mask.key'\n"
     config = check_config(toml(tmp_path, key, server, wanted), NOW)
     assert config.publisher.mask_key_file == tmp_path / "mask.key"
-    [line] = missing_mask_key(config)
+    [line] = mask_key_warnings(config)
     assert line.startswith("on this host: publisher.mask_key_file: ")
     assert "cannot be read" in line
     (tmp_path / "mask.key").write_bytes(bytes(32))
-    assert missing_mask_key(config) == []
-    assert missing_mask_key(check_config(toml(tmp_path, key.replace("mask.key", "none"), server), NOW)) == []
+    (tmp_path / "mask.key").chmod(0o644)
+    [line] = mask_key_warnings(config)
+    assert line.startswith(f"on this host: publisher.mask_key_file: every user of this host can read {tmp_path}")
+    assert line.endswith(f"Next: chmod o-rwx {tmp_path / 'mask.key'}")
+    (tmp_path / "mask.key").chmod(0o640)
+    assert mask_key_warnings(config) == []
+    assert mask_key_warnings(check_config(toml(tmp_path, key.replace("mask.key", "none"), server), NOW)) == []
 
 
 def test_value_formats_are_opened(tmp_path: Path) -> None:
