@@ -28,8 +28,8 @@ ROBUST_FAULTS: list[Fault] = [
     Fault(
         name="mysql-answer-without-a-deadline",
         file=_BOUNDED,
-        old="                if left <= 0:\n                    raise",
-        new="                left = 10.0\n                if left <= 0:\n                    raise",
+        old="            if left <= 0:\n                raise",
+        new="            left = 10.0\n            if left <= 0:\n                raise",
         tests=_BOUNDED_TESTS,
         promise="a server that answers byte by byte stretches no timeout",
     ),

@@ -64,29 +64,38 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
         """Refused: no statement of ours has two answers."""
         self._give_up("the server sends a second answer to one statement")
 
+    def receive(self) -> bytes:
+        """The next bytes of the answer, as they come: rows that the driver does not read."""
+        piece = self._piece(_PIECE)
+        self._take(len(piece))
+        return piece
+
     def _read_bytes(self, num_bytes: int) -> bytes:
         self._take(_BYTE_COST * num_bytes)
         if num_bytes >= _WHOLE_PACKET:
             self._give_up("the server's answer has a row of 16 MiB or more")
-        file: Any = self._driver._rfile
         got = bytearray()
+        while len(got) < num_bytes:
+            got += self._piece(min(num_bytes - len(got), _PIECE))
+        return bytes(got)
+
+    def _piece(self, most: int) -> bytes:
+        file: Any = self._driver._rfile
         try:
-            while len(got) < num_bytes:
-                left = self._deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError("the answer was not complete in time")
-                self._driver._sock.settimeout(left)
-                # The first of the two receives a buffer full, the second takes from it.
-                piece = file.peek(1) and file.read1(min(num_bytes - len(got), _PIECE))
-                if not piece:
-                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
-                got += piece
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the answer was not complete in time")
+            self._driver._sock.settimeout(left)
+            # The first of the two receives a buffer full, the second takes from it.
+            piece: bytes = file.peek(1) and file.read1(most)
+            if not piece:
+                raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
         except BaseException:
             self._driver._force_close()
             raise
         finally:
             self._current_timeout = None  # the driver must not take its own for the socket's
-        return bytes(got)
+        return piece
 
     def _write_bytes(self, data: bytes) -> None:
         self._write_timeout = max(_LEAST_WAIT_S, self._deadline - time.monotonic())

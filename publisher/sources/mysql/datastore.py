@@ -23,6 +23,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.datastore import Datastore, Login, SourceOptions
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.table_source import TableSource
 
 if TYPE_CHECKING:
     from publisher.sources.mysql.address import Address
@@ -58,6 +59,11 @@ class MySqlDatastore(Datastore):
         from publisher.sources.mysql.source import MySqlSource
 
         return MySqlSource(url, options)
+
+    def open_tables(self, url: str, options: SourceOptions) -> TableSource:
+        from publisher.sources.mysql.existing_rows.source import MySqlTables
+
+        return MySqlTables(url, options)
 
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
         from publisher.sources.mysql import doctor

@@ -21,6 +21,7 @@ __all__ = [
     "Settings",
     "one_line",
     "parse_grant",
+    "parse_version",
     "read_settings",
 ]
 
@@ -132,6 +133,15 @@ class Settings:
         return int(text) if text.lstrip("-").isdigit() else default
 
 
+def parse_version(text: str) -> tuple[Flavour, tuple[int, int, int]]:
+    """Which server says this of its version. Raises ``ValueError``."""
+    numbers = _VERSION.search(text)
+    if not numbers:
+        raise ValueError(f"its version is {text!r:.80}")
+    version = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
+    return "mariadb" if "mariadb" in text.lower() else "mysql", version
+
+
 def parse_grant(text: str) -> Grant | None:
     """One line of ``SHOW GRANTS``; ``None`` for lines that grant roles or proxies."""
     found = _GRANT.match(text)
@@ -161,11 +171,7 @@ class _Reading:
         rows = query(self._connection, "SHOW GLOBAL VARIABLES")
         variables = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
         text = variables.get("version", "")
-        numbers = _VERSION.search(text)
-        if not numbers:
-            raise ValueError(f"its version is {text!r:.80}")
-        version = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
-        flavour: Flavour = "mariadb" if "mariadb" in text.lower() else "mysql"
+        flavour, version = parse_version(text)
         mariadb = flavour == "mariadb"
         logging = variables.get("log_bin", "").upper() in ("ON", "1")
         accounts = query(self._connection, "SELECT CURRENT_USER() AS account, USER() AS login")[0]

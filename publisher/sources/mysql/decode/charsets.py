@@ -16,7 +16,7 @@ from publisher.sources.mysql.decode.charset_tables import EUCJPMS_EXTENSION, UPP
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["ERRORS", "charset_name_of", "codec_of", "utf8_parts"]
+__all__ = ["ERRORS", "charset_name_of", "codec_of", "codec_of_charset", "utf8_parts"]
 
 ERRORS: Final = "wormhole-mysql"
 _PART: Final = 256 << 10  # bytes of text that are decoded at once
@@ -141,6 +141,11 @@ def charset_name_of(collation_id: int) -> str:
 def codec_of(collation_id: int) -> str | None:
     """The codec to decode with, or ``None``: the column's values are bytes."""
     return _CODECS.get(charset_name_of(collation_id))
+
+
+def codec_of_charset(name: str) -> str | None:
+    """The same, by the name of the character set. Older servers call ``utf8mb3`` ``utf8``."""
+    return _CODECS.get("utf8mb3" if name == "utf8" else name)
 
 
 # Where MySQL's table of a single-byte character set differs from Python's: the Python codec, and MySQL's characters.

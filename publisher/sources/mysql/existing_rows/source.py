@@ -1,0 +1,388 @@
+"""The tables of a MySQL or MariaDB server as a source of existing rows."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import pymysql
+from pymysql.connections import Connection
+
+from publisher.sources.mysql.address import Address, parse
+from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
+from publisher.sources.mysql.catalog import Catalog
+from publisher.sources.mysql.connection import connect, query, reading_answers, server_text, translate
+from publisher.sources.mysql.decode.name_folding import fold
+from publisher.sources.mysql.existing_rows.definition import (
+    Definition,
+    Listed,
+    creation,
+    no_privilege,
+    read_definition,
+)
+from publisher.sources.mysql.existing_rows.exact_keys import last_exact, literals_of
+from publisher.sources.mysql.existing_rows.key_order import equal, up_to
+from publisher.sources.mysql.existing_rows.reading import Reading
+from publisher.sources.mysql.existing_rows.server import Server, ask_server, prepare_session
+from publisher.sources.mysql.incarnations import Incarnations
+from publisher.sources.mysql.server_tables import OWN_DATABASES
+from publisher.sources.mysql.tables import shard_name
+from wormhole.model.errors import SourceUnavailable, UnreadableTable, UsageError, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
+from wormhole.model.sharding import shard_of_hash
+from wormhole.ports.datastore import SourceOptions
+from wormhole.ports.table_source import Chunk, ChunkLimits, ScannedTable
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["MySqlTables"]
+
+_log = logging.getLogger(__name__)
+
+_TABLES: Final = (
+    "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, TABLE_TYPE AS kind, ENGINE AS engine, TABLE_ROWS AS amount, "
+    "AVG_ROW_LENGTH AS row_bytes FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') "
+)
+_ALL: Final = _TABLES + "AND TABLE_SCHEMA NOT IN %s"
+_ONE: Final = _TABLES + "AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_LISTING_S: Final = 60.0
+_TRIES: Final = 3
+_MOST_SECONDS: Final = 64.0
+_KEYS_AT_ONCE: Final = 200
+
+_GONE: Final = frozenset({1049, 1051, 1146, 1932})
+_DENIED: Final = frozenset({1044, 1142, 1143})
+_ALTERED: Final = frozenset({1054, 1176, 1412, 1072})
+"""The definition that the statement was made from is no longer the table's."""
+
+
+class _AlteredError(Exception):
+    """The table was altered while its rows were read: they are read again."""
+
+
+class MySqlTables:
+    """Implements :class:`~wormhole.ports.table_source.TableSource` for the server that ``url`` names.
+
+    A chunk's ``high`` is the text of a place: incarnation, file and offset.
+    """
+
+    def __init__(self, url: str, options: SourceOptions) -> None:
+        self._url = url
+        self._options = options
+        self._state_dir = options.state_dir / "mysql"
+        self._address: Address | None = None
+        self._connection: Connection[Any] | None = None
+        self._server: Server | None = None
+        self._definitions: dict[str, Definition] = {}
+        self._row_bytes: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}  # of tables whose chunks took too long
+        self._interrupted = threading.Event()
+        self._checked = 0  # the incarnation whose server this one is
+
+    # --- the port ------------------------------------------------------------------------------------------------
+
+    def tables(self, wanted: Callable[[str], bool]) -> list[ScannedTable]:
+        """See the port."""
+        self._interrupted.clear()
+        with self._connected() as (connection, server), reading_answers("the server's tables"):
+            rows = query(connection, _ALL, (OWN_DATABASES,), within_s=_LISTING_S, most_bytes=MOST_LISTING_BYTES)
+            listed = [one for one in map(_listed, rows) if wanted(one.name)]
+            found = [self._scanned(self._define(connection, server, one)) for one in listed]
+            names = {table.name for table in found}
+            hidden = [name for name in self._logged() if name not in names and wanted(name)]
+            found += [table for name in hidden for table in self._hidden(connection, server, name)]
+        return sorted(found, key=lambda table: table.name)
+
+    def chunk(
+        self, table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
+    ) -> Chunk:
+        """See the port."""
+
+        def read(reading: Reading) -> None:
+            key = reading.definition.key
+            end = "" if until is None else up_to(key, _literals(reading.definition, until))
+            reading.run(None if after is None else _literals(reading.definition, after), end)
+
+        bounded = replace(limits, seconds=max(limits.seconds, self._seconds.get(table, 0.0)))
+        reading, high = self._read(table, bounded, not_before, read)
+        if reading.timed_out and not reading.rows:
+            self._seconds[table] = min(_MOST_SECONDS, 2 * bounded.seconds)
+            raise SourceUnavailable(
+                f"{table}: the server found no row within {bounded.seconds:g} s and ended the query",
+                hint=f"it is tried again with {self._seconds[table]:g} s; deleted rows that are not purged yet take "
+                "such time: look for a transaction that has been open for long",
+            )
+        last = self._end(reading, until)
+        done = reading.done or (until is not None and last == until)
+        return Chunk(reading.definition.schema, reading.rows, str(high), last, done, reading.memory)
+
+    def rows(self, table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
+        """See the port."""
+
+        def read(reading: Reading) -> None:
+            definition = reading.definition
+            for begin in range(0, len(keys), _KEYS_AT_ONCE):
+                some = [_literals(definition, key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
+                reading.run_keys(f"({' OR '.join(equal(definition.key, one) for one in some)})")
+
+        reading, high = self._read(table, ChunkLimits(), not_before, read)
+        if reading.timed_out:
+            raise SourceUnavailable(
+                f"{table}: the server ended the query for {len(keys)} rows", hint="it is tried again"
+            )
+        asked = set(keys)
+        # By the collation another spelling of a key is the same row: it has a key of its own in the log.
+        rows = {key: update for key, update in reading.rows.items() if key in asked}
+        return Chunk(reading.definition.schema, rows, str(high), next(reversed(rows), None), True, reading.memory)
+
+    def reached(self, high: str, marker: Datamarker) -> bool:
+        """See the port. No marker of another incarnation ever does."""
+        place = LogPosition.parse(high)
+        return marker.order.incarnation == place.incarnation and marker.order >= place
+
+    def shard_of(self, table: str, key: bytes) -> str:
+        """See the port."""
+        sharding = self._options.sharding
+        if sharding.by != "hash":
+            return shard_name(self._options.log, sharding, *table.split(".", 1))
+        values = update_pb2.RowKey.FromString(key).values
+        if len(values) == 1 and values[0].WhichOneof("kind") == "bytes":
+            hashed = values[0].bytes
+        else:
+            hashed = b"".join(value.SerializeToString() for value in values)
+        return shard_of_hash(self._options.log, hashed, sharding.count)
+
+    def interrupt(self) -> None:
+        """See the port: the connection is cut, and the server ends the statement by itself soon."""
+        self._interrupted.set()
+        connection: Any = self._connection
+        raw = getattr(connection, "_sock", None)
+        if raw is not None:
+            with suppress(OSError):
+                # Not the TLS layer's, which another thread is using.
+                socket.socket.shutdown(raw, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """See the port."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.open:
+            connection.close()
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def _read(
+        self, table: str, limits: ChunkLimits, not_before: Datamarker, read: Callable[[Reading], None]
+    ) -> tuple[Reading, LogPosition]:
+        """``read`` in one snapshot, with the table's definition as it is in it."""
+        self._interrupted.clear()
+        for _ in range(_TRIES):
+            try:
+                return self._read_once(table, limits, not_before, read)
+            except _AlteredError:
+                self._definitions.pop(table, None)
+        raise SourceUnavailable(f"{table} is altered again and again", hint="it is tried again")
+
+    def _read_once(
+        self, table: str, limits: ChunkLimits, not_before: Datamarker, read: Callable[[Reading], None]
+    ) -> tuple[Reading, LogPosition]:
+        with self._connected() as (connection, server):
+            self._check_server(server, not_before)
+            definition = self._definition(connection, server, table)
+            high = server.snapshots.begin(connection, not_before, self._wait)
+            most = min(self._options.max_update_bytes, server.most_packet)
+            row_bytes = self._row_bytes.get(table) or definition.listed.row_bytes
+            reading = Reading(connection, server.snapshots, definition, most, limits, row_bytes)
+            try:
+                read(reading)
+                if not reading.cut:
+                    if creation(connection, definition.listed.database, definition.listed.table) != definition.created:
+                        raise _AlteredError
+                    query(connection, "COMMIT")
+            except pymysql.MySQLError as error:
+                raise self._translated(error, definition, server) from None
+            if reading.cut:
+                self._drop()  # which ends the transaction
+            if reading.rows:
+                self._row_bytes[table] = reading.row_bytes
+            return reading, high
+
+    def _end(self, reading: Reading, until: bytes | None) -> bytes | None:
+        """The last key that the next chunk can begin behind; rows after it are left to that one, if there is one."""
+        keys = list(reading.rows)
+        if not keys or keys[-1] == until:
+            return keys[-1] if keys else None
+        with self._connected() as (connection, _):
+            count = last_exact(connection, reading.definition, keys, reading.raw_keys)
+        if not reading.done:
+            if not count:
+                raise UnreadableTable(
+                    f"{reading.definition.listed.name}: {len(keys)} keys in a row hold bytes that are no characters of "
+                    "their column's character set, so that nothing can be read behind them",
+                    hint="correct these values, or make a key of other columns the primary one",
+                )
+            for key in keys[count:]:
+                del reading.rows[key]
+        return keys[count - 1] if count else None
+
+    def _definition(self, connection: Connection[Any], server: Server, table: str) -> Definition:
+        found = self._definitions.get(table)
+        if found is None:
+            database, _, name = table.partition(".")
+            rows = query(connection, _ONE, (database, name))
+            if not rows:
+                raise _gone(table, server.account)
+            with reading_answers(f"the definition of {table}"):
+                found = self._define(connection, server, _listed(rows[0]))
+            if found.refused:
+                raise UnreadableTable(found.refused.text, hint=found.refused.hint)
+            self._definitions[table] = found
+        return found
+
+    def _define(self, connection: Connection[Any], server: Server, listed: Listed) -> Definition:
+        refused = server.refused or self._left_out(listed)
+        try:
+            found = read_definition(connection, listed, server.account)
+        except UsageError:  # SHOW CREATE TABLE is for those who may read all of the table
+            found = Definition(listed, refused=no_privilege(listed.database, listed.table, server.account))
+        return found if found.refused or not refused else replace(found, refused=refused)
+
+    def _left_out(self, listed: Listed) -> Problem:
+        folded = fold(listed.name)
+        if any(fold(name) in (folded, fold(f"{listed.database}.*")) for name in self._options.skip_tables):
+            return Problem(f"{listed.name} is in skip_tables: nothing of it is delivered", "take it out of skip_tables")
+        if any(fold(name) == folded for name in self._options.history_tables):
+            return Problem(
+                f"{listed.name} is in history_tables: its history is delivered row by row, which a backfill does not "
+                "read",
+                "take it out of history_tables to deliver its current rows",
+            )
+        return Problem()
+
+    def _translated(self, error: pymysql.MySQLError, definition: Definition, server: Server) -> Exception:
+        number, _ = server_text(error)
+        name = definition.listed.name
+        if number in _ALTERED:
+            return _AlteredError()
+        if number in _GONE:
+            return _gone(name, server.account)
+        if number in _DENIED:
+            problem = no_privilege(definition.listed.database, definition.listed.table, server.account)
+            return UnreadableTable(problem.text, hint=problem.hint)
+        return translate(error, f"rows of {name}")
+
+    # --- the server ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _connected(self) -> Iterator[tuple[Connection[Any], Server]]:
+        """A connection outside any transaction; after an error it is closed, so that none stays open."""
+        try:
+            if self._connection is None or not self._connection.open or self._server is None:
+                self.close()
+                self._connection, self._server = self._connect()
+            yield self._connection, self._server
+        except BaseException as error:
+            self._drop()
+            if isinstance(error, WormholeError) and self._interrupted.is_set():
+                raise SourceUnavailable("reading existing rows was interrupted", hint="it is tried again") from error
+            raise
+
+    def _connect(self) -> tuple[Connection[Any], Server]:
+        if self._address is None:
+            login = self._options.login
+            self._address = parse(
+                self._url, password_file=login.password_file, my_cnf=login.user_files, prompt=login.prompt
+            )
+        connection = connect(self._address)
+        try:
+            server = ask_server(connection)
+            prepare_session(connection, server)
+        except BaseException:
+            connection.close()
+            raise
+        if self._server is not None and self._server.identity != server.identity:
+            self._definitions.clear()
+        self._checked = 0
+        return connection, server
+
+    def _check_server(self, server: Server, not_before: Datamarker) -> None:
+        """This server's log is the one that ``not_before`` is a place of."""
+        wanted = not_before.order.incarnation
+        if self._checked == wanted:
+            return
+        incarnations = Incarnations(self._state_dir / "histories.json")
+        known = incarnations.known(server.identity)
+        if incarnations.current == wanted and (known is None or not known.current):
+            raise SourceUnavailable(
+                f"{self._address} is the server {server.identity}, and the log is read from another one",
+                hint="it is tried again; a publisher's log and its tables have to come from one server",
+            )
+        self._checked = wanted
+
+    def _drop(self) -> None:
+        """Give the connection up at once; what the server was doing over it ends."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            driver: Any = connection
+            driver._force_close()
+
+    def _wait(self, seconds: float) -> None:
+        if self._interrupted.wait(seconds):
+            raise SourceUnavailable("reading existing rows was interrupted", hint="it is tried again")
+
+    # --- lists ---------------------------------------------------------------------------------------------------
+
+    def _scanned(self, definition: Definition) -> ScannedTable:
+        listed = definition.listed
+        return ScannedTable(listed.name, listed.rows, definition.refused, definition.fingerprint, definition.portable)
+
+    def _logged(self) -> list[str]:
+        """The tables that the log's readers met."""
+        return [".".join(name) for name in Catalog(self._state_dir / "tables.jsonl").all()]
+
+    def _hidden(self, connection: Connection[Any], server: Server, name: str) -> list[ScannedTable]:
+        """A table of the log that the server does not list: it was dropped, or the account may not see it."""
+        database, _, table = name.partition(".")
+        try:
+            creation(connection, database, table)
+        except UsageError:
+            return [ScannedTable(name, refused=no_privilege(database, table, server.account))]
+        except SourceUnavailable:
+            raise
+        except WormholeError:
+            pass
+        return []
+
+
+def _listed(row: dict[str, Any]) -> Listed:
+    return Listed(
+        str(row["db"]),
+        str(row["name"]),
+        str(row["kind"]),
+        str(row["engine"] or ""),
+        None if row["amount"] is None else int(row["amount"]),
+        int(row["row_bytes"] or 0),
+    )
+
+
+def _literals(definition: Definition, key: bytes) -> list[str]:
+    try:
+        return literals_of(definition, key)
+    except (ValueError, LookupError) as error:
+        raise UnreadableTable(
+            f"{definition.listed.name}: a key of the backfill is none of the table's as it is now ({error!s:.200})",
+            hint="start the table's backfill again",
+        ) from error
+
+
+def _gone(table: str, account: str) -> UnreadableTable:
+    database, _, name = table.partition(".")
+    return UnreadableTable(
+        f"{table} does not exist any more, or the account {account} may not see it",
+        hint="take a dropped or renamed table out of the backfill; for a missing privilege: "
+        + no_privilege(database, name, account).hint,
+    )

@@ -1,0 +1,147 @@
+"""Existing rows of real MariaDB and MySQL servers: what a chunk shows, and where it lies in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from publisher.sources.mysql.existing_rows import snapshot
+from tests.support.databases import DatabaseServer, NewServer
+from tests.support.table_scene import TableScene, held_commits
+from wormhole.model.errors import SourceUnavailable
+from wormhole.model.position import Datamarker
+from wormhole.ports.table_source import Chunk, ChunkLimits
+from wormhole.wire.rows import decode_row
+
+_CREATE = ("CREATE DATABASE shop", "CREATE TABLE shop.stock (id INT PRIMARY KEY, amount INT)")
+_PREPARED = ("XA START 'one'", "UPDATE shop.stock SET amount = 2", "XA END 'one'", "XA PREPARE 'one'")
+
+
+@pytest.fixture
+def scene(database_server: DatabaseServer) -> Iterator[TableScene]:
+    database_server.sql("DROP DATABASE IF EXISTS shop")
+    with TableScene(database_server) as scene:
+        yield scene
+
+
+def amounts(chunk: Chunk) -> dict[int, int]:
+    """Of `shop.stock`, by id."""
+    rows = (decode_row(update) for update in chunk.rows.values())
+    return {row.after[0].int: row.after[1].int for row in rows}
+
+
+def place(marker: Datamarker) -> tuple[int, int]:
+    return marker.order.file, marker.order.offset
+
+
+@pytest.mark.parametrize("prepared", [False, True], ids=["plain", "XA COMMIT"])
+def test_a_commit_in_the_log_that_no_select_shows_yet(
+    new_server: NewServer, prepared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(snapshot, "_PREPARED_S", 0.1)
+    server = new_server()
+    with TableScene(server) as scene:
+        scene.run(*_CREATE, "INSERT INTO shop.stock VALUES (1, 1)")
+        if prepared:
+            with server.connect() as connection, connection.cursor() as cursor:
+                for statement in _PREPARED:
+                    cursor.execute(statement)
+        before = scene.follow()
+        with held_commits(server, "XA COMMIT 'one'" if prepared else "UPDATE shop.stock SET amount = 2"):
+            # The reader delivers the change, and a SELECT shows the row as it was before.
+            delivered = scene.follow()
+            assert decode_row(next(iter(scene.rows["shop.stock"].values()))).after[1].int == 2
+            status = "SHOW MASTER STATUS" if server.flavour == "mariadb" else "SHOW BINARY LOG STATUS"
+            low = server.sql(status)[0]
+            assert server.sql("SELECT * FROM shop.stock") == [(1, 1)]
+            high = server.sql(status)[0]
+            # Places asked for around the SELECT would say that it shows everything that was delivered.
+            assert low[:2] == high[:2]
+            assert (int(low[0].rpartition(".")[2]), low[1]) == place(delivered)
+            # It is right as of an earlier place, and refused as of this one.
+            chunk = scene.tables.chunk("shop.stock", None, None, ChunkLimits(), before)
+            assert amounts(chunk) == {1: 1}
+            if server.flavour == "mariadb":
+                assert scene.tables.reached(chunk.high, before)
+            with pytest.raises(SourceUnavailable, match="does not show everything before"):
+                scene.chunk("shop.stock")
+        chunk = scene.chunk("shop.stock")
+        assert amounts(chunk) == {1: 2}
+        assert scene.tables.reached(chunk.high, delivered)
+
+
+def test_a_chunk_lies_behind_what_it_shows(scene: TableScene) -> None:
+    scene.run(*_CREATE, "INSERT INTO shop.stock VALUES (1, 1)")
+    read_to = scene.marker
+    scene.server.sql("UPDATE shop.stock SET amount = 2")  # after the place that the log was read to
+    chunk = scene.chunk("shop.stock")
+    assert amounts(chunk) == {1: 2}
+    assert not scene.tables.reached(chunk.high, read_to)
+    assert scene.tables.reached(chunk.high, scene.follow())
+
+
+def test_a_marker_of_another_incarnation_never_reaches_a_chunk(scene: TableScene) -> None:
+    scene.run(*_CREATE)
+    chunk = scene.chunk("shop.stock")
+    order = scene.marker.order
+    later = type(order)(order.incarnation + 1, order.file + 1, order.offset)
+    assert scene.tables.reached(chunk.high, scene.marker)
+    assert not scene.tables.reached(chunk.high, Datamarker(later, scene.marker.delivered, later))
+
+
+def test_rows_are_those_of_the_log_in_the_order_of_the_key(scene: TableScene) -> None:
+    scene.run(
+        *_CREATE,
+        "INSERT INTO shop.stock VALUES (3, 30), (-7, NULL), (2147483647, 0), (0, -1), (-2147483648, 5), (12, 12)",
+    )
+    chunks = list(scene.chunks("shop.stock"))
+    assert [len(chunk.rows) for chunk in chunks] == [3, 3, 0]
+    assert [chunk.done for chunk in chunks] == [False, False, True]
+    found = {key: update for chunk in chunks for key, update in chunk.rows.items()}
+    assert found == scene.rows["shop.stock"]
+    assert [decode_row(update).key[0].int for update in found.values()] == [-2147483648, -7, 0, 3, 12, 2147483647]
+    assert {chunk.schema.id for chunk in chunks} == {scene.schemas["shop.stock"].id}
+
+
+def test_a_range_ends_with_its_last_key(scene: TableScene) -> None:
+    scene.run(*_CREATE, f"INSERT INTO shop.stock VALUES {', '.join(f'({n}, {n})' for n in range(10))}")
+    keys = list(scene.read("shop.stock"))
+    chunk = scene.chunk("shop.stock", keys[2], keys[5], ChunkLimits(rows=100))
+    assert list(chunk.rows) == keys[3:6]
+    assert chunk.done
+    chunk = scene.chunk("shop.stock", keys[2], keys[5])
+    assert list(chunk.rows) == keys[3:6]
+    assert chunk.done, "the last row is the range's last key"
+    assert scene.chunk("shop.stock", keys[5], keys[5]).rows == {}
+
+
+def test_single_rows(scene: TableScene) -> None:
+    scene.run(*_CREATE, f"INSERT INTO shop.stock VALUES {', '.join(f'({n}, {n})' for n in range(500))}")
+    keys = list(scene.read("shop.stock", ChunkLimits()))
+    scene.run("DELETE FROM shop.stock WHERE id % 2 = 0")
+    chunk = scene.tables.rows("shop.stock", keys, scene.marker)
+    assert chunk.rows == scene.rows["shop.stock"]
+    assert len(chunk.rows) == 250
+    assert chunk.done
+
+
+def test_no_transaction_is_open_between_chunks(scene: TableScene) -> None:
+    """An ALTER waits for open transactions that read the table, and every query waits for that ALTER."""
+    scene.run(*_CREATE, "INSERT INTO shop.stock VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+    first = scene.chunk("shop.stock")
+    scene.run("SET SESSION lock_wait_timeout = 1", "ALTER TABLE shop.stock ADD COLUMN place INT FIRST")
+    assert scene.server.sql("SELECT COUNT(*) FROM information_schema.INNODB_TRX") == [(0,)]
+    second = scene.chunk("shop.stock", first.last)
+    assert [column.name for column in second.schema.columns] == ["place", "id", "amount"]
+    assert [row.after[1].int for row in map(decode_row, second.rows.values())] == [4]
+    with pytest.raises(SourceUnavailable):
+        scene.tables.chunk("shop.stock", None, None, ChunkLimits(), ahead(scene.marker))
+    scene.run("SET SESSION lock_wait_timeout = 1", "ALTER TABLE shop.stock DROP COLUMN place")
+
+
+def ahead(marker: Datamarker) -> Datamarker:
+    """A place that the server's log has not reached."""
+    order = type(marker.order)(marker.order.incarnation, marker.order.file + 1, marker.order.offset)
+    return Datamarker(order, marker.delivered, order)

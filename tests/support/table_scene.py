@@ -1,0 +1,185 @@
+"""A server's log and its tables, read side by side: what a backfill reads, and what the log says of the same rows."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from examples.demo.database_server import DatabaseServer
+from publisher.sources import open_source
+from tests.support.eventually import until
+from wormhole.config.datastores import datastore
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
+from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
+from wormhole.ports.table_source import Chunk, ChunkLimits
+from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.rows import decode_row
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["FEW", "TableScene", "held_commits"]
+
+FEW: Final = ChunkLimits(rows=3)
+_MIB: Final = 1 << 20
+
+
+class TableScene:
+    """Follows the log of ``server`` from its present end on. ``rows``: by table and key, the READ update that the log's
+    last image of the row would be; ``schemas``: of each table the last one. ``marker``: how far the log was read.
+    """
+
+    def __init__(
+        self,
+        server: DatabaseServer,
+        *,
+        user: str = "",
+        max_update_bytes: int = 64 * _MIB,
+        sharding: Sharding = Sharding("log"),  # noqa: B008 - frozen
+        skip_tables: frozenset[str] = frozenset(),
+        history_tables: frozenset[str] = frozenset(),
+    ) -> None:
+        self.server = server
+        self._folder = Path(tempfile.mkdtemp())
+        login = Login(server.password_file)
+        url = server.url.replace("wormhole@", f"{user}@") if user else server.url
+        self.source = open_source(
+            server.url,
+            log="db",
+            state_dir=self._folder,
+            sharding=sharding,
+            max_update_bytes=max_update_bytes,
+            login=login,
+            skip_tables=skip_tables,
+            history_tables=history_tables,
+        )
+        options = SourceOptions(
+            "db",
+            self._folder,
+            sharding,
+            max_update_bytes,
+            0,
+            login,
+            skip_tables=skip_tables,
+            history_tables=history_tables,
+        )
+        self.tables = datastore(server.flavour).open_tables(url, options)
+        self.rows: dict[str, dict[bytes, bytes]] = {}
+        self.schemas: dict[str, Schema] = {}
+        self.marker: Datamarker
+
+    def __enter__(self) -> Self:
+        self.source.start()
+        self.marker = self.source.latest()
+        self._reader = self.source.open(self.marker)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.tables.close()
+        self._reader.close()
+        self.source.stop()
+        shutil.rmtree(self._folder)
+
+    def run(self, *statements: str) -> None:
+        """Write as root, and read the log up to there."""
+        self.server.sql("SET SESSION sql_mode = '', time_zone = '+00:00'", *statements)
+        self.follow()
+
+    def follow(self) -> Datamarker:
+        """Read the log up to its end."""
+        status = "SHOW MASTER STATUS" if self.server.flavour == "mariadb" else "SHOW BINARY LOG STATUS"
+        file, offset, *_ = self.server.sql(status)[0]
+        end = int(file.rpartition(".")[2]), offset
+        until(lambda: self._reads(end), f"the reader does not reach {end}")
+        return self.marker
+
+    def _reads(self, end: tuple[int, int]) -> bool:
+        segment = self._reader.read(_MIB, 0.2)
+        if segment is not None:
+            assert not segment.broken, segment.broken
+            self.marker = segment.marker or self.marker
+            for run in segment.runs.values():
+                schemas = {schema.id: schema for schema in run.schemas}
+                body = build_body(run, segment.end.incarnation)
+                assert body is not None
+                parsed = parse_body(body.data)
+                for i, data in enumerate(parsed.updates):
+                    self._note(decode_row(data), schemas[parsed.schema_id_of(i)])
+        return (self.marker.order.file, self.marker.order.offset) >= end
+
+    def _note(self, row: update_pb2.Update, schema: Schema) -> None:
+        rows = self.rows.setdefault(schema.table, {})
+        self.schemas[schema.table] = schema
+        if row.op == update_pb2.TRUNCATE:
+            rows.clear()
+            return
+        rows.pop(key_of(row.old_key or row.key), None)
+        if row.op != update_pb2.DELETE:
+            read = update_pb2.Update(op=update_pb2.READ, key=row.key, after=row.after, too_large=row.too_large)
+            rows[key_of(row.key)] = read.SerializeToString()
+
+    def chunk(
+        self, table: str, after: bytes | None = None, until: bytes | None = None, limits: ChunkLimits = FEW
+    ) -> Chunk:
+        """The next chunk, as of the place that the log was read to."""
+        return self.tables.chunk(table, after, until, limits, self.marker)
+
+    def chunks(self, table: str, limits: ChunkLimits = FEW) -> Iterator[Chunk]:
+        """All of a table."""
+        after = None
+        while True:
+            chunk = self.chunk(table, after, None, limits)
+            yield chunk
+            if chunk.done:
+                return
+            assert chunk.last is not None
+            assert chunk.last != after
+            after = chunk.last
+
+    def read(self, table: str, limits: ChunkLimits = FEW) -> dict[bytes, bytes]:
+        """All rows of a table, in the order of its key."""
+        found: dict[bytes, bytes] = {}
+        for chunk in self.chunks(table, limits):
+            assert not found.keys() & chunk.rows.keys()
+            found |= chunk.rows
+        return found
+
+
+def key_of(values: object) -> bytes:
+    """A row's key as chunks have it."""
+    return update_pb2.RowKey(values=values).SerializeToString()  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def held_commits(server: DatabaseServer, *statements: str) -> Iterator[None]:
+    """Within the block, a transaction of these statements is in the log and not visible: its commit waits for a replica
+    (semi-sync, AFTER_SYNC), and there is none."""
+    mariadb = server.flavour == "mariadb"
+    name = "rpl_semi_sync_master" if mariadb else "rpl_semi_sync_source"
+    if not mariadb and not server.sql("SHOW VARIABLES LIKE 'rpl_semi_sync_source_enabled'"):
+        server.sql("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")
+    server.sql(
+        f"SET GLOBAL {name}_timeout = 600000",
+        f"SET GLOBAL {name}_wait_point = 'AFTER_SYNC'",
+        f"SET GLOBAL {name}_enabled = ON",
+    )
+    writing = threading.Thread(target=server.sql, args=statements)
+    writing.start()
+
+    def waits() -> bool:
+        return bool(server.sql("SHOW GLOBAL STATUS LIKE '%semi%wait_sessions'")[0][1] == "1")
+
+    try:
+        until(waits, "the commit does not wait for a replica")
+        yield
+    finally:
+        server.sql(f"SET GLOBAL {name}_enabled = OFF")
+        writing.join()
