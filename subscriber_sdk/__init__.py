@@ -11,6 +11,7 @@ The way of one update through this package::
       callbacks    runs the callbacks within their time limit     (parallel; keyorder: pure; watchdog, meter)
       recovery     one failed: another try, a rollback, parking, or a halt   (retry: pure)
       parking      stores an update in place of its callback                 (gate: pure)
+      backfill_calls   reports the ends of ranges and tables of existing rows  (backfill: pure)
     schemas        which schema each table has, and where it changes: pure
     handlers       which callbacks the application overrides, on the loop or in a thread     (router: by table)
     tracing        a span for each batch, where OpenTelemetry is installed
@@ -20,6 +21,7 @@ makes objects of rows. It imports ``wormhole`` and nothing else of ours.
 """
 
 import wormhole  # noqa: F401 - first, because it reports a Python that is too old
+from subscriber_sdk.backfill import KeyRange, ScanEnd
 from subscriber_sdk.iteration import transactions, updates
 from subscriber_sdk.models import decode
 from subscriber_sdk.options import SubscriberOptions
@@ -59,6 +61,7 @@ __all__ = [
     "EpochRefused",
     "FlowHalted",
     "HandlerFailed",
+    "KeyRange",
     "LogPosition",
     "LossDecision",
     "LossKind",
@@ -68,6 +71,7 @@ __all__ = [
     "RetryPolicy",
     "Router",
     "Running",
+    "ScanEnd",
     "SchemaChange",
     "ShardNotice",
     "Subscriber",

@@ -20,8 +20,9 @@ from typing import Final
 
 from subscriber_sdk.subscriber import DataLoss, ShardNotice
 from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
 
-__all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem"]
+__all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem", "RangeItem", "ScanEndItem"]
 
 _ITEM_BYTES: Final = 64
 """Of a held batch besides its body: no number of tiny ones may take more than the bytes that are held."""
@@ -66,7 +67,25 @@ class LossItem:
     decided: bool = False
 
 
-Item = BatchItem | MarkerItem | NoticeItem | LossItem
+@dataclass(slots=True, eq=False)
+class RangeItem:
+    """Every row of a range of keys came before it. ``frame``: a serialized ``ChunkEnd``; its keys as objects take many
+    times the memory. ``schema``: that of its keys.
+    """
+
+    frame: bytes
+    schema: Schema
+
+
+@dataclass(slots=True, eq=False)
+class ScanEndItem:
+    """Every row of ``table`` came before it, ``rows`` of them."""
+
+    table: str
+    rows: int
+
+
+Item = BatchItem | MarkerItem | NoticeItem | LossItem | RangeItem | ScanEndItem
 
 
 class FlowLog:
@@ -75,13 +94,24 @@ class FlowLog:
     ``hold_bytes``: how many bytes of finished bodies are kept for a rollback.
     """
 
-    __slots__ = ("_held", "_hold_bytes", "_progress", "_running", "_waiting", "held_bytes", "waiting_bytes", "whole")
+    __slots__ = (
+        "_held",
+        "_hold_bytes",
+        "_progress",
+        "_running",
+        "_single",
+        "_waiting",
+        "held_bytes",
+        "waiting_bytes",
+        "whole",
+    )
 
     def __init__(self, hold_bytes: int) -> None:
         self._hold_bytes = hold_bytes
         self._waiting: deque[Item] = deque()
         self._held: deque[Item] = deque()
         self._running: deque[BatchItem] = deque()  # taken, in order, from the first that has not finished
+        self._single: Item | None = None  # taken, has a callback of its own, and that has not returned
         self.held_bytes = 0
         """Bytes of finished bodies that are kept for a rollback."""
         self.waiting_bytes = 0
@@ -96,10 +126,8 @@ class FlowLog:
 
     @property
     def unfinished(self) -> bool:
-        """Whether callbacks of a batch that was taken have not all returned: no datamarker behind it may be
-        acknowledged.
-        """
-        return bool(self._running)
+        """Whether callbacks of what was taken have not all returned: no datamarker behind it may be acknowledged."""
+        return bool(self._running) or self._single is not None
 
     def append(self, item: Item) -> None:
         """Something arrived. Of datamarkers with nothing between them only the newest stays."""
@@ -127,7 +155,13 @@ class FlowLog:
         if isinstance(item, BatchItem):
             self._running.append(item)
             self.waiting_bytes -= len(item.body)
+        elif not isinstance(item, MarkerItem):
+            self._single = item
         return item
+
+    def passed(self) -> None:
+        """The callback of an item that is neither a batch nor a datamarker has returned."""
+        self._single = None
 
     def finish(self, item: BatchItem) -> int | None:
         """Every callback of ``item`` returned. The number to report as progress, ``None`` if it did not rise.
@@ -169,6 +203,7 @@ class FlowLog:
         self._waiting.extendleft(reversed(self._held))
         self._held.clear()
         self._running.clear()
+        self._single = None
         self.held_bytes = 0
         return True
 
@@ -178,6 +213,7 @@ class FlowLog:
         self._waiting.clear()
         self._held.clear()
         self._running.clear()
+        self._single = None
         self.held_bytes = self.waiting_bytes = 0
         return waiting
 

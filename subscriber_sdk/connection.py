@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from subscriber_sdk.acks import BatchItem, LossItem, MarkerItem, NoticeItem
+from subscriber_sdk.acks import BatchItem, LossItem, MarkerItem, NoticeItem, RangeItem, ScanEndItem
 from subscriber_sdk.budget import STREAM_BYTES
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.epoch import Ending
@@ -22,7 +22,9 @@ from subscriber_sdk.events import (
     MarkerArrived,
     NoticeArrived,
     ParkAnswered,
+    RangeArrived,
     Revoked,
+    ScanEnded,
     Welcomed,
 )
 from subscriber_sdk.flow_port import Held
@@ -164,6 +166,10 @@ class Connection:
             case NoticeArrived():
                 kind = NoticeKind.REPLAY_BEGIN if event.begin else NoticeKind.REPLAY_END
                 worker.feed(NoticeItem(ShardNotice(kind, epoch.shard, epoch.number)))
+            case RangeArrived():
+                worker.feed(RangeItem(event.frame, event.schema))
+            case ScanEnded():
+                worker.feed(ScanEndItem(event.table, event.rows))
             case ParkAnswered():
                 worker.park_answered(event.update_id, event.refused)
             case LossArrived():

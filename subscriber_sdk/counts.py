@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
 from wormhole.audit.delivery_counts import KEPT_LIVES
 from wormhole.audit.window_counts import ProcessedCount
+from wormhole.model.reads import is_read_source
 from wormhole.wire.body import ParsedBody
 from wormhole.wire.tally import window_of
 
@@ -138,10 +139,15 @@ class Counts:
 
 
 def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:
-    """How many updates of each window are among the first ``updates`` of a body, or all of it."""
+    """How many updates of each window are among the first ``updates`` of a body, or all of it. Rows that a backfill
+    read are in no window: they are no changes.
+    """
     count = len(body.updates) if updates is None else updates
-    if not count:
+    reads = {number for number, source in enumerate(body.sources) if is_read_source(source)}
+    if not count or len(reads) == len(body.sources):
         return {}
+    if reads:
+        return _windows_without(reads, body, count)
     if body.window is not None:
         return {body.window: count}
     times: Sequence[int] = body.tx_committed_at_us[:]
@@ -155,6 +161,18 @@ def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:
             window = window_of(at)
             found[window] = found.get(window, 0) + end - begin
             begin = end
+    return found
+
+
+def _windows_without(reads: Set[int], body: ParsedBody, count: int) -> dict[int, int]:
+    """As :func:`windows_in`, of the transactions whose source is none of ``reads``."""
+    found: dict[int, int] = {}
+    sources: Sequence[int] = body.tx_source[:]
+    for ordinal in range(count):
+        tx = body.transaction_of(ordinal)
+        if (sources[tx] if len(sources) > 1 else sources[0] if sources else 0) not in reads:
+            window = window_of(body.committed_at_us(tx))
+            found[window] = found.get(window, 0) + 1
     return found
 
 

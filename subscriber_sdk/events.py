@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
+from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
@@ -19,7 +20,9 @@ __all__ = [
     "MarkerArrived",
     "NoticeArrived",
     "ParkAnswered",
+    "RangeArrived",
     "Revoked",
+    "ScanEnded",
     "Welcomed",
 ]
 
@@ -39,6 +42,7 @@ class Assigned:
     rolled_back: str = ""
     rewound: bool = False
     yields: bool = False
+    generation: int = 0
     size: int = field(default=0, compare=False)
     """Bytes that the flow takes, beside its updates."""
 
@@ -88,6 +92,24 @@ class NoticeArrived:
 
 
 @dataclass(slots=True)
+class RangeArrived:
+    """Every row of a range of keys was sent; a frame that was checked, serialized, and its schema."""
+
+    flow: int
+    frame: bytes
+    schema: Schema
+
+
+@dataclass(slots=True)
+class ScanEnded:
+    """Every row of a table was sent."""
+
+    flow: int
+    table: str
+    rows: int
+
+
+@dataclass(slots=True)
 class ParkAnswered:
     """A parked update is durable, or ``refused`` has the reason and the next step."""
 
@@ -112,7 +134,9 @@ class Closed:
     """Why the publisher was not accepted."""
 
 
-FlowEvent = BatchArrived | MarkerArrived | Revoked | LossArrived | NoticeArrived | ParkAnswered
+FlowEvent = (
+    BatchArrived | MarkerArrived | Revoked | LossArrived | NoticeArrived | RangeArrived | ScanEnded | ParkAnswered
+)
 """Of a flow that was assigned."""
 
 Event = Welcomed | Assigned | FlowEvent | Closed

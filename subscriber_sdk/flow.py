@@ -4,8 +4,9 @@ Pure.
 The grammar of an epoch, publisher's frames only::
 
     flow   = Assign [ opened ] [ Revoke ]          opened only after our Accepted
-    opened = { batch | Datamarker | DataLoss | ShardNotice }
+    opened = { batch | Datamarker | DataLoss | ShardNotice | ChunkEnd | ScanEnd }
     batch  = Batch | Part{index 0} ... Part{last}   numbered 1, 2, 3 ...; no other frame of the flow between its parts
+    ChunkEnd and ScanEnd come at the end of a transaction
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ class SubscriberFlow:
         "_parts_index",
         "_parts_total",
         "_sizes",
+        "_unfinished",
         "counts",
         "credit",
         "deciding",
         "epoch",
         "excess_charged",
+        "generation",
         "in_flight",
         "kept",
         "number",
@@ -67,14 +70,17 @@ class SubscriberFlow:
         "shard",
     )
 
-    def __init__(self, number: int, epoch: int, shard: str, max_body_bytes: int) -> None:
+    def __init__(self, number: int, epoch: int, shard: str, max_body_bytes: int, generation: int = 0) -> None:
         self.number = number
         self.epoch = epoch
         self.shard = shard
+        self.generation = generation
+        """Of the flow's last backfill; 0: none was asked for."""
         self.phase = FlowPhase.ASSIGNED
         self.credit = 0
         self._max_body = max_body_bytes
         self._last = 0  # number of the newest batch that began
+        self._unfinished = False  # whether its last transaction goes on in the next one
         self.in_flight = 0
         """Bytes of bodies that arrived and were not reported as progress."""
         self.progressed = 0
@@ -106,6 +112,7 @@ class SubscriberFlow:
         self.between("batch")
         body = frame.body
         self._begin("batch", frame.number, len(body), "body")
+        self._unfinished = frame.unfinished
         return body
 
     def part(self, frame: push_pb2.Part) -> bytes | None:
@@ -136,6 +143,7 @@ class SubscriberFlow:
         if not frame.last:
             return None
         body, self._parts = bytes(self._parts), None
+        self._unfinished = frame.unfinished
         return body
 
     def between(self, kind: str) -> None:
@@ -143,6 +151,14 @@ class SubscriberFlow:
         self._opened(kind)
         if self._parts is not None:
             raise self._broken(kind, "flow", f"came amid the parts of batch {self._last}")
+
+    def between_transactions(self, kind: str) -> None:
+        """A frame of a backfill, which comes between batches and where no transaction goes on."""
+        self.between(kind)
+        if not self.generation:
+            raise self._broken(kind, "flow", "came to a flow that was assigned without a generation")
+        if self._unfinished:
+            raise self._broken(kind, "flow", f"came amid a transaction, which goes on behind batch {self._last}")
 
     def keep(self, size: int, marker: Datamarker | None = None) -> None:
         """A frame of ``size`` bytes waits here: a ``marker``, or what waits until the next one is acknowledged."""
@@ -158,6 +174,8 @@ class SubscriberFlow:
                 if waiting.order > marker.order:
                     break
                 upto = i
+                if waiting == marker:
+                    break  # later ones may have the same place, with more of a backfill
         for _ in range(upto):
             self.kept -= kept.popleft()[1]
         return before - self.kept

@@ -2,7 +2,8 @@
 
 The order of one epoch of a flow, as the application sees it::
 
-    [previous epoch ended] ASSIGNED { work | on_datamarker | on_data_loss | REPLAY_BEGIN | REPLAY_END } REVOKED
+    [previous epoch ended] ASSIGNED { work | on_datamarker | on_data_loss | REPLAY_BEGIN | REPLAY_END
+                                    | on_range | on_scan_end } REVOKED
     work = [ on_schema ] on_update
 
 ``callbacks`` runs them, ``recovery`` decides what follows when one fails, ``parking`` replaces one; they share
@@ -21,7 +22,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
-from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem
+from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem, RangeItem, ScanEndItem
+from subscriber_sdk.backfill_calls import BackfillCalls
 from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.counts import Counts, windows_in
 from subscriber_sdk.epoch import Ending, Epoch, LoopLeft
@@ -88,6 +90,7 @@ class FlowWorker:
         self._callbacks = Callbacks(self.epoch, handlers, options.handler_timeout)
         self._parking = Parking(self.epoch, self._callbacks, port, gate, counts.set_aside)
         self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, counts, port, retry)
+        self._backfill = BackfillCalls(self.epoch, handlers.overridden, self._callbacks, gate, assigned.generation)
         self._schemas = FlowSchemas(self._hold_table) if "on_schema" in handlers.overridden else None
         self._held: list[Callable[[], None]] = []  # give back what is counted for the tables in it
         self._endings = Endings()
@@ -353,6 +356,11 @@ class FlowWorker:
                     await self._callbacks.call("on_shard_notice", item.notice)
                 case LossItem():
                     await self._loss(item)
+                case RangeItem():
+                    await self._backfill.range_end(item)
+                case ScanEndItem():
+                    await self._backfill.scan_end(item)
+            self._log.passed()
         except ParallelFailure as failure:
             await self._failed(failure.error, failure.update)
         except Exception as error:  # noqa: BLE001 - see _open
@@ -426,7 +434,7 @@ class FlowWorker:
                 self._partially(item, self._callbacks.returned(updates))
                 return
         missed = len(updates) - (calls.count + parking.diverted - before)
-        if missed:
+        if missed and item.windows:
             self._counts.processed(
                 {min(item.windows): -missed}
             )  # they were not called: the publisher sees that they are missing
@@ -488,7 +496,8 @@ class FlowWorker:
                     raise ProtocolError(
                         f"batch.body.schema_ids: {id_:#018x} in batch {item.number} was not sent on this stream"
                     ) from None
-            batch = Batch(body, self.epoch.shard, self.epoch.number, item.replayed, self._port.schema)
+            epoch, generation = self.epoch, self._assigned.generation
+            batch = Batch(body, epoch.shard, epoch.number, item.replayed, self._port.schema, generation)
             updates = batch.updates()
             changes = [] if self._schemas is None else self._schemas.changes_in(batch, updates)
         except ProtocolError as error:

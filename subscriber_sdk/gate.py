@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
+from wormhole.model.values import Value
 from wormhole.ports.dead_letters import ParkedRows, UpdatePlace, place_of
+from wormhole.wire.rows import values_of
 from wormhole.wire.update import Update
 
 __all__ = ["Gate", "ParkRefused", "Verdict"]
@@ -55,6 +57,13 @@ class Gate:
         if update.table in self._parked.tables and self._parked.hold(update.rows(), place_of(update)):
             return Verdict.PARK
         return Verdict.CALL
+
+    def held_keys(self, table: str) -> frozenset[tuple[Value, ...]] | None:
+        """Keys of the table whose updates are parked; ``None`` when those of the whole table are."""
+        if table not in self._parked.tables:
+            return frozenset()
+        rows = self._parked.keys_of(table)
+        return None if any(not row.values for row in rows) else frozenset(values_of(row.values) for row in rows)
 
     def stored(self, update: Update) -> bool:
         """Whether the update was parked in this epoch already; it comes by again after a rollback."""

@@ -22,6 +22,8 @@ NAMES: Final = (
     "on_shard_notice",
     "on_schema",
     "on_datamarker",
+    "on_range",
+    "on_scan_end",
     "on_rollback",
     "on_data_loss",
     "on_error",

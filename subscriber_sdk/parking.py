@@ -15,6 +15,7 @@ from subscriber_sdk.callbacks import Callbacks
 from subscriber_sdk.epoch import Epoch
 from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.gate import Gate, ParkRefused, Verdict
+from wormhole.model.reads import is_read_source
 from wormhole.ports.dead_letters import place_of, wrap
 from wormhole.wire.tally import WINDOW_S, update_hash
 from wormhole.wire.update import Update
@@ -144,12 +145,12 @@ class Parking:
             log.warning("flow %s: update %s is skipped, as an operator asked", self._epoch.shard, update.id)
         elif not await self.park(update, None):
             return False
-        at = update.committed_at
-        source, number, index = update.id.rsplit(":", 2)
         self.diverted += 1
-        self._counted(
-            0 if at is None else int(at.timestamp() // WINDOW_S), update_hash(source, int(number), int(index))
-        )
+        source, number, index = update.id.rsplit(":", 2)
+        if not is_read_source(source):
+            at = update.committed_at
+            window = 0 if at is None else int(at.timestamp() // WINDOW_S)
+            self._counted(window, update_hash(source, int(number), int(index)))
         return True
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from subscriber_sdk.admission import Admission
+from subscriber_sdk.backfill import check_chunk_end, check_scan_end
 from subscriber_sdk.budget import FLOW_BYTES, Account, large_budget, state_budget
 from subscriber_sdk.counts import NO_COUNTS, Counts
 from subscriber_sdk.events import (
@@ -31,7 +32,9 @@ from subscriber_sdk.events import (
     MarkerArrived,
     NoticeArrived,
     ParkAnswered,
+    RangeArrived,
     Revoked,
+    ScanEnded,
     Welcomed,
 )
 from subscriber_sdk.flow import FlowPhase, SubscriberFlow
@@ -51,7 +54,7 @@ from wormhole.wire.v1 import push_pb2
 
 __all__ = ["VERSIONS", "Session"]
 
-VERSIONS: Final = (1, 2)
+VERSIONS: Final = (1, 3)
 """The first and the last protocol version of this side (docs/wire.md)."""
 
 _SILENCE: Final = 3  # heartbeats missed before the other side counts as gone
@@ -67,7 +70,8 @@ _OWN_STATE: Final = 64 << 20
 _LONGEST_SHARD: Final = 4096
 _UNREAD_FRAMES: Final = 50_000  # of ours, which a publisher that does not read lets wait
 _PIECE: Final = 1 << 20  # of the body of a parked update: publishers take messages of 4 MiB
-_FLOW_FRAMES: Final = frozenset({"batch", "part", "datamarker", "revoke", "notice", "data_loss", "parked"})
+_BACKFILL_FRAMES: Final = frozenset({"chunk_end", "scan_end"})  # from version 3
+_FLOW_FRAMES: Final = _BACKFILL_FRAMES | {"batch", "part", "datamarker", "revoke", "notice", "data_loss", "parked"}
 _Goodbye = push_pb2.Goodbye
 _Failed = push_pb2.Failed
 
@@ -196,6 +200,8 @@ class Session:
             raise ProtocolError(
                 "hello: a second one" if kind == "hello" else f"{kind}: the first frame of a stream is hello"
             )
+        if kind in _BACKFILL_FRAMES and self._version < 3:
+            raise ProtocolError(f"{kind}: a frame of version 3 on a stream of version {self._version}")
         given = getattr(frame, kind)
         if kind in _FLOW_FRAMES:
             flow = self._flow(kind, given.flow, given.epoch)
@@ -241,6 +247,13 @@ class Session:
             events.append(NoticeArrived(number, given.kind == push_pb2.ShardNotice.REPLAY_BEGIN))
         elif kind == "data_loss":
             self._data_loss(flow, given, events)
+        elif kind == "chunk_end":
+            events.append(self._chunk_end(flow, given))
+        elif kind == "scan_end":
+            flow.between_transactions(kind)
+            check_scan_end(given, flow.generation)
+            self._keep(flow, given.ByteSize())
+            events.append(ScanEnded(number, given.table, given.rows))
         elif kind == "parked":
             events.append(ParkAnswered(number, given.update_id, _shown(given.refused)))
 
@@ -319,7 +332,8 @@ class Session:
                 )
             self.forget(assign.flow)
         self._forget_failed(assign.shard)
-        flow = SubscriberFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
+        generation = assign.generation if self._version >= 3 else 0
+        flow = SubscriberFlow(assign.flow, assign.epoch, assign.shard, self._max_body, generation)
         flow.kept = _STANDING_BYTES + _LISTS * assign.ByteSize()
         self._account.charge(flow.kept, f"shard {_shown(assign.shard)}")
         self._flows[assign.flow] = flow
@@ -337,6 +351,7 @@ class Session:
                 assign.rolled_back,
                 assign.rewound,
                 assign.yields,
+                generation,
                 FLOW_BYTES + 2 * len(assign.shard),
             )
         )
@@ -357,6 +372,16 @@ class Session:
             raise ProtocolError(f"data_loss.kind: {loss.kind} is none of version 1", shard=flow.shard)
         resume = _marker("data_loss.resume", loss.resume) if loss.HasField("resume") else None
         events.append(LossArrived(flow.number, loss, resume))
+
+    def _chunk_end(self, flow: SubscriberFlow, frame: push_pb2.ChunkEnd) -> RangeArrived:
+        flow.between_transactions("chunk_end")
+        schema = self._schemas.get(frame.schema)
+        if schema is None:
+            raise ProtocolError(f"chunk_end.schema: {frame.schema:#018x} was not sent on this stream", shard=flow.shard)
+        check_chunk_end(frame, schema)
+        data = frame.SerializeToString()
+        self._keep(flow, len(data))
+        return RangeArrived(flow.number, data, schema)
 
     def _admits(self, flow: SubscriberFlow) -> bool:
         """Whether there is room for the flow's batch beyond its credit; if not, the publisher has to send it again."""

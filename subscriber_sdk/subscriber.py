@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from subscriber_sdk.backfill import KeyRange, ScanEnd
 from subscriber_sdk.gate import ParkRefused
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker
@@ -211,6 +212,24 @@ class Subscriber:
 
     def on_rollback(self, to: Datamarker, cause: Exception) -> Awaitable[None] | None:
         """A callback failed with ``cause``: updates after ``to`` come again. Forget what is not durable since then."""
+        return None
+
+    def on_range(self, keys: KeyRange) -> Awaitable[None] | None:
+        """A backfill has delivered every existing row with one of these ``keys``: what the application holds of them
+        and did not receive in this generation does not exist any more, and may be deleted.
+
+        Called after every callback before it has returned, and before the next ``on_datamarker``. Raising means roll
+        back and try again; a range may come again. Not called for keys whose order only the database knows (text, for
+        example), nor by a backfill with a filter of its own: see :meth:`on_scan_end`.
+        """
+        return None
+
+    def on_scan_end(self, end: ScanEnd) -> Awaitable[None] | None:
+        """A backfill has delivered every existing row of a table in one shard: rows that were stamped with an earlier
+        generation (``Update.generation``) do not exist any more, and may be deleted.
+
+        For keys of every type; otherwise as :meth:`on_range`.
+        """
         return None
 
     def on_data_loss(self, loss: DataLoss) -> Awaitable[LossDecision] | LossDecision:

@@ -10,7 +10,7 @@ from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import column_type, encode_row
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["Change", "body_of", "update"]
+__all__ = ["Change", "body_of", "read", "update"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +72,11 @@ def update(
     return Change(schema, row, update_pb2.ENTERED if entered else update_pb2.LEFT if left else 0)
 
 
+def read(table: str, *, key: Value | tuple[Value, ...] | Mapping[str, Value], after: Mapping[str, Value]) -> Change:
+    """An existing row, as a backfill reads it: ``key`` and ``after`` as for :func:`update`."""
+    return update(table, key=key, after=after, op=Op.READ)
+
+
 def body_of(
     changes: Sequence[Change],
     *,
@@ -82,11 +87,13 @@ def body_of(
     incarnation: int = 1,
     file: int = 1,
     committed_at_us: int = 0,
+    offset: int | None = None,
 ) -> bytes:
     """A batch body with ``changes`` as one transaction, ``<source>:<number>``, or as a piece of one (``ends`` false).
 
-    Its place in the log is ``incarnation/file/number``.
+    Its place in the log is ``incarnation/file/offset``; ``offset`` is ``number`` where it is not given.
     """
+    offset = number if offset is None else offset
     schemas = list(dict.fromkeys(change.schema for change in changes))
     return update_pb2.BatchBody(
         updates=[change.row for change in changes],
@@ -97,7 +104,7 @@ def body_of(
         tx_number=[number],
         incarnation=incarnation,
         tx_file=[file],
-        tx_offset=[number if ends else number - 1],
+        tx_offset=[offset if ends else offset - 1],
         tx_committed_at_us=[committed_at_us],
         tx_end=[len(changes)] if ends else [],
         marks=[update_pb2.Mark.Name(change.mark) for change in changes] if any(c.mark for c in changes) else [],

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, Unpack
 
+from subscriber_sdk.backfill import Key
 from subscriber_sdk.flow_worker import FlowWorker
 from subscriber_sdk.options import Options, SubscriberOptions, read_options
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import FlowHalted, LossDecision, Subscriber
+from subscriber_sdk.testing.backfill import as_key, chunk_end, key_of, key_schema, read_rows
 from subscriber_sdk.testing.changes import Change, body_of
 from subscriber_sdk.testing.clock import FakeTimeLoop, InlineExecutor
 from subscriber_sdk.testing.letters import KitLetters
@@ -18,7 +20,9 @@ from subscriber_sdk.testing.publisher import ScriptedPublisher, frames, marker_a
 from wormhole.model.errors import HandlerFailed, UsageError
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker
+from wormhole.model.reads import read_source
 from wormhole.model.schema import Schema
+from wormhole.model.values import Value
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -96,8 +100,16 @@ class Kit:
 
 @dataclass(slots=True)
 class _Transaction:
+    """What has one number in the kit's log: a commit, or a chunk of existing rows (``chunk``, the number of its scan
+    and its own) and what ends it.
+    """
+
     number: int
     pieces: list[list[Change]]
+    chunk: tuple[int, int] | None = None
+    end: tuple[Schema, push_pb2.ChunkEnd] | None = None
+    scan_end: tuple[str, int] | None = None
+    """Table and rows."""
 
 
 class KitFlow:
@@ -126,6 +138,11 @@ class KitFlow:
         self._batches = 0
         self._held = False
         self._incarnation = 1
+        self._key_schemas: dict[str, Schema] = {}
+        self._chunk = (0, 0)
+        self._rows_read: dict[str, int] = {}
+        self.generation = 0
+        """Of the last backfill."""
         self.epoch = 0
         self.datamarker = marker_at(0)
         """The last acknowledged place, as the publisher stored it."""
@@ -161,9 +178,65 @@ class KitFlow:
         transaction = _Transaction(
             len(self._log) + 1, [list(changes[i : i + size]) for i in range(0, len(changes), size)]
         )
-        self._log.append(transaction)
-        if self._publisher is not None and not self._held:
-            self._push([transaction], replayed=False)
+        self._deliver(transaction)
+
+    def backfill(self, table: str, rows: Iterable[Change], *, chunks: int = 1) -> None:
+        """A backfill of ``table``, which holds ``rows`` (built with ``read``) and no others: :meth:`begin_backfill`,
+        the rows in order in so many ``chunks``, :meth:`end_scan`.
+        """
+        found = read_rows(table, rows)
+        self.begin_backfill()
+        size = max(1, -(-len(found) // chunks))
+        after: Key | None = None
+        for begin in range(0, max(1, len(found)), size):
+            part = found[begin : begin + size]
+            until = None if begin + size >= len(found) else key_of(part[-1])
+            self.chunk(table, *part, after=after, until=until)
+            after = until
+        self.end_scan(table)
+
+    def begin_backfill(self) -> None:
+        """An operator asks for existing rows: a new generation, and so a new epoch. Call :meth:`chunk` and
+        :meth:`end_scan` for its parts, with commits in between.
+        """
+        self.generation += 1
+        self._chunk = (self._chunk[0] + 1, 0)
+        self._rows_read = {}
+        self._anew()
+
+    def chunk(
+        self,
+        table: str,
+        *rows: Change,
+        after: Value | Key | None = None,
+        until: Value | Key | None = None,
+        keys: Iterable[Value | Key] = (),
+        except_keys: Iterable[Value | Key] = (),
+        narrowed: bool = False,
+    ) -> None:
+        """Deliver the ``rows`` that exist with keys above ``after`` up to ``until``, then the end of that range, then a
+        datamarker.
+
+        ``None``: the table's first key, and its last. ``keys``: they were read alone. ``except_keys``: changes touched
+        them meanwhile. ``narrowed``: the backfill has a filter of its own. The subscriber hears of no range where the
+        keys are neither integers nor bytes.
+        """
+        found = read_rows(table, rows)
+        alone, left_out = [as_key(key) for key in keys], [as_key(key) for key in except_keys]
+        low, high = (None if key is None else as_key(key) for key in (after, until))
+        given = [key for key in (*alone, low, high, *left_out) if key is not None]
+        schema = self._key_schemas[table] = key_schema(table, found, given, self._key_schemas.get(table))
+        end = chunk_end(
+            schema, after=low, until=high, keys=alone, except_keys=left_out, narrowed=narrowed, rows=len(found)
+        )
+        scan, number = self._chunk
+        self._chunk = (scan, number + 1)
+        self._rows_read[table] = self._rows_read.get(table, 0) + len(found)
+        self._deliver(_Transaction(len(self._log) + 1, [found] if found else [], (scan, number + 1), (schema, end)))
+
+    def end_scan(self, table: str) -> None:
+        """Every row of ``table`` was delivered in this generation."""
+        self._deliver(_Transaction(len(self._log) + 1, [], scan_end=(table, self._rows_read.get(table, 0))))
 
     def crash_and_redeliver(self, transactions: int = 1, *, subscriber: Subscriber | None = None) -> None:
         """The subscriber's process dies before its last acknowledgements were stored, and starts again.
@@ -217,6 +290,7 @@ class KitFlow:
                 skip=self._skip,
                 park=self._parks,
                 parked=self._letters.rows(),
+                generation=self.generation,
             )
         )
         self._worker = next(worker for worker in self._shards.workers() if worker.epoch.number == self.epoch)
@@ -258,7 +332,7 @@ class KitFlow:
         self.assign()
         self._log = kept
         self._notice(push_pb2.ShardNotice.REPLAY_BEGIN)
-        self._push(again, replayed=True)
+        self._push([replace(one, end=None, scan_end=None) for one in again], replayed=True)
         self._notice(push_pb2.ShardNotice.REPLAY_END)
 
     def lose(
@@ -316,6 +390,13 @@ class KitFlow:
 
         self._kit.run(within())
 
+    def _deliver(self, transaction: _Transaction) -> None:
+        self._log.append(transaction)
+        for piece in transaction.pieces:
+            self._key_schemas.update({change.schema.table: change.schema for change in piece})
+        if self._publisher is not None and not self._held:
+            self._push([transaction], replayed=False)
+
     def _after(self, marker: Datamarker) -> list[_Transaction]:
         return self._log[int(marker.delivered) :]
 
@@ -326,12 +407,15 @@ class KitFlow:
             for i, piece in enumerate(transaction.pieces):
                 self._call(publisher.teach, [change.schema for change in piece])
                 self._batches += 1
+                scan, number = transaction.chunk or (0, transaction.number)
                 body = body_of(
                     piece,
-                    number=transaction.number,
+                    source=read_source(scan) if scan else "test",
+                    number=number,
                     first_index=first,
                     ends=i == len(transaction.pieces) - 1,
-                    committed_at_us=1_700_000_000_000_000 + transaction.number,
+                    committed_at_us=0 if scan else 1_700_000_000_000_000 + transaction.number,
+                    offset=transaction.number,
                 )
                 first += len(piece)
                 if sent and sent + len(body) > self._options.credit:
@@ -341,6 +425,13 @@ class KitFlow:
                         return  # sent again from the stored datamarker on, this transaction included
                 sent += len(body)
                 self._send(frames.batch(self._flow, self.epoch, self._batches, body, replayed=replayed))
+            if transaction.end is not None:
+                schema, end = transaction.end
+                self._call(publisher.teach, [schema])
+                self._send(frames.chunk_end(self._flow, self.epoch, end))
+            if transaction.scan_end is not None:
+                table, rows = transaction.scan_end
+                self._send(frames.scan_end(self._flow, self.epoch, table, self.generation, rows))
             self._send(frames.datamarker(self._flow, self.epoch, marker_at(transaction.number)))
         self._settle()
 

@@ -36,7 +36,7 @@ class frames:  # noqa: N801 - a namespace of functions
         """First frame of a stream."""
         given: dict[str, object] = {
             "min_version": 1,
-            "max_version": 2,
+            "max_version": 3,
             "publisher": "test/test/log@localhost:1",
             "heartbeat_ms": 1000,
             "max_frame_bytes": 1 << 20,
@@ -59,6 +59,7 @@ class frames:  # noqa: N801 - a namespace of functions
         rolled_back: str = "",
         rewound: bool = False,
         yields: bool = False,
+        generation: int = 0,
     ) -> Frame:
         """Open a flow."""
         assign = push_pb2.Assign(
@@ -73,6 +74,7 @@ class frames:  # noqa: N801 - a namespace of functions
             rolled_back=rolled_back,
             rewound=rewound,
             yields=yields,
+            generation=generation,
         )
         for row, place in parked:
             assign.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
@@ -117,6 +119,18 @@ class frames:  # noqa: N801 - a namespace of functions
     def datamarker(flow: int, epoch: int, marker: Datamarker) -> Frame:
         """A datamarker between batches."""
         return Frame(datamarker=push_pb2.DatamarkerFrame(flow=flow, epoch=epoch, marker=marker_to_message(marker)))
+
+    @staticmethod
+    def chunk_end(flow: int, epoch: int, end: push_pb2.ChunkEnd) -> Frame:
+        """Every row of a range was sent; ``end`` has all but flow and epoch."""
+        frame = Frame(chunk_end=end)
+        frame.chunk_end.flow, frame.chunk_end.epoch = flow, epoch
+        return frame
+
+    @staticmethod
+    def scan_end(flow: int, epoch: int, table: str, generation: int, rows: int = 0) -> Frame:
+        """Every row of a table was sent."""
+        return Frame(scan_end=push_pb2.ScanEnd(flow=flow, epoch=epoch, table=table, generation=generation, rows=rows))
 
     @staticmethod
     def parked(flow: int, epoch: int, update_id: str, refused: str = "") -> Frame:

@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import LogPosition
+from wormhole.model.reads import read_order
 from wormhole.model.schema import Schema
 from wormhole.ports.marker_store import FlowKey
 from wormhole.wire.body import parse_body
@@ -65,7 +66,8 @@ class UpdatePlace:
         """Whether the log has this one first."""
         if self.transaction == other.transaction:
             return self.index < other.index
-        return (self.position, self.inside) < (other.position, other.inside)
+        mine, theirs = read_order(self.transaction), read_order(other.transaction)
+        return (self.position, self.inside, mine) < (other.position, other.inside, theirs)
 
 
 @dataclass(slots=True, frozen=True)
@@ -202,6 +204,11 @@ class ParkedRows:
             if any(first is not None and not place.before(first) for first in earlier):
                 return True
         return False
+
+    def keys_of(self, table: str) -> list[update_pb2.RowKey]:
+        """The rows of one table; an entry without values stands for all of them."""
+        rows = map(update_pb2.RowKey.FromString, self._first)
+        return [row for row in rows if row.table == table]
 
     def _add(self, row: bytes, place: UpdatePlace) -> None:
         self.tables.add(update_pb2.RowKey.FromString(row).table)

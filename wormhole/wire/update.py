@@ -28,7 +28,8 @@ _BARRIERS: Final = frozenset({Op.TRUNCATE, Op.DELETE_RANGE})
 class Transaction:
     """The commit that an update belongs to:
 
-    ``id``, the place after it, and when it was committed (UTC; ``None`` unknown).
+    ``id``, the place after it, and when it was committed (UTC; ``None`` unknown). The READ updates of one chunk of a
+    backfill are a transaction, too, without a commit time.
     """
 
     id: str
@@ -46,6 +47,8 @@ class Batch:
     replayed: bool
     schema_of: Callable[[int], Schema]
     """Schema by id; raises ``KeyError`` for one that was never sent."""
+    generation: int = 0
+    """Of the flow's last backfill."""
 
     def updates(self) -> list[Update]:
         """The updates in log order; rows decode when looked at."""
@@ -196,7 +199,7 @@ class Update:
 
     @property
     def committed_at(self) -> datetime | None:
-        """Commit time, UTC; ``None`` where the log has none."""
+        """Commit time, UTC; ``None`` where the log has none, and for a READ, which is no commit."""
         body = self._batch.body
         return _time(body.committed_at_us(body.transaction_of(self._ordinal)))
 
@@ -224,6 +227,15 @@ class Update:
     def epoch(self) -> int:
         """The flow's epoch: a fencing token for writes that this update causes."""
         return self._batch.epoch
+
+    @property
+    def generation(self) -> int:
+        """The number of the last backfill that was asked for this flow, 0 when none ever was. It rises with each.
+
+        Rows stamped with it, by READ updates and changes alike, tell at ``on_scan_end`` which others do not exist any
+        more.
+        """
+        return self._batch.generation
 
     @property
     def replayed(self) -> bool:
@@ -291,7 +303,8 @@ class Update:
             marks=body.marks and (body.marks[i],),
         )
         schema = self._table()
-        return Update(Batch(single, batch.shard, batch.epoch, batch.replayed, lambda _: schema), 0)
+        alone = Batch(single, batch.shard, batch.epoch, batch.replayed, lambda _: schema, batch.generation)
+        return Update(alone, 0)
 
     def __repr__(self) -> str:
         return f"<Update {self.id} {self.op.value} {self.table} {self.key!r}>"

@@ -15,6 +15,7 @@ def test_the_names_that_an_application_needs() -> None:
         "EpochRefused",
         "FlowHalted",
         "HandlerFailed",
+        "KeyRange",
         "LogPosition",
         "LossDecision",
         "LossKind",
@@ -24,6 +25,7 @@ def test_the_names_that_an_application_needs() -> None:
         "RetryPolicy",
         "Router",
         "Running",
+        "ScanEnd",
         "SchemaChange",
         "ShardNotice",
         "Subscriber",
@@ -55,6 +57,7 @@ def test_the_names_that_its_tests_need() -> None:
         "body_of",
         "frames",
         "marker_at",
+        "read",
         "update",
     ]
 

@@ -32,8 +32,9 @@ from wormhole.wire.v1 import push_pb2
 
 Frame = push_pb2.PublisherFrame
 SCHEMA = Schema("users", (Column("id", "int"),), (Column("name", "text"),))
+KEY_SCHEMA = Schema("users", SCHEMA.key, ())
 HELLO = frames.hello("app", "one")
-ASSIGN = frames.assign(1, 5, "app", "s", marker_at(0))
+ASSIGN = frames.assign(1, 5, "app", "s", marker_at(0), generation=2)
 
 
 def new(now: float = 0.0) -> Session:
@@ -81,7 +82,7 @@ def test_hello_is_answered_with_welcome() -> None:
     session = new()
     assert tell(session, HELLO) == [Welcomed()]
     (frame,) = said(session)
-    assert frame.welcome == push_pb2.Welcome(version=2, application="app", subscriber="one", max_frame_bytes=10_000)
+    assert frame.welcome == push_pb2.Welcome(version=3, application="app", subscriber="one", max_frame_bytes=10_000)
 
 
 def test_a_publisher_may_leave_the_subscriber_open() -> None:
@@ -90,21 +91,21 @@ def test_a_publisher_may_leave_the_subscriber_open() -> None:
     assert kinds(session) == ["welcome"]
 
 
-@pytest.mark.parametrize(("low", "high"), [(3, 9), (0, 0)])
+@pytest.mark.parametrize(("low", "high"), [(4, 9), (0, 0)])
 def test_without_a_common_version_it_ends(low: int, high: int) -> None:
     session = new()
     (event,) = tell(session, frames.hello("app", "one", min_version=low, max_version=high), ASSIGN)
     assert isinstance(event, Closed)
     goodbye = refusal(session)
     assert goodbye.reason == push_pb2.Goodbye.VERSION
-    assert f"versions {low} to {high}, subscriber app/one 1 to 2" in goodbye.message
+    assert f"versions {low} to {high}, subscriber app/one 1 to 3" in goodbye.message
     assert goodbye.hint
 
 
 def test_of_several_versions_ours_is_chosen() -> None:
     session = new()
     tell(session, frames.hello("app", "one", min_version=1, max_version=7))
-    assert said(session)[0].welcome.version == 2
+    assert said(session)[0].welcome.version == 3
 
 
 @pytest.mark.parametrize(("application", "subscriber"), [("other", "one"), ("app", "two")])
@@ -142,13 +143,15 @@ def test_an_impossible_heartbeat_is_refused(ms: int) -> None:
 # --- the grammar, enumerated: every sequence of three frames after hello ---
 
 FLOW_FRAMES: dict[str, Callable[[int], Frame]] = {
-    "assign": lambda epoch: frames.assign(1, epoch, "app", "s", marker_at(0)),
+    "assign": lambda epoch: frames.assign(1, epoch, "app", "s", marker_at(0), generation=2),
     "batch": lambda epoch: frames.batch(1, epoch, 1, b"body"),
     "datamarker": lambda epoch: frames.datamarker(1, epoch, marker_at(1)),
     "notice": lambda epoch: Frame(
         notice=push_pb2.ShardNotice(flow=1, epoch=epoch, kind=push_pb2.ShardNotice.REPLAY_BEGIN)
     ),
     "data_loss": lambda epoch: Frame(data_loss=push_pb2.DataLoss(flow=1, epoch=epoch, kind=push_pb2.DataLoss.PURGED)),
+    "chunk_end": lambda epoch: frames.chunk_end(1, epoch, push_pb2.ChunkEnd(schema=KEY_SCHEMA.id)),
+    "scan_end": lambda epoch: frames.scan_end(1, epoch, "users", 2),
     "part": lambda epoch: frames.parts(1, epoch, 1, b"body", 2)[0],
     "revoke": lambda epoch: frames.revoke(1, epoch),
     "heartbeat": lambda epoch: Frame(heartbeat=push_pb2.Heartbeat(number=1)),
@@ -156,6 +159,9 @@ FLOW_FRAMES: dict[str, Callable[[int], Frame]] = {
     "goodbye": lambda epoch: Frame(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING)),
     "hello": lambda epoch: HELLO,
 }
+
+
+OF_A_FLOW = ["batch", "part", "datamarker", "notice", "data_loss", "chunk_end", "scan_end", "revoke"]
 
 
 def allowed(sequence: tuple[str, ...]) -> bool:
@@ -197,7 +203,7 @@ def test_every_sequence_of_three_frames(first: str) -> None:
     for rest in itertools.product(FLOW_FRAMES, repeat=2):
         sequence = (first, *rest)
         session = new()
-        tell(session, HELLO)
+        tell(session, HELLO, frames.schema(KEY_SCHEMA))
         batch, part = 0, 0
         for kind in sequence:
             frame = FLOW_FRAMES[kind](5)
@@ -228,7 +234,7 @@ def test_the_first_frame_is_hello(kind: str) -> None:
 def test_an_assignment_is_told_and_accepted() -> None:
     session = new()
     _, event = tell(session, HELLO, ASSIGN)
-    assert event == Assigned(1, 5, "s", marker_at(0), False)
+    assert event == Assigned(1, 5, "s", marker_at(0), False, generation=2)
     session.accept(1, 77, marker_at(3))
     accepted = said(session)[-1].accepted
     assert (accepted.flow, accepted.epoch, accepted.credit, accepted.have.delivered) == (1, 5, 77, "3")
@@ -255,21 +261,21 @@ def test_what_arrives_is_told_in_order(session: Session) -> None:
     assert events[2] == BatchArrived(1, 2, False, b"twotwo")
 
 
-@pytest.mark.parametrize("kind", ["batch", "part", "datamarker", "notice", "data_loss", "revoke"])
+@pytest.mark.parametrize("kind", OF_A_FLOW)
 def test_frames_of_an_older_epoch_are_dropped_and_counted(session: Session, kind: str) -> None:
     assert tell(session, FLOW_FRAMES[kind](4)) == []
     assert session.dropped == 1
     assert not session.closed
 
 
-@pytest.mark.parametrize("kind", ["batch", "part", "datamarker", "notice", "data_loss", "revoke"])
+@pytest.mark.parametrize("kind", OF_A_FLOW)
 def test_frames_of_a_released_flow_are_dropped_and_counted(session: Session, kind: str) -> None:
     session.release(1, None)
     assert tell(session, FLOW_FRAMES[kind](5)) == []
     assert session.dropped == 1
 
 
-@pytest.mark.parametrize("kind", ["batch", "part", "datamarker", "notice", "data_loss", "revoke"])
+@pytest.mark.parametrize("kind", OF_A_FLOW)
 @pytest.mark.parametrize(("flow", "epoch", "named"), [(9, 5, "flow"), (1, 6, "epoch")])
 def test_flows_and_epochs_that_were_never_assigned_are_refused(
     session: Session, kind: str, flow: int, epoch: int, named: str

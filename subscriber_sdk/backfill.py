@@ -1,0 +1,172 @@
+"""What a backfill reports beside its rows: the end of a range of keys, and the end of a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from wormhole.model.errors import ProtocolError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Value
+from wormhole.wire.bounds import MOST_FRAME_BYTES, MOST_KEYS, check_count, check_name
+from wormhole.wire.rows import values_of
+from wormhole.wire.v1 import push_pb2, update_pb2
+
+__all__ = ["Key", "KeyRange", "ScanEnd", "check_chunk_end", "check_scan_end", "key_range"]
+
+Key = tuple[Value, ...]
+"""Values of a table's key columns, as ``Update.key`` has them."""
+
+_KINDS: Final = {
+    "bytes": ("bytes",),
+    "text": ("text",),
+    "int": ("int", "uint"),
+    "uint": ("int", "uint"),
+    "double": ("double",),
+    "bool": ("bool",),
+    "decimal": ("decimal",),
+}
+"""Kinds of value that a key column of a type has."""
+_PORTABLE: Final = frozenset({"bytes", "int", "uint"})
+
+
+@dataclass(slots=True, frozen=True)
+class KeyRange:
+    """Keys of a table; the shard has received every row that exists with one of them.
+
+    What the application holds of the shard with a key in the range, and did not receive in this ``generation``, does
+    not exist any more. ``key in range`` is false for keys of which that cannot be said (``except_keys``).
+
+    ``columns``: names of the key's columns. ``after`` (exclusive; ``None``: from the table's first key on) and
+    ``until`` (inclusive; ``None``: to its last key) have values of integers or bytes, in whose order Python and the
+    database agree. ``keys``: if not empty, the range is these single keys, of any type, in place of the other two.
+    ``except_keys``: keys that changes touched while the rows were read, which the application knows from these, and
+    keys whose updates are parked. ``rows``: READ updates that the flow was sent for the range.
+    """
+
+    table: str
+    shard: str
+    epoch: int
+    generation: int
+    columns: tuple[str, ...]
+    after: Key | None = None
+    until: Key | None = None
+    keys: frozenset[Key] = frozenset()
+    except_keys: frozenset[Key] = frozenset()
+    rows: int = 0
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a row with this key, a tuple as ``Update.key``, exists only if it was received."""
+        if not isinstance(key, tuple) or len(key) != len(self.columns):
+            raise TypeError(f"{key!r} is no key of {self.table}: a tuple of {', '.join(self.columns)} is expected")
+        if key in self.except_keys:
+            return False
+        if self.keys:
+            return key in self.keys
+        return (self.after is None or key > self.after) and (self.until is None or key <= self.until)
+
+
+@dataclass(slots=True, frozen=True)
+class ScanEnd:
+    """Every row of a table in the shard, of those that the application's filter selects, was delivered in
+    ``generation``.
+
+    What the application holds of the table in this shard and did not receive in this generation or a later one, in READ
+    updates or in changes (``Update.generation``), does not exist any more; but for ``except_keys``, keys whose updates
+    are parked. ``rows``: READ updates of the table that the flow was sent in the generation.
+    """
+
+    table: str
+    shard: str
+    epoch: int
+    generation: int
+    except_keys: frozenset[Key] = frozenset()
+    rows: int = 0
+
+
+def check_chunk_end(frame: push_pb2.ChunkEnd, schema: Schema) -> None:
+    """Raise :class:`~wormhole.model.errors.ProtocolError`, which names the field, for a frame that is no range of the
+    schema's table.
+    """
+    if (size := frame.ByteSize()) > MOST_FRAME_BYTES:
+        raise ProtocolError(f"chunk_end: {size} bytes; at most {MOST_FRAME_BYTES} are taken")
+    if not schema.key:
+        raise ProtocolError(f"chunk_end.schema: {schema.table} has no key")
+    if frame.portable:
+        for column in schema.key:
+            if column.type not in _PORTABLE:
+                raise ProtocolError(f"chunk_end.portable: key column {column.name} is {column.type}, not int or bytes")
+    check_count(_except(frame), MOST_KEYS, "chunk_end.except")
+    check_count(frame.alone, MOST_KEYS, "chunk_end.alone")
+    ends = [
+        _key(f"chunk_end.{name}", getattr(frame, name), schema) if frame.HasField(name) else None
+        for name in ("after", "until")
+    ]
+    for name, rows in (("except", _except(frame)), ("alone", frame.alone)):
+        for row in rows:
+            _key(f"chunk_end.{name}", row, schema)
+    after, until = ends
+    if frame.alone and (frame.portable or after is not None or until is not None):
+        raise ProtocolError("chunk_end.alone: single keys and a range in one frame")
+    if frame.portable and after is not None and until is not None and not after < until:
+        raise ProtocolError(f"chunk_end.until: {until!r:.100} is not above chunk_end.after")
+
+
+def check_scan_end(frame: push_pb2.ScanEnd, generation: int) -> None:
+    """Raise :class:`~wormhole.model.errors.ProtocolError`, which names the field, for a frame that is not of the
+    flow's ``generation``.
+    """
+    if not check_name(frame.table, "scan_end.table"):
+        raise ProtocolError("scan_end.table: empty")
+    if frame.generation != generation:
+        raise ProtocolError(f"scan_end.generation: {frame.generation}; the flow was assigned in {generation}")
+
+
+def key_range(
+    frame: push_pb2.ChunkEnd, schema: Schema, *, shard: str, epoch: int, generation: int, parked: Iterable[Key]
+) -> KeyRange | None:
+    """The range of a frame that was checked; ``None`` for one from which nothing can be concluded: of a backfill with
+    a filter of its own, or with keys whose order only the database knows.
+
+    ``parked``: keys of the table whose updates are parked.
+    """
+    if frame.narrowed or not (frame.portable or frame.alone):
+        return None
+    except_keys = [*(values_of(row.values) for row in _except(frame)), *parked]
+    return KeyRange(
+        schema.table,
+        shard,
+        epoch,
+        generation,
+        tuple(column.name for column in schema.key),
+        values_of(frame.after.values) if frame.HasField("after") else None,
+        values_of(frame.until.values) if frame.HasField("until") else None,
+        frozenset(values_of(row.values) for row in frame.alone),
+        frozenset(except_keys),
+        frame.rows,
+    )
+
+
+def _except(frame: push_pb2.ChunkEnd) -> list[update_pb2.RowKey]:
+    rows: list[update_pb2.RowKey] = getattr(frame, "except")  # a word of Python's
+    return rows
+
+
+def _key(where: str, row: update_pb2.RowKey, schema: Schema) -> Key:
+    if row.whole or row.table not in {"", schema.table}:
+        raise ProtocolError(f"{where}: no key of {schema.table}")
+    if len(row.values) != len(schema.key):
+        raise ProtocolError(f"{where}: {len(row.values)} values for the {len(schema.key)} columns of the key")
+    for value, column in zip(row.values, schema.key, strict=True):
+        _check_value(where, value, column)
+    try:
+        return values_of(row.values)
+    except ProtocolError as error:
+        raise ProtocolError(f"{where}: {error.message}") from error
+
+
+def _check_value(where: str, value: update_pb2.Value, column: Column) -> None:
+    kind = value.WhichOneof("kind")
+    if kind not in _KINDS.get(column.type, ()):
+        raise ProtocolError(f"{where}: {kind or 'nothing'} for column {column.name}, which is {column.type}")
