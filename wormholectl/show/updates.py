@@ -31,6 +31,7 @@ _WIDTH: Final = 60
 _COLOURS: Final = {
     Op.INSERT: "green",
     Op.UPSERT: "green",
+    Op.READ: "green",
     Op.UPDATE: "yellow",
     Op.MERGE: "yellow",
     Op.DELETE: "red",

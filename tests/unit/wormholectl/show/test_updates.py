@@ -118,6 +118,9 @@ def test_an_update_for_programs() -> None:
 
 def test_an_update_for_people() -> None:
     assert line(update(BYTES, encode_row(Op.UPSERT, [b"k"], after=[b"v"]))).endswith("upsert        default  k = v")
+    assert (
+        line(update(BYTES, encode_row(Op.READ, [b"k"], after=[b"v"]), 0)) == f"{'-':<23}  read          default  k = v"
+    )
     assert line(update(BYTES, encode_row(Op.DELETE, [b"k"]), 0)) == f"{'-':<23}  delete        default  k"
     assert line(update(BYTES, encode_row(Op.DELETE_RANGE, [b"a"], key_end=[b"c"]))).endswith("default  a .. c")
     moved = encode_row(Op.UPDATE, [2], old_key=[1], after=["x", None])
