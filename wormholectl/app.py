@@ -13,6 +13,7 @@ from wormhole import __version__
 from wormholectl import (
     archive,
     audit,
+    backfill,
     config,
     doctor,
     filters,
@@ -80,6 +81,7 @@ for _commands, _noun in (  # in the order of `--help`
     (config.app, "config"),
     (filters.app, "filters"),
     (archive.app, "archive"),
+    (backfill.app, "backfill"),
     (replay.app, None),
     (audit.app, None),
     (snapshots.app, None),

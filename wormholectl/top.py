@@ -27,6 +27,7 @@ from wormhole.admin.admin_service import Answer, publisher_name
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.visible import visible
+from wormhole.wire.backfills import backfill_text
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.options import Where
@@ -107,7 +108,7 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
     rows: list[tuple[str, dict[str, str]]] = []
     for flow, status in flows[:room]:
         found = diagnose(status, flow)
-        waits = "" if found.stage is Stage.NONE else f"{found.stage.value}: {found.what}"
+        waits = backfill_text(flow) if found.stage is Stage.NONE else f"{found.stage.value}: {found.what}"
         style = (
             "red" if flow.state in {"held", "needs_replay"} or flow.paused else "yellow" if flow.lag_s > _LATE_S else ""
         )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from wormhole.wire.backfills import has_ended
 from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.show.printer import size, span
@@ -123,7 +124,9 @@ def _stuck(status: admin_pb2.PublisherStatus) -> Diagnosis | None:
 def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
     # Without a commit time at the datamarker the age is unknown and reported as 0: the bytes count then.
     behind = flow.lag_transactions > 0 if flow.HasField("lag_transactions") else flow.lag_s > 0 or flow.lag_bytes > 0
-    return None if behind or flow.in_flight else Diagnosis(Stage.NONE, "it is not behind")
+    # Of rows that a backfill sends some are always on their way: they are no backlog of the log.
+    rows = flow.HasField("backfill") and not has_ended(flow.backfill)
+    return None if behind or (flow.in_flight and not rows) else Diagnosis(Stage.NONE, "it is not behind")
 
 
 def _receiver(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis | None:

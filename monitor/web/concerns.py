@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from monitor.state import HostState, Phase, PublisherState
+from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Concern", "Level", "of_flow", "of_host", "of_publisher"]
@@ -168,6 +169,13 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
             f"its subscriber has granted no credit for {_span(flow.credit_waited_s)}",
             "subscriber",
             "make the handler faster, or run more subscribers",
+        )
+    for table in [] if has_ended(flow.backfill) else refused_tables(flow.backfill):
+        yield Concern(
+            Level.ATTENTION,
+            f"the existing rows of {table.table} cannot be sent: {table.refused.text}",
+            "operator",
+            table.refused.hint or f"`wormholectl backfill show {name.partition('/')[0]}` shows the tables",
         )
     if flow.dead_letters:
         updates = "update is" if flow.dead_letters == 1 else "updates are"

@@ -16,6 +16,7 @@ from monitor.web.log_scale import Distances, Scale
 from wormhole import __version__
 from wormhole.config.datastores import native_place
 from wormhole.model.position import LogPosition
+from wormhole.wire.backfills import backfill_text
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
@@ -206,6 +207,7 @@ def _flow(
     lag = lag_of(publisher.status or admin_pb2.PublisherStatus(), flow)
     worst = concerns[0] if concerns else None
     cause = f"paused by {flow.paused}" if flow.paused else flow.cause
+    backfill = backfill_text(flow)
     return {
         "flow": _text(flow.flow),
         "publisher": str(publisher.key),
@@ -224,9 +226,14 @@ def _flow(
         "caravan": flow.caravan or None,
         "updates": flow.updates,
         "cause": _text("; ".join(concern.text for concern in concerns) or cause),
+        "backfill": _backfill(flow.backfill, backfill) if backfill else None,
         "who": worst.who if worst else "",
         "next": _text(worst.next) if worst else "",
     }
+
+
+def _backfill(status: admin_pb2.BackfillStatus, text: str) -> dict[str, Any]:
+    return {"text": _text(text), "share": _number(status.share) if status.HasField("share") else None}
 
 
 def _grouped(concerns: Iterable[tuple[Concern, str, str]]) -> list[dict[str, Any]]:

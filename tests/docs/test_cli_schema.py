@@ -76,6 +76,7 @@ REPLAY = {
     "replay-ended",
     "replay-cancelled",
 }  # tests/unit/wormholectl/show/test_replays.py
+BACKFILL = {"backfill-change", "backfill-progress", "backfill-show"}  # tests/unit/wormholectl/test_backfill.py
 OF_SPARK = {
     "tables-written",
     "audit",
@@ -161,4 +162,7 @@ def test_the_lines_of_a_tail() -> None:
 
 
 def test_nothing_is_defined_that_no_test_prints() -> None:
-    assert names() == {name for name, _ in [*PUBLISHERS, *FILES, *ARCHIVE]} | TAILED | STORED | REPLAY | OF_SPARK
+    assert (
+        names()
+        == {name for name, _ in [*PUBLISHERS, *FILES, *ARCHIVE]} | TAILED | STORED | REPLAY | BACKFILL | OF_SPARK
+    )

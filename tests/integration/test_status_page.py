@@ -13,7 +13,7 @@ from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web import add_routes
 from tests.support.browser import Page, find_browser, open_page, start_browser
 from tests.support.eventually import eventually
-from tests.support.monitor_states import add_flow, busy, crowded, quiet
+from tests.support.monitor_states import add_flow, backfill, busy, crowded, quiet
 from tests.support.ports import free_port
 from wormhole.host.http_guard import protect
 
@@ -213,6 +213,39 @@ async def test_a_change_shows_at_once_and_disturbs_nobody(browser: str) -> None:
         state.host = "db2.internal"
         state.changed()
         await page.until("document.title === '(2) db2.internal · Wormhole'")
+
+
+async def test_a_backfill_shows_how_far_it_is_and_why_it_waits(browser: str) -> None:
+    state = quiet(time.time())
+    (shop,) = state.publishers.values()
+    add_flow(shop, "ledger/0", 140_000, 0.3, backfill=backfill(0.25))
+    assert shop.status is not None
+    flow = shop.status.flows[-1]
+    text = "document.querySelector('#flows-rows .backfill:not([hidden])')?.innerText ?? ''"
+    async with showing(browser, state) as page:
+        assert await page.evaluate(text) == "backfill running 25%, 1,000,000 rows sent"
+        assert await page.evaluate("document.querySelectorAll('.backfill:not([hidden])').length") == 1
+        gauge = "document.querySelector('.backfill:not([hidden]) .gauge i').style.width"
+        assert await page.evaluate(gauge) == "25%"
+        lag = "[...document.querySelectorAll('#flows-rows tr')].map((row) => row.children[3].innerText)"
+        assert {await page.evaluate(f"{lag}[{i}].trim()") for i in range(3)} == {"0.2\u00a0s", "0.3\u00a0s"}
+        assert await page.evaluate("document.getElementById('verdict').innerText") == "All is well"
+        flow.backfill.waits.text = "its subscriber is of an earlier release"
+        flow.backfill.ClearField("share")
+        state.changed()
+        await page.until(f"({text}).includes('earlier release')")
+        assert await page.evaluate("document.querySelector('.backfill:not([hidden]) .gauge').hidden")
+        flow.backfill.progress.add(
+            table="shop.log", state="refused", refused={"text": "it has no key", "hint": "add one"}
+        )
+        state.changed()
+        await page.until("document.getElementById('verdict').innerText === '1 to look at'")
+        concern = "the existing rows of shop.log cannot be sent: it has no key"
+        assert concern in await page.evaluate("document.getElementById('concerns').innerText")
+        flow.backfill.state = "done"
+        state.changed()
+        await page.until(f"({text}) === 'backfill done without shop.log'")
+        assert await page.evaluate("document.getElementById('verdict').innerText") == "All is well"
 
 
 async def test_a_lost_monitor_is_said_until_it_is_back(browser: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,29 @@ def _answers() -> list[Answer]:
     return [Answer("h:7", status("db1"))]
 
 
+def _change_backfill(status: admin_pb2.BackfillStatus, what: str, request: admin_pb2.ChangeRequest) -> None:
+    """What a change of a backfill leaves."""
+    if what == "backfill_start":
+        asked = request.backfill_start
+        users = admin_pb2.BackfillTable(table="shop.users", state="waiting", rows_estimate=1_200_000)
+        refused = admin_pb2.Problem(text="shop.log has no primary key", hint="add a primary key")
+        log = admin_pb2.BackfillTable(table="shop.log", state="refused", refused=refused)
+        chosen = [one for one in (log, users) if not asked.tables or one.table in asked.tables]
+        generation = status.generation + 1
+        status.Clear()
+        status.MergeFrom(admin_pb2.BackfillStatus(generation=generation, state="waiting", who=request.who))
+        status.progress.extend(chosen)
+        status.tables.extend(asked.tables)
+    else:
+        status.state = {"backfill_pause": "paused", "backfill_resume": "running"}.get(what, "cancelled")
+
+
 @dataclass
 class FakeAdmin:
     """``answers``: what asking gives; ``requests``: what was asked to be changed; ``refusal``: what changes raise.
 
     A change sets ``paused`` of the flow to who asked, and says so in a note; there are two dead letters, of cache/db1.
+    A backfill that is started has the tables shop.users and shop.log, of which the second one is refused.
     """
 
     answers: list[Answer] = field(default_factory=_answers)
@@ -50,7 +68,11 @@ class FakeAdmin:
         assert answer.status is not None
         before = next(flow for flow in answer.status.flows if flow.flow == request.flow)
         reply = admin_pb2.ChangeReply(before=before, after=before, notes=["it was asked nicely"])
-        reply.after.paused = request.who
+        what = request.WhichOneof("what") or ""
+        if what.startswith("backfill_"):
+            _change_backfill(reply.after.backfill, what, request)
+        else:
+            reply.after.paused = request.who
         return reply
 
     def dead_letters(self, answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLettersReply:

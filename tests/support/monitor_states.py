@@ -65,6 +65,18 @@ def add_flow(
     return flow
 
 
+def backfill(share: float, **fields: object) -> admin_pb2.BackfillStatus:
+    """A backfill of which ``share`` is sent; ``fields`` of ``BackfillStatus`` override."""
+    told: dict[str, object] = {
+        "generation": 1,
+        "state": "running",
+        "rows": round(4_000_000 * share),
+        "rows_estimate": 4_000_000,
+        "share": share,
+    }
+    return admin_pb2.BackfillStatus(**{**told, **fields})  # type: ignore[arg-type]
+
+
 def _caravan(
     publisher: PublisherState,
     number: int,
@@ -109,7 +121,8 @@ def busy(now: float) -> HostState:
         add_flow(shop, f"search/{shard}", 30_000 + 9_000 * shard, 0.1 + shard / 20)
         add_flow(shop, f"cache/{shard}", 90_000 + 21_000 * shard, 0.2 + shard / 30)
     for shard in range(2):
-        add_flow(shop, f"ledger/{shard}", 140_000, 0.3)
+        waits = {"text": "the subscriber has granted no credit"} if shard else None
+        add_flow(shop, f"ledger/{shard}", 140_000, 0.3, backfill=backfill(0.31 + 0.07 * shard, waits=waits))
     for shard in range(3):
         behind = 5 * GIB + shard * 190 * MIB
         add_flow(

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from wormhole.model.errors import UsageError
 from wormhole.model.visible import few
+from wormhole.wire.backfills import backfill_text
 from wormhole.wire.lag import Lag, lag_of
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.show.backfills import backfill_object
 from wormholectl.show.lists import Listing, Status, native_place, place_text, shown_place
 from wormholectl.show.printer import size, span
 
@@ -44,6 +46,7 @@ def _remarks(flow: admin_pb2.FlowStatus) -> str:
             None,
             (
                 flow.cause,
+                backfill_text(flow),
                 f"halted at {flow.halted_at}" if flow.halted_at and flow.halted_at not in flow.cause else "",
                 f"{flow.dead_letters:,} dead letters" if flow.dead_letters else "",
                 f"passes over {len(flow.skip)}" if flow.skip else "",
@@ -169,6 +172,7 @@ def flow_object(status: Status, flow: admin_pb2.FlowStatus) -> dict[str, Any]:
         if flow.HasField("handler")
         else None,
         "replay": _replay_object(flow.replay) if flow.HasField("replay") else None,
+        "backfill": backfill_object(flow.backfill) if flow.HasField("backfill") else None,
     }
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from wormhole.admin.admin_service import publisher_name
+from wormhole.wire.backfills import backfill_text
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.lag_verdict import Verdict
+from wormholectl.show.backfills import backfill_object
 from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import Status
 from wormholectl.show.printer import print_json, print_line, print_text, span
@@ -61,6 +63,7 @@ def show_diagnosis(status: Status, flow: admin_pb2.FlowStatus, found: Diagnosis,
                 "next_step": found.next_step or None,
                 "slowest_table": found.slowest_table or None,
                 "slowest_s": found.slowest_s if found.slowest_table else None,
+                "backfill": backfill_object(flow.backfill) if flow.HasField("backfill") else None,
             }
         )
         return
@@ -73,3 +76,7 @@ def show_diagnosis(status: Status, flow: admin_pb2.FlowStatus, found: Diagnosis,
         print_line([("  slowest callback lately: ", "dim"), (f"{found.slowest_table}, {span(found.slowest_s)}", "")])
     if found.next_step:
         print_line([("  next: ", ""), (found.next_step, "")])
+    if backfill := backfill_text(flow):
+        print_line([(backfill, "")])
+        if flow.backfill.waits.hint:
+            print_line([("  next: ", ""), (flow.backfill.waits.hint, "")])

@@ -345,7 +345,7 @@ const byName = (one, other) => natural.compare(one.flow, other.flow);
 function chosenFlows() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (flow) => {
-    const text = [flow.flow, flow.publisher, state(flow), flow.subscriber, flow.cause, flow.level].join(" ").toLowerCase();
+    const text = [flow.flow, flow.publisher, state(flow), flow.subscriber, flow.cause, flow.backfill?.text, flow.level].join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   };
   const order = ORDERS[byId("order").value];
@@ -382,7 +382,11 @@ function createFlow() {
   const [name, , , , , , used, , cause] = row.children;
   name.append(make("span"), make("span", "from"));
   used.append(make("span", "credit", make("span", "gauge", make("i")), make("span")));
-  cause.append(make("span"), make("span", "next", make("span", "who"), " ", make("span")));
+  cause.append(
+    make("span"),
+    make("span", "backfill", make("span", "gauge", make("i")), make("span")),
+    make("span", "next", make("span", "who"), " ", make("span")),
+  );
   return row;
 }
 
@@ -405,8 +409,13 @@ function renderFlow(row, flow) {
   attribute(gauge, "data-full", full > 0.95 ? "" : null);
   put(percentage, window ? `${Math.round(100 * full)}\u00a0%` : UNKNOWN);
   put(caravan, flow.caravan ? String(flow.caravan) : UNKNOWN);
-  prose(cause.firstElementChild, flow.cause);
-  const next = cause.lastElementChild;
+  const [why, backfill, next] = cause.children;
+  prose(why, flow.cause);
+  if (show(backfill, flow.backfill !== null)) {
+    show(backfill.firstElementChild, flow.backfill.share !== null);
+    style(backfill.firstElementChild.firstElementChild, "width", percent(flow.backfill.share ?? 0));
+    put(backfill.lastElementChild, flow.backfill.text);
+  }
   show(next, Boolean(flow.next));
   put(next.firstElementChild, `${flow.who}:`);
   prose(next.lastElementChild, flow.next);

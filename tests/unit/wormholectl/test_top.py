@@ -12,6 +12,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
 from wormhole.admin.discovery import Drained
+from wormhole.wire.v1 import admin_pb2
 from wormholectl.top import Seen, draw
 
 TOLD = [Answer("h:7", status("db1"))]
@@ -35,6 +36,17 @@ def test_the_latest_flow_comes_first() -> None:
     assert flows == ["cache/db1", "mail/db1"]
     assert "control: it is held: the log is purged" in next(line for line in lines if line.startswith("mail/db1"))
     assert lines[-1] == "q ends"
+
+
+def test_a_backfill_is_shown_where_nothing_else_is() -> None:
+    idle = status("db1")
+    flow = idle.flows[0]
+    flow.ClearField("lag_transactions")
+    flow.lag_s = flow.lag_bytes = 0
+    flow.backfill.MergeFrom(admin_pb2.BackfillStatus(state="running", rows=1_200, share=0.25))
+    seen = Seen()
+    seen.learn([Answer("h:7", idle)], 10.0)
+    assert "backfill running 25%, 1,200 rows sent" in screen(seen, 10.5)
 
 
 def test_which_flow_it_is_can_be_read_in_a_narrow_terminal() -> None:

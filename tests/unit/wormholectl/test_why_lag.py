@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormholectl.show.lags import show_diagnosis
 from wormholectl.why_lag import Diagnosis, Stage, diagnose
 
 MIB = 1 << 20
@@ -251,3 +252,25 @@ def test_a_held_flows_next_step_is_that_of_its_cause() -> None:
     assert found.what == "it is held: another publisher has it"
     assert found.next_step.startswith("stop one of the two; if it is still held then: wormholectl flows resume")
     assert diagnose(publisher(), flow(state="held", cause="")).next_step.startswith("correct that, then wormholectl")
+
+
+def test_rows_of_a_backfill_on_their_way_are_no_backlog() -> None:
+    told = flow(lag_s=0, lag_transactions=0, lag_bytes=0)
+    assert diagnose(publisher(), told).stage is not Stage.NONE
+    told.backfill.state = "running"
+    assert diagnose(publisher(), told) == Diagnosis(Stage.NONE, "it is not behind", ())
+    told.lag_transactions = 1
+    assert diagnose(publisher(), told).stage is not Stage.NONE
+
+
+def test_a_backfill_and_why_it_waits_stand_below(capsys: pytest.CaptureFixture[str]) -> None:
+    told = flow(lag_s=0, lag_transactions=0, lag_bytes=0)
+    told.backfill.MergeFrom(admin_pb2.BackfillStatus(state="waiting", rows=7))
+    told.backfill.waits.text, told.backfill.waits.hint = "it is not with the lead", "wait until it has caught up"
+    of_publisher = publisher()
+    show_diagnosis(of_publisher, told, diagnose(of_publisher, told), as_json=False)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "it is not behind",
+        "backfill waiting, 7 rows sent: it is not with the lead",
+        "  next: wait until it has caught up",
+    ]

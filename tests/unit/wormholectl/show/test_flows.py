@@ -97,6 +97,7 @@ def test_for_programs() -> None:
         "progress_s": 0.0,
         "handler": None,
         "replay": None,
+        "backfill": None,
     }
     flow.handler.CopyFrom(admin_pb2.HandlerReport(updates=5, slowest_table="orders", slowest_s=0.5))
     assert flow_object(publisher, flow)["handler"] == {
@@ -179,3 +180,17 @@ def test_some_flows_only(application: str, states: list[str], found: list[str]) 
     narrowed = flows_where(FLOWS, application, states)
     assert [row[0] for row in narrowed.rows(status("db1"))] == found
     assert [one["flow"] for one in narrowed.objects(status("db1"))] == found
+
+
+def test_a_backfill_is_among_the_remarks_and_no_lag() -> None:
+    told = status("db1")
+    told.flows[1].backfill.CopyFrom(admin_pb2.BackfillStatus(generation=1, state="running", rows=1, share=0.5))
+    *_, cause = list(FLOWS.rows(told))[1]
+    assert cause == "the log is purged; backfill running 50%, 1 row sent"
+    told.flows[1].backfill.state = "paused"
+    told.flows[1].backfill.paused = "ann@ops, 12:00"
+    *_, cause = list(FLOWS.rows(told))[1]
+    assert cause.endswith("backfill paused 50%, 1 row sent: paused by ann@ops, 12:00")
+    told.flows[1].backfill.state = "done"
+    *_, cause = list(FLOWS.rows(told))[1]
+    assert cause == "the log is purged"

@@ -1,0 +1,36 @@
+"""A flow's backfill as people read it, wherever flows are shown."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wormhole.model.visible import few
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["backfill_text", "has_ended", "refused_tables"]
+
+_ENDED: Final = frozenset({"done", "cancelled"})
+
+
+def has_ended(status: admin_pb2.BackfillStatus) -> bool:
+    """Whether no more rows follow."""
+    return status.state in _ENDED
+
+
+def refused_tables(status: admin_pb2.BackfillStatus) -> list[admin_pb2.BackfillTable]:
+    """The tables whose rows cannot be read."""
+    return [table for table in status.progress if table.state == "refused"]
+
+
+def backfill_text(flow: admin_pb2.FlowStatus) -> str:
+    """How far the flow's backfill is and why it waits; empty without one, and when it has ended with every table."""
+    status = flow.backfill
+    if has_ended(status):
+        refused = refused_tables(status)
+        return f"backfill {status.state} without {few([table.table for table in refused])}" if refused else ""
+    if not flow.HasField("backfill"):
+        return ""
+    share = f" {status.share:.0%}" if status.HasField("share") else ""
+    rows = "1 row" if status.rows == 1 else f"{status.rows:,} rows"
+    why = f"paused by {status.paused}" if status.paused else status.waits.text
+    return f"backfill {status.state}{share}, {rows} sent{f': {why}' if why else ''}"

@@ -1,0 +1,124 @@
+"""Which flows and tables a backfill command is about, and waiting until backfills have ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from wormhole.admin.admin_service import Answer, check_application, nearest, publisher_name
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.errors import Retryable, StreamBroken, UsageError
+from wormhole.wire.backfills import has_ended
+from wormholectl.show.backfills import FlowBackfill
+
+__all__ = ["backfills_of", "flows_of", "running_of", "tables_of", "wait_until_ended"]
+
+_PATTERN: Final = re.compile(r"[*?\[]")
+_EVERY_S: Final = 1.0
+
+
+def backfills_of(answers: Sequence[Answer], application: str = "") -> list[FlowBackfill]:
+    """The flows of an application (empty: of all that have a backfill) by name, each with its backfill.
+
+    Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of it.
+    """
+    if application:
+        check_application(answers, application)
+    found = [
+        FlowBackfill(publisher_name(answer.status), flow.flow, flow.backfill if flow.HasField("backfill") else None)
+        for answer in answers
+        if answer.status is not None
+        for flow in answer.status.flows
+        if (flow.flow.partition("/")[0] == application if application else flow.HasField("backfill"))
+    ]
+    return sorted(found, key=lambda one: one.flow)
+
+
+def flows_of(answers: Sequence[Answer], application: str) -> list[str]:
+    """The names of the application's flows.
+
+    Raises :class:`~wormhole.model.errors.UsageError` when no publisher has one, or
+    :class:`~wormhole.model.errors.StreamBroken` when one that does not answer may have it: then the backfill would
+    begin in a part of the flows.
+    """
+    silent = [answer.problem for answer in answers if answer.may_have(application)]
+    if silent:
+        raise StreamBroken(
+            f"not every publisher answers: {'; '.join(silent)}",
+            hint="start that publisher, or name the one whose flows are meant with --publisher",
+        )
+    return [one.flow for one in backfills_of(answers, application)]
+
+
+def running_of(answers: Sequence[Answer], application: str) -> list[str]:
+    """The names of the application's flows whose backfill has not ended. Raises as :func:`flows_of`, and
+    :class:`~wormhole.model.errors.UsageError` when there is none.
+    """
+    flows_of(answers, application)
+    flows = [one.flow for one in backfills_of(answers, application) if one.status and not has_ended(one.status)]
+    if not flows:
+        raise UsageError(
+            f"no backfill of {application} runs",
+            hint=f"`wormholectl backfill show {application}` shows the last one, `backfill start` begins one",
+        )
+    return flows
+
+
+def tables_of(names: Sequence[str], planned: Sequence[FlowBackfill]) -> dict[str, tuple[str, ...]]:
+    """For each flow the tables that ``names`` mean, patterns of a shell included; flows without any are left out.
+
+    ``planned``: the backfill that each flow would have of all its tables. Raises
+    :class:`~wormhole.model.errors.UsageError` for a name that no flow has a table for.
+    """
+    known = {one.flow: [table.table for table in one.status.progress] if one.status else [] for one in planned}
+    tables = {table for of_flow in known.values() for table in of_flow}
+    for name in names:
+        if tables and not any(fnmatchcase(table, name) for table in tables):
+            raise UsageError(
+                f"--tables {name}: no such table is among those that the application may receive",
+                hint=nearest(name, tables, "table", "wormholectl backfill start APP without --yes"),
+            )
+        if not tables and _PATTERN.search(name):
+            raise UsageError(
+                f"--tables {name}: the publisher does not know yet which tables there are",
+                hint="name the tables without a pattern, or repeat the command when the publisher has read its log",
+            )
+    if not tables:
+        return dict.fromkeys(known, tuple(names))
+    chosen = {
+        flow: tuple(table for table in of_flow if any(fnmatchcase(table, name) for name in names))
+        for flow, of_flow in known.items()
+    }
+    return {flow: of_flow for flow, of_flow in chosen.items() if of_flow}
+
+
+def wait_until_ended(
+    ask: Callable[[], Sequence[Answer]],
+    application: str,
+    show: Callable[[Sequence[FlowBackfill], Sequence[str]], None],
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[FlowBackfill]:
+    """Ask every second until every backfill of the application has ended; returns these.
+
+    ``show``: is given each round's backfills, and the problems of publishers that do not answer. A publisher that does
+    not answer for now is asked again. Raises :class:`~wormhole.model.errors.UsageError` when there is no backfill.
+    """
+    while True:
+        try:
+            answers = ask()
+        except Retryable as error:
+            show([], [error.message])
+        else:
+            found = [one for one in backfills_of(answers, application) if one.status is not None]
+            problems = [answer.problem for answer in answers if answer.may_have(application)]
+            show(found, problems)
+            if not problems and not found:
+                raise UsageError(
+                    f"no flow of {application} has a backfill",
+                    hint=f"`wormholectl backfill start {application}` begins one",
+                )
+            if not problems and all(one.status is None or has_ended(one.status) for one in found):
+                return found
+        clock.pause(_EVERY_S)
