@@ -60,6 +60,7 @@ class FlowWorker:
     was called on.
 
     ``retry``, ``counts``: the shard's, over all its epochs. ``rested``: called when the flow comes to rest.
+    ``failing``: called before the first failure of a callback is logged.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class FlowWorker:
         retry: Retry,
         counts: Counts,
         rested: Callable[[], None] = lambda: None,
+        failing: Callable[[], None] = lambda: None,
     ) -> None:
         self.epoch = Epoch(assigned.shard, assigned.epoch, assigned.marker, rested)
         self.credit = credit
@@ -89,7 +91,7 @@ class FlowWorker:
         gate = Gate(assigned.skip, assigned.parked, parks=assigned.park)
         self._callbacks = Callbacks(self.epoch, handlers, options.handler_timeout)
         self._parking = Parking(self.epoch, self._callbacks, port, gate, counts.set_aside)
-        self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, counts, port, retry)
+        self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, counts, port, retry, failing)
         self._backfill = BackfillCalls(self.epoch, handlers.overridden, self._callbacks, gate, assigned.generation)
         self._schemas = FlowSchemas(self._hold_table) if "on_schema" in handlers.overridden else None
         self._held: list[Callable[[], None]] = []  # give back what is counted for the tables in it

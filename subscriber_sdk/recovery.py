@@ -9,6 +9,7 @@ all later updates of its row.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from subscriber_sdk.acks import FlowLog
@@ -32,7 +33,7 @@ log = logging.getLogger("subscriber_sdk")
 
 
 class Recovery:
-    """One epoch's. ``retry``: the shard's count of failures."""
+    """One epoch's. ``retry``: the shard's count of failures. ``failing``: called before a first failure is logged."""
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Recovery:
         counts: Counts,
         port: FlowPort,
         retry: Retry,
+        failing: Callable[[], None],
     ) -> None:
         self._epoch = epoch
         self._callbacks = callbacks
@@ -51,6 +53,7 @@ class Recovery:
         self._counts = counts
         self._port = port
         self._retry = retry
+        self._failing = failing
 
     def singly(self, first: Update) -> bool:
         """Whether ``on_updates`` gets the batch that begins with ``first`` one by one: somewhere in it, or behind, is
@@ -161,6 +164,8 @@ class Recovery:
         place: Place | None = None if update is None else (update.position, update.index)
         wait = retry.wait() if retry.failed(place) else None
         first = retry.failures == 1
+        if first:
+            self._failing()
         log.warning(
             "%s%s; flow %s epoch %d: attempt %d of %d failed, %s",
             headline(error),

@@ -131,6 +131,7 @@ class Shards:
             retry=shard.retry,
             counts=shard.counts,
             rested=self._rested,
+            failing=self._said.flush,  # who serves a shard is logged before what fails there
         )
         self._granted += worker.credit
         shard.worker, shard.port = worker, port

@@ -177,7 +177,8 @@ class LogWatch:
         """How far a flow with this datamarker is behind. ``now``: seconds since 1970."""
         end, place = self.end(), marker.order
         if end is None:
-            return Lag(_age(marker.committed_at_us, now), None, None)
+            # Before the first status it is not known whether anything follows. What cannot be asked may well go on.
+            return Lag(_age(marker.committed_at_us, now) if self._failure else 0.0, None, None)
         if end <= place:
             return Lag(0.0, 0, 0)
         behind = self._map.between(place, end)

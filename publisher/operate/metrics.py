@@ -153,8 +153,8 @@ def _flow(
     lag = watch.lag(flow.shard, flow.marker, publisher.clock.wall())
     stream = publisher.assigner.stream_of(flow)
     credit, in_flight = (0, 0) if stream is None else stream.credit(flow)
-    # Behind by bytes and not by time: nobody knows when what follows was committed, for nothing was read there yet.
-    yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds
+    # 0 where nothing follows. Otherwise no age means that nothing was read there, or that the log was not measured yet.
+    yield c.FLOW_LAG, lag.seconds if lag.seconds or lag.bytes == 0 else None
     yield c.FLOW_LAG_BYTES, lag.bytes
     # What is replayed does not need the log at its datamarker.
     yield c.FLOW_HEADROOM, None if flow.control.replay is not None else watch.headroom(flow.marker).seconds

@@ -32,7 +32,7 @@ METRICS_FAULTS = [
     Fault(
         name="unknown-lag-told-as-none",
         file="publisher/operate/metrics.py",
-        old="    yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds\n",
+        old="    yield c.FLOW_LAG, lag.seconds if lag.seconds or lag.bytes == 0 else None\n",
         new="    yield c.FLOW_LAG, lag.seconds\n",
         tests=("tests/unit/publisher/operate/test_metrics.py",),
         promise="a value that nobody knows is left out",

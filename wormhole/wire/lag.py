@@ -35,5 +35,7 @@ def lag_of(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Lag
     if behind and not flow.lag_s and transactions is None:
         why = "the datamarker has no commit time and nothing was read after it"
         return Lag(None, behind, None, why)
+    if behind is None and not flow.lag_s and transactions is None and not status.end_unknown:
+        return Lag(None, None, None, "the log after the datamarker was not measured yet")
     unseen = f"the end of the log is not known: {status.end_unknown}" if status.end_unknown else ""
     return Lag(flow.lag_s, behind, transactions, unseen)

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from subscriber_sdk import Subscriber, Update
+from subscriber_sdk import RetryPolicy, Subscriber, Update
 from subscriber_sdk.options import Options
 from subscriber_sdk.shards import Shards
-from subscriber_sdk.testing import ScriptedPublisher, frames, marker_at
+from subscriber_sdk.testing import ScriptedPublisher, body_of, frames, marker_at, update
 from wormhole.wire.v1 import push_pb2
 
 
@@ -67,6 +67,27 @@ async def test_the_log_says_who_serves_a_shard_from_where_and_why_no_longer(capl
         f"publisher test/test/log@localhost:1 serves shards: s from {marker_at(0)} in epoch 3",
         "shards are no longer served: s nothing acknowledged: the test takes it",
     ]
+
+
+async def test_who_serves_a_shard_is_logged_before_what_fails_there(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Subscriber):
+        async def on_update(self, update: Update) -> None:
+            raise ValueError("the cache is away")
+
+    caplog.set_level(logging.INFO)
+    options = Options(application="app", id="one", listen="127.0.0.1:1", retry=RetryPolicy(attempts=1))
+    shards = Shards(Broken(), options)
+    publisher = ScriptedPublisher(shards, options)
+    publisher.send(frames.hello("app"), frames.assign(1, 3, "app", "s", marker_at(0)))
+    await shards.settled()
+    change = update("shop.users", key=1, after={"id": 1})
+    publisher.teach([change.schema])
+    publisher.send(frames.batch(1, 3, 1, body_of([change])))
+    await shards.settled()
+    serves, failed, *_ = [record.getMessage() for record in caplog.records]
+    assert serves.startswith("publisher test/test/log@localhost:1 serves shards: s from ")
+    assert "the cache is away" in failed
+    await shards.close()
 
 
 async def test_settled_returns_at_once_without_flows() -> None:

@@ -52,6 +52,14 @@ def test_a_flow_at_the_end_has_no_lag() -> None:
     assert log.watch.lag("log.t", end, 9.0) == Lag(0.0, 0, 0)
 
 
+def test_before_the_log_is_measured_the_age_of_the_datamarker_is_no_lag() -> None:
+    log = Log()
+    acknowledged = log.commit()
+    assert log.watch.lag("log.t", acknowledged, 9.0) == Lag(0.0, None, None)
+    log.watch.failed(Problem("it cannot be asked"))
+    assert log.watch.lag("log.t", acknowledged, 9.0) == Lag(8.0, None, None), "it may grow unseen"
+
+
 def test_the_end_is_unknown_while_the_source_cannot_say_it() -> None:
     watch = LogWatch()
     assert (watch.problems, watch.end_unknown) == ((), "")
