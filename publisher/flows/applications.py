@@ -235,7 +235,7 @@ class Applications:
         async with self.registering:
             flows, shards = self._assigner.flows, frozenset(self._shards)
             missing = {shard for shard in shards if (name, shard) not in flows}
-            found = await self._registrar.register(name, config.start, missing, shards)
+            found = await self._registrar.register(name, config.start, missing, shards, wanted.hash)
             if name not in self._applications:
                 return  # configured no longer
             for begin in found:

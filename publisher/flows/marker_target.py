@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 
 from publisher.flows.log_watch import LogWatch
+from wormhole.config import EXISTING
 from wormhole.config.units import parse_time
 from wormhole.model.errors import PositionError, PositionPurged
 from wormhole.model.position import Datamarker
@@ -42,7 +43,7 @@ def by_start(source: LogSource, start: str, now: float) -> Callable[[], Datamark
     """
     at_us = parse_time(start)
     if at_us is None:
-        return by_text(source, start)
+        return by_text(source, "latest" if start == EXISTING else start)
     if at_us > now * 1e6:
         raise PositionError(
             f"start = {start!r} is in the future", hint="it is served from then on; for all from now on write latest"

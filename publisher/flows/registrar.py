@@ -11,8 +11,10 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from publisher.flows.backfill_rules import first_backfill
 from publisher.flows.known_flows import KnownFlows, missing_datamarker
 from publisher.flows.marker_target import by_start, located
+from wormhole.config import EXISTING
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.log_source import LogSource
@@ -64,10 +66,13 @@ class Registrar:
         self._clock = clock
 
     async def register(
-        self, application: str, start: str, wanted: Collection[str], shards: Collection[str]
+        self, application: str, start: str, wanted: Collection[str], shards: Collection[str], filter_hash: str
     ) -> list[Beginning]:
         """The flows of the ``wanted`` ones of the log's ``shards``. ``start``: what the application's configuration
-        says.
+        says; ``filter_hash``: of its filter.
+
+        A flow of an application that started with ``existing`` is registered with a backfill of its tables. So is one
+        whose shard appears later: its table may have rows of before, of which the log showed nothing.
 
         If the process dies in here, or the store fails half-way, what is registered stays and the next call goes on.
         Raises what the store and the source raise.
@@ -96,18 +101,25 @@ class Registrar:
                 record = await self._in_an_unused_epoch((application, shard), record)
                 found.append(Beginning(shard, record, max(end.order, record.marker.order)))
             else:
-                record = await self._begin((application, shard), begin, start)
+                backfill = first is not None and first.start == EXISTING
+                record = await self._begin((application, shard), begin, start, filter_hash if backfill else None)
                 found.append(Beginning(shard, record, record.marker.order))
         return found
 
-    async def _begin(self, flow: FlowKey, begin: Datamarker, start: str) -> StoredFlow:
-        """Register a flow that has no record: a new one, or one whose record is gone."""
+    async def _begin(self, flow: FlowKey, begin: Datamarker, start: str, backfilled: str | None) -> StoredFlow:
+        """Register a flow that has no record: a new one, or one whose record is gone. ``backfilled``: hash of the
+        filter under which it gets existing rows; ``None``: it gets none.
+        """
         epoch = await self._known.epoch_after(flow)
+        control = FlowControl()
+        if backfilled is not None:
+            control = FlowControl(backfill=first_backfill(epoch or 0, backfilled, self._clock.wall()))
         if epoch is None:
-            return await asyncio.to_thread(self._store.register, flow, begin, start)
+            return await asyncio.to_thread(self._store.register, flow, begin, start, 0, control)
         name = flow_name(*flow)
         missing = missing_datamarker(name, f"{name} was served before", begin)
-        record = await asyncio.to_thread(self._store.register, flow, begin, start, epoch, FlowControl(missing=missing))
+        control = replace(control, missing=missing)
+        record = await asyncio.to_thread(self._store.register, flow, begin, start, epoch, control)
         if record.control.missing:
             _log.error("%s is held: %s", name, missing)
         return record

@@ -22,12 +22,14 @@ from wormhole.config.load import (
     unknown_application_hint,
 )
 from wormhole.config.model import (
+    EXISTING,
     ApplicationConfig,
     ArchiveConfig,
     CaravanCaps,
     Config,
     CopyConfig,
     DatasetConfig,
+    ExistingRows,
     LogConfig,
     RetryConfig,
     SourceConfig,
@@ -45,6 +47,7 @@ from wormhole.config.toml_text import sources_to_toml, to_toml
 from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
 
 __all__ = [
+    "EXISTING",
     "ApplicationConfig",
     "ArchiveConfig",
     "CaravanCaps",
@@ -53,6 +56,7 @@ __all__ = [
     "CoordinatorForm",
     "CopyConfig",
     "DatasetConfig",
+    "ExistingRows",
     "LogConfig",
     "MonitorConfig",
     "PublisherConfig",

@@ -26,6 +26,7 @@ __all__ = [
     "is_one_datastore",
     "is_place",
     "native_place",
+    "reads_existing_rows",
     "schemes",
 ]
 
@@ -95,6 +96,14 @@ def capabilities_of(scheme: str) -> Capabilities:
         return datastore(scheme).capabilities
     except UsageError:
         return Capabilities()
+
+
+def reads_existing_rows(scheme: str) -> bool:
+    """Whether the rows that its tables hold can be read; true for a datastore that is not installed here."""
+    try:
+        return type(datastore(scheme)).open_tables is not Datastore.open_tables
+    except UsageError:
+        return True
 
 
 def is_place(text: str) -> bool:

@@ -10,9 +10,10 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from wormhole.config.datastores import datastore
+from wormhole.config.datastores import capabilities_of, datastore, reads_existing_rows
 from wormhole.config.listeners import check_listeners
 from wormhole.config.model import (
+    EXISTING,
     ApplicationConfig,
     Config,
     DatasetConfig,
@@ -213,7 +214,7 @@ def unknown_application_hint(app: str) -> str:
         "add this to the configuration and publish it with `wormholectl config apply`:\n"
         f"[applications.{key}]\n"
         'dataset = "NAME"      # one of [datasets]\n'
-        'start = "latest"      # latest | earliest | "<position>"\n'
+        'start = "latest"      # latest | existing | earliest | "<position>"\n'
     )
 
 
@@ -322,8 +323,17 @@ def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfi
         for found in {datastore(kind) for kind in kinds}:
             if not found.is_place(application.start):
                 report.add((*at, "start"), f"is no place in the log of {found.capabilities.title}", application.start)
+    if application.start == EXISTING:
+        for kind in sorted({log.kind for copy in dataset.copies.values() for log in copy.logs.values()}):
+            if not reads_existing_rows(kind):
+                title = capabilities_of(kind).title
+                text = f'existing rows of {title} cannot be read; "latest" is every change from now on'
+                report.add((*at, "start"), text, application.start)
     if application.starts_at_place and len(logs) > 1:
-        text = 'must be "latest", "earliest" or a time: a place belongs to one log, and the dataset has several'
+        text = (
+            'must be "latest", "existing", "earliest" or a time: a place belongs to one log, and the dataset has '
+            "several"
+        )
         report.add((*at, "start"), text, application.start)
 
 

@@ -40,12 +40,14 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Datastore
 
 __all__ = [
+    "EXISTING",
     "ApplicationConfig",
     "ArchiveConfig",
     "CaravanCaps",
     "Config",
     "CopyConfig",
     "DatasetConfig",
+    "ExistingRows",
     "LogConfig",
     "RetryConfig",
     "SourceConfig",
@@ -53,9 +55,14 @@ __all__ = [
 
 MIB: Final = 1 << 20
 
+EXISTING: Final = "existing"
+"""An application's ``start``: the rows that its tables hold, and every change from now on."""
+
 SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}){0,2}", re.ASCII)
 """Of a source that a host lists; of one in a log's own table it is ``DATASET/COPY/LOG``."""
+_STARTS: Final = ("latest", "earliest", EXISTING)
 _PIN_BUDGET: Final = 4096 * MIB
+_LEAST_ROWS_MEMORY: Final = 4 * MIB
 _LEAST_RATE: Final = 64 << 10  # bytes per second of a reading cap: less is a mistake in the unit
 
 
@@ -84,6 +91,22 @@ class CaravanCaps(Settings):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+class ExistingRows(Settings):
+    """Limits on reading, for backfills, the rows that the tables of one log hold: ``rate``, bytes of rows per second,
+    and ``memory``, bytes of rows that wait to enter the log and of changes that come meanwhile.
+    """
+
+    rate: Rate = 8 * MIB
+    memory: Size = 32 * MIB
+
+    @field_validator("memory")
+    @classmethod
+    def _holds_a_chunk(cls, value: int) -> int:
+        if value < _LEAST_ROWS_MEMORY:
+            raise ValueError(f"must be at least {format_size(_LEAST_ROWS_MEMORY)}: a chunk of rows takes so much")
+        return value
 
 
 def _source_name(value: str) -> str:
@@ -325,6 +348,7 @@ class DatasetConfig(Settings):
     value_format: ValueFormat | None = None
     values: Mapping[str, ValueFormat] = Field(default_factory=dict)
     caravans: CaravanCaps = CaravanCaps()
+    existing_rows: ExistingRows = ExistingRows()
     archive: ArchiveConfig | None = None
     copies: Mapping[Name, CopyConfig] = Field(min_length=1)
 
@@ -404,10 +428,10 @@ class ApplicationConfig(Settings):
     @field_validator("start")
     @classmethod
     def _place(cls, value: str) -> str:
-        if value not in ("latest", "earliest") and parse_time(value) is None and not _is_place(value):
+        if value not in _STARTS and parse_time(value) is None and not _is_place(value):
             raise ValueError(
-                'must be "latest", "earliest", a time such as "2026-05-01T12:00:00Z", a place such as "1/42/32768", or '
-                "a logical position of the log as its datastore writes it, such as a dump records"
+                'must be "latest", "existing", "earliest", a time such as "2026-05-01T12:00:00Z", a place such as '
+                '"1/42/32768", or a logical position of the log as its datastore writes it, such as a dump records'
             )
         return value
 
@@ -419,7 +443,7 @@ class ApplicationConfig(Settings):
     @property
     def starts_at_place(self) -> bool:
         """Whether ``start`` means something in one log only."""
-        return self.start not in ("latest", "earliest") and parse_time(self.start) is None
+        return self.start not in _STARTS and parse_time(self.start) is None
 
     @model_validator(mode="after")
     def _allowed_are_consistent(self) -> Self:

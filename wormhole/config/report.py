@@ -34,7 +34,7 @@ _TEXTS: Final = {
 
 # What a field that is missing should have said; the others' names are plain enough.
 _REQUIRED: Final = {
-    "start": '"latest", "earliest", a time or a place such as "1/42/32768"',
+    "start": '"latest", "existing", "earliest", a time or a place such as "1/42/32768"',
     "dataset": "the name of one of [datasets]",
     "version": "version = 1",
     "copies": "at least [datasets.NAME.copies.COPY.logs.LOG]",

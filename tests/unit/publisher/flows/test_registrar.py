@@ -24,7 +24,15 @@ from wormhole.model.errors import CoordinationLost, PositionError, PositionPurge
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
-from wormhole.ports.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow, start_key
+from wormhole.ports.marker_store import (
+    UNASKED,
+    BackfillControl,
+    FlowControl,
+    FlowKey,
+    MarkerWrite,
+    StoredFlow,
+    start_key,
+)
 
 KEY, NEW, START = ("app", "log.t"), ("app", "log.new"), start_key("app", "log")
 
@@ -83,7 +91,7 @@ class Books:
     async def register(self, start: str = "latest") -> list[Beginning]:
         await self.coordinator.start()
         shards = self.source.shards()
-        return await self.registrar.register("app", start, shards, shards)
+        return await self.registrar.register("app", start, shards, shards, "f")
 
 
 class _Store(MemoryMarkerStore):
@@ -240,10 +248,17 @@ async def test_no_marker_is_stored_past_the_birth_of_an_unregistered_shard(
     """A restart would begin the shard behind its first updates. It is tried again until the store takes it."""
     register = MemoryMarkerStore.register
 
-    def away(self: MemoryMarkerStore, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+    def away(
+        self: MemoryMarkerStore,
+        flow: FlowKey,
+        marker: Datamarker,
+        start: str,
+        epoch: int = 0,
+        control: FlowControl = UNASKED,
+    ) -> StoredFlow:
         if flow == NEW:
             raise CoordinationLost("the store is away")
-        return register(self, flow, marker, start)
+        return register(self, flow, marker, start, epoch, control)
 
     world.application()
     begin = world.source.latest()
@@ -311,11 +326,18 @@ async def test_an_application_that_is_removed_while_it_is_registered_gets_no_flo
     reached, gate = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def slow(self: MemoryMarkerStore, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+    def slow(
+        self: MemoryMarkerStore,
+        flow: FlowKey,
+        marker: Datamarker,
+        start: str,
+        epoch: int = 0,
+        control: FlowControl = UNASKED,
+    ) -> StoredFlow:
         if flow == NEW:
             loop.call_soon_threadsafe(reached.set)
             gate.wait(PATIENCE_S)
-        return register(self, flow, marker, start)
+        return register(self, flow, marker, start, epoch, control)
 
     monkeypatch.setattr(MemoryMarkerStore, "register", slow)
     world.application()
@@ -374,3 +396,59 @@ async def test_an_older_copy_of_the_store_does_not_bring_back_epochs(
     books.registrar = books.restarted()
     [again] = await books.register()
     assert (again.record.epoch, caplog.text) == (begin.record.epoch, ""), "once"
+
+
+# --- start = "existing"
+
+
+async def test_existing_rows_are_asked_for_in_the_write_that_registers_the_flow(books: Books) -> None:
+    """A crash after a write of the marker alone would leave a flow that never gets them."""
+    books.commit("t")
+    begin = books.source.latest()
+    [found] = await books.register("existing")
+    backfill = found.record.control.backfill
+    assert backfill == BackfillControl(1, "start", backfill.started_s if backfill else 0, filter_hash="f")
+    assert backfill.started_s > 1e9
+    assert (found.record.marker, books.markers.records[KEY]) == (begin, found.record)
+    assert books.markers.records[START].control == UNASKED, "that record is no flow"
+
+
+async def test_the_start_decides_over_existing_rows_once(books: Books) -> None:
+    books.commit("t")
+    await books.register("latest")
+    books.commit("new")
+    assert {begin.record.control for begin in await books.register("existing")} == {UNASKED}
+
+
+async def test_a_crash_between_start_and_flow_does_not_lose_the_existing_rows(books: Books) -> None:
+    books.commit("t")
+    books.refuses = "log.t"
+    with pytest.raises(CoordinationLost):
+        await books.register("existing")
+    assert list(books.markers.records) == [START]
+    books.refuses, books.registrar = None, books.restarted()
+    [found] = await books.register("latest")
+    assert found.record.control.backfill is not None
+
+
+async def test_a_shard_that_appears_later_gets_its_rows_too(books: Books) -> None:
+    """Its table may have been made before the application, by changes that the log did not show until then."""
+    books.commit("t")
+    await books.register("existing")
+    books.commit("new")
+    found = {begin.shard: begin.record.control.backfill for begin in await books.register("existing")}
+    assert (found["log.new"] or BackfillControl(0, "", 0)).generation == 1
+
+
+async def test_a_lost_record_begins_above_every_generation_that_was_used(books: Books) -> None:
+    """Its generations are gone with it; each that delivered anything had an epoch of its own."""
+    books.commit("t")
+    await books.register("existing")
+    await books.registrar._known.note({KEY: FlowRecord("publisher", "s1", 4, "live")})
+    del books.markers.records[KEY]
+    books.registrar = books.restarted()
+    [begin] = await books.register("existing")
+    backfill = begin.record.control.backfill
+    assert begin.record.control.missing
+    assert backfill is not None
+    assert backfill.generation > 4

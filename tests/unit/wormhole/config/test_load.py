@@ -25,8 +25,10 @@ from wormhole.config import (
     to_json_file,
     unknown_application_hint,
 )
+from wormhole.config.datastores import datastore
 from wormhole.model.errors import ConfigError, UnknownApplication
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Datastore
 
 FULL = """
 version = 1
@@ -122,7 +124,7 @@ tables = "x"
         'datasets.shop.shard_by = "databse": must be "log", "database", "table" or { hash = N }',
         "datasets.shop.caravans.max = 0: must be greater than or equal to 1",
         "datasets.shop.copies.main.logs.db1.source = \"mysql://u:***@db:3306\": must not hold a password",
-        "applications.cache.start: is required: \"latest\", \"earliest\", a time or a place",
+        "applications.cache.start: is required: \"latest\", \"existing\", \"earliest\", a time or a place",
         'applications.cache.on_failure = "stop": must be',
         'applications.cache.retry.attempts = "many": must be a whole number',
         'applications.cache.retry.longest_wait = "1y": must be a duration',
@@ -203,7 +205,7 @@ def test_sources(source: str, complaint: str) -> None:
     ("extra", "complaint"),
     [
         ('dataset = "shopp"\nstart = "latest"', 'dataset = "shopp": there is no such dataset; did you mean "shop"?'),
-        ('dataset = "shop"\nstart = "now"', 'start = "now": must be "latest", "earliest", a time such as'),
+        ('dataset = "shop"\nstart = "now"', 'start = "now": must be "latest", "existing", "earliest", a time such as'),
         ('dataset = "shop"\nstart = "0-1-17"', 'start = "0-1-17": is no place in the log of RocksDB'),
         ('dataset = "shop"\nstart = 1', "start = 1: must be a text in quotes"),
         ('dataset = "shop"\nstart = "2026-05-01T12:00:00"', 'must say its zone: "2026-05-01T12:00:00Z" is UTC'),
@@ -380,6 +382,29 @@ def test_an_archive_needs_its_application_and_a_place_of_its_own() -> None:
     assert "datasets.bank.archive.to: is the archive of dataset shop too" in problems(
         twice + 'dataset = "shop"\nstart = "latest"'
     )
+
+
+def test_existing_rows_need_a_datastore_whose_tables_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = application('dataset = "shop"\nstart = "existing"')
+    kind = type(datastore("rocksdb"))
+    monkeypatch.setattr(kind, "open_tables", lambda *arguments: None, raising=False)
+    assert parse(wanted, "site.toml").applications["cache"].start == "existing"
+    monkeypatch.setattr(kind, "open_tables", Datastore.open_tables)
+    assert 'start = "existing": existing rows of RocksDB cannot be read; "latest" is' in problems(wanted)
+
+
+@pytest.mark.parametrize(
+    ("extra", "complaint"),
+    [
+        ('rate = "0"', "existing_rows.rate"),
+        ('rate = "-1MiB/s"', "existing_rows.rate"),
+        ('memory = "1MiB"', 'existing_rows.memory = "1MiB": must be at least 4MiB: a chunk of rows takes so much'),
+        ('speed = "1MiB/s"', "existing_rows.speed: unknown key"),
+    ],
+)
+def test_limits_on_existing_rows(extra: str, complaint: str) -> None:
+    text = 'version = 1\n[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\n[datasets.shop.existing_rows]\n'
+    assert complaint in problems(text + extra)
 
 
 def test_addresses_in_the_file_and_zookeeper_exclude_each_other() -> None:

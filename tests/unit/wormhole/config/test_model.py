@@ -15,6 +15,7 @@ from wormhole.config import (
     Config,
     CoordinatorConfig,
     DatasetConfig,
+    ExistingRows,
     LogConfig,
     MonitorConfig,
     PublisherConfig,
@@ -78,6 +79,7 @@ def test_the_manual_lists_every_key() -> None:
     prefixes: dict[type[BaseModel], str] = {
         ArchiveConfig: "archive.",
         CaravanCaps: "caravans.",
+        ExistingRows: "existing_rows.",
         LogConfig: "copies.COPY.logs.LOG.",
         RetryConfig: "retry.",
         RestartConfig: "restart.",
@@ -93,6 +95,7 @@ def test_the_manual_lists_every_key() -> None:
         "datasets",
         "applications",
         "caravans",
+        "existing_rows",
         "copies",
         "logs",
         "retry",
