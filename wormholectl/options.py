@@ -32,6 +32,7 @@ __all__ = [
     "PasswordFile",
     "Where",
     "Yes",
+    "absolute",
     "application_names",
     "coordinator_at",
     "duration",
@@ -55,6 +56,11 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+def absolute(folder: str) -> str:
+    """A folder for Spark, whose executors have another working directory; a URL, and no folder, stay as they are."""
+    return folder if not folder or "://" in folder else os.path.abspath(folder)
 
 
 def coordinator_at(text: str) -> Any:

@@ -1,6 +1,5 @@
 """``wormholectl replay``: updates of the archive pushed to an application again."""
 
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from typing import Annotated, Any, Final, Literal
@@ -9,7 +8,7 @@ import typer
 
 from wormhole.model.errors import UsageError
 from wormholectl.errors import BROKEN, needs
-from wormholectl.options import Archives, AsJson, DryRun, Master, Where, duration, parsed, with_where
+from wormholectl.options import Archives, AsJson, DryRun, Master, Where, absolute, duration, parsed, with_where
 
 __all__ = ["app"]
 
@@ -95,7 +94,7 @@ def replay(
         "since": since,
         "until": until,
         "where": chosen,
-        "snapshot": _absolute(snapshot),
+        "snapshot": absolute(snapshot),
         "mode": mode,
         "rate": _rate(rate),
         "master": master,
@@ -147,11 +146,6 @@ def _check(application: str, resume: str, cancel: str, *, anew: bool) -> None:
         )
     if not application and not resume and not cancel:
         raise UsageError("no application is named", hint="--app APP; `wormholectl flows` lists them")
-
-
-def _absolute(folder: str) -> str:
-    """Executors have another working directory."""
-    return folder if not folder or "://" in folder else os.path.abspath(folder)
 
 
 def _rate(text: str) -> float:

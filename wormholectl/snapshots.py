@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from wormhole.model.errors import UsageError
 from wormholectl.archive import ArchiveAt
 from wormholectl.errors import needs
-from wormholectl.options import Archives, AsJson, Dataset, Master, grouped, now
+from wormholectl.options import Archives, AsJson, Dataset, Master, absolute, grouped, now
 from wormholectl.show.printer import say_waiting
 
 if TYPE_CHECKING:
@@ -51,7 +50,9 @@ Fields = Annotated[
 ]
 _SNAPSHOT: Final = """Examples:
 
-  wormholectl snapshot orders --to /data/snapshots/today -c shop.toml
+  wormholectl snapshot orders --to /data/snapshots/may -c shop.toml
+
+  wormholectl snapshot orders --to /data/snapshots/june --from /data/snapshots/may -c shop.toml
 
   wormholectl snapshot orders --to s3://lake/orders --until 2026-05-01T00:00:00Z -t shop.orders --type 'shop.orders:price=decimal(18,2)' -c shop.toml
 
@@ -80,8 +81,7 @@ class Selection:
 
         say_waiting("starting Spark")
         spark = spark_session(f"wormhole tables of {self.store.dataset}", self.master or None)
-        folder = to if "://" in to else str(Path(to).absolute())
-        show_written(write(spark, self.store, folder, **self.given, **more), self.store.dataset, as_json)
+        show_written(write(spark, self.store, absolute(to), **self.given, **more), self.store.dataset, as_json)
 
 
 def _selected(
@@ -151,11 +151,24 @@ with_selection = grouped(
 @app.command(epilog=_SNAPSHOT)
 @needs("spark")
 @with_selection
-def snapshot(to: To, selection: Selection, as_json: AsJson = False) -> None:
+def snapshot(
+    to: To,
+    selection: Selection,
+    previous: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="PREVIOUS",
+            help="The folder of an earlier snapshot: of the archive only what comes after it is read.",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
     """Write a dataset's tables as they are, or were, into Parquet."""
     from spark_replay.tables.snapshot import write_snapshot
 
-    selection.write(write_snapshot, to, as_json)
+    selection.write(write_snapshot, to, as_json, previous=absolute(previous))
 
 
 @app.command(epilog=_HISTORY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_replay.archive.manifest import FileEntry, Manifest
@@ -14,7 +14,7 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay.plan import Asked, Range, files_between, held, range_of
 from spark_replay.replay.publisher import ReplayClient
 from spark_replay.replay.request import FoundPublisher, ReplayRequest, ReplaySettings
-from spark_replay.tables.snapshot import about_start
+from spark_replay.tables.start import about_start
 from wormhole.config.datastores import capabilities_of
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
@@ -24,7 +24,7 @@ from wormhole.wire.markers import marker_from_message
 from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan", "resumed", "where_of"]
+__all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan", "resumed", "wants_of", "where_of"]
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ def plan(request: ReplayRequest, settings: ReplaySettings, seen: Sequence[FoundP
     all flows that it does not hold in one error.
     """
     found = _meant(request, seen)
-    places = _places(request, settings.store)
+    places = _places(request, settings)
     plans, problems = [], []
     for one, flow in found:
         _check_copy(one, settings.store, flow.flow)
@@ -122,7 +122,7 @@ def resumed(
             "live log went on",
             hint=f"replays that have flows: {', '.join(others)}" if others else "`wormholectl flows` shows their state",
         )
-    places = _places(request, settings.store)
+    places = _places(request, settings)
     plans: list[FlowPlan] = []
     problems: list[WormholeError] = []
     for one, flow in found:
@@ -214,8 +214,17 @@ def _check_copy(one: FoundPublisher, store: ArchiveStore, flow: str) -> None:
         )
 
 
-def _places(request: ReplayRequest, store: ArchiveStore) -> Mapping[str, Datamarker]:
-    return about_start(request.snapshot, store.dataset, store.copy)[0] if request.snapshot else {}
+def wants_of(settings: ReplaySettings) -> Callable[[str], bool]:
+    """Which tables the application wants: all of which its filter may take an update."""
+    application = Filter.parse(settings.application.where or None, settings.application.tables)
+    return lambda table: not application.wants_none_of(table)
+
+
+def _places(request: ReplayRequest, settings: ReplaySettings) -> Mapping[str, Datamarker]:
+    if not request.snapshot:
+        return {}
+    about = about_start(request.snapshot, settings.store.dataset, settings.store.copy, wants_of(settings))
+    return {shard: one.marker for shard, one in about.shards.items()}
 
 
 def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -> Datamarker:

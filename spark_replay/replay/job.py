@@ -36,7 +36,7 @@ from spark_replay.replay.request import (
     ReplaySettings,
 )
 from spark_replay.spark import session
-from spark_replay.tables.snapshot import start_rows
+from spark_replay.tables.start import start_rows
 from wormhole.admin import admin_service
 from wormhole.admin.discovery import configured, with_coordinator
 from wormhole.config import Config, DatasetConfig, TlsFiles
@@ -222,7 +222,8 @@ def _jobs(found: _Prepared, master: str) -> Iterator[tuple[SparkSession, Jobs]]:
         start = None
         if found.request.snapshot:
             store = found.settings.store
-            start = start_rows(spark, found.request.snapshot, store.dataset, store.copy)
+            wants = flow_plans.wants_of(found.settings)
+            start = start_rows(spark, found.request.snapshot, store.dataset, store.copy, wants)
         yield spark, Jobs(spark, start)
     finally:
         spark.stop()

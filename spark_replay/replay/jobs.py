@@ -13,7 +13,7 @@ from spark_replay.frames import ShardFiles, reading, schemas_of
 from spark_replay.replay.keyed import LastChanges, parts
 from spark_replay.replay.shuffled import in_order, shuffled
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
-from spark_replay.tables.snapshot import Start
+from spark_replay.tables.start import Start
 from wormhole.host.compiled import warn_interpreted
 from wormhole.model.errors import ReplayError
 

@@ -19,7 +19,7 @@ any others together                     text
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -57,17 +57,21 @@ class TableColumn:
     type: str
 
 
-def unite(schemas: Sequence[Schema], types: Mapping[str, str] | None = None) -> tuple[TableColumn, ...]:
+def unite(
+    schemas: Sequence[Schema], types: Mapping[str, str] | None = None, *, only: Collection[Schema] = ()
+) -> tuple[TableColumn, ...]:
     """The columns of one table: ``schemas`` oldest first; ``types``: what columns are to be instead, by name.
 
-    Those of the newest schema come first, in its order; behind them the ones that are no more. Raises
-    :class:`~wormhole.model.errors.UsageError` for a type that there is none of, and for a column that the table never
-    had.
+    Those of the newest schema come first, in its order; behind them the ones that are no more. ``only``: columns that
+    none of these schemas has are left out. Raises :class:`~wormhole.model.errors.UsageError` for a type that there is
+    none of, and for a column that the table does not have.
     """
+    kept = {column.name for schema in only for column in (*schema.key, *schema.columns)}
     found: dict[str, set[str]] = {}
     for schema in reversed(schemas):
         for column in (*schema.key, *schema.columns):
-            found.setdefault(column.name, set()).add(column.type)
+            if not only or column.name in kept:
+                found.setdefault(column.name, set()).add(column.type)
     wanted = dict(types or {})
     if strangers := sorted(wanted.keys() - found.keys()):
         raise UsageError(

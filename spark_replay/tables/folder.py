@@ -26,16 +26,20 @@ _ROWS_PER_FILE: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class TableWritten:
-    """One table: where it lies in the folder, and how many rows it has."""
+    """One table: where it lies in the folder, and how many rows it has. ``problems``: why it is not complete; none for
+    a table of a history.
+    """
 
     folder: str
     rows: int
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """What was written. ``places``: by shard, where it ends; ``left_out``: tables that cannot be written, and why.
-    ``problems``: why no replay may start from it; none for a history, which never is a start.
+    ``problems``: why applications that want certain tables, or any, cannot start from it; none for a history, which
+    never is a start. ``notes``: what else an operator should know.
     """
 
     to: str
@@ -43,6 +47,7 @@ class Written:
     places: Mapping[str, str]
     left_out: Mapping[str, str]
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def table_folder(table: str) -> str:
@@ -85,15 +90,6 @@ class Folder:
     def rows(self, name: str) -> int:
         """How many rows a folder of Parquet within has, by its footers."""
         return sum(int(metadata.num_rows) for metadata in self._footers(name))
-
-    def any_true(self, name: str, column: str) -> bool:
-        """Whether any row has a true in that column, by the statistics of the footers."""
-        for metadata in self._footers(name):
-            at = metadata.schema.to_arrow_schema().get_field_index(column)
-            groups = (metadata.row_group(i).column(at).statistics for i in range(metadata.num_row_groups))
-            if any(statistics is None or statistics.max for statistics in groups):
-                return True
-        return False
 
     def _footers(self, name: str) -> Iterator[Any]:
         for one in self.storage.files(name):

@@ -27,7 +27,7 @@ from wormhole.wire.rows import Row, op_of, values_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Decoding", "decoding", "read", "rows"]
+__all__ = ["Decoding", "decoded", "decoding", "read", "rows"]
 
 _VALUE: Final = "value"  # a store of bytes has one column of this name
 _PLAIN: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
@@ -77,10 +77,15 @@ def rows(
     before the change, where the log has it. Columns of ``df`` that begin with ``_`` are kept. Raises
     :class:`~wormhole.model.errors.UsageError` for a table that is not there.
     """
+    plan = decoding(schemas_of(df), table, before=before, types=types, fields=fields, value_format=value_format)
+    return decoded(df, table, plan)
+
+
+def decoded(df: DataFrame, table: str, plan: Decoding) -> DataFrame:
+    """What :func:`rows` returns, with the columns of ``plan``."""
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    plan = decoding(schemas_of(df), table, before=before, types=types, fields=fields, value_format=value_format)
     kept = [one for one in df.schema.fields if one.name.startswith("_")]
     wanted = df.where(f.col("table") == table).select(*_PLAIN, *(one.name for one in kept))
     shape = from_arrow_schema(plan.shape())
@@ -133,13 +138,16 @@ def decoding(
     types: Mapping[str, str] | None = None,
     fields: Mapping[str, str] | None = None,
     value_format: FormatSpec | str | None = None,
+    only: Collection[Schema] = (),
 ) -> Decoding:
-    """What :func:`rows` does, decided without Spark. Raises as it does."""
+    """What :func:`rows` does, decided without Spark. ``only``: see :func:`~spark_replay.tables.columns.unite`. Raises
+    as :func:`rows` does.
+    """
     own = tuple(schema for schema in schemas if schema.table == table)
     if not own:
         known = ", ".join(sorted({schema.table for schema in schemas})) or "none"
         raise UsageError(f"the archive has no table {table} here", hint=f"its tables are {known}")
-    columns = unite(own, types)
+    columns = unite(own, types, only=only)
     if not fields:
         return Decoding(own, columns, before=before)
     spec = value_format if isinstance(value_format, FormatSpec) else _spec(value_format)

@@ -14,6 +14,7 @@ from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.plan import Asked, files_between, range_of
+from spark_replay.tables.newest import Newest, newest_schemas
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import UsageError
 from wormhole.model.position import Datamarker
@@ -29,6 +30,7 @@ __all__ = [
     "ordered_schemas",
     "select",
     "select_tables",
+    "shard_range",
 ]
 
 EARLIEST: Final = Asked("earliest", earliest=True)
@@ -48,13 +50,15 @@ class TableOptions:
 @dataclass(frozen=True, slots=True)
 class Selection:
     """``shards``: what to read of each, with both datamarkers. ``manifests``: those that this was decided by.
-    ``whole``: shards that are read from their first change on. ``schemas``: oldest first.
+    ``whole``: shards that are read from their first change on. ``schemas``: the newest ones of each table last.
+    ``newest``: these, by table and log.
     """
 
     shards: tuple[ShardFiles, ...]
     manifests: Mapping[str, Manifest]
     whole: frozenset[str]
     schemas: tuple[Schema, ...]
+    newest: Newest
 
     @property
     def needs_inspection(self) -> bool:
@@ -93,16 +97,21 @@ def select(
     manifests = {shard: manifest for shard in shards or known if (manifest := store.read(shard)) is not None}
     if not manifests:
         raise UsageError(f"the archive of {store.dataset} holds nothing yet", hint="see `wormholectl archive show`")
-    ranges = tuple(_of_shard(store, manifest, start, stop) for manifest in manifests.values())
+    ranges = tuple(shard_range(store, manifest, start, stop) for manifest in manifests.values())
     whole = frozenset(
         one.shard
         for one in ranges
         if manifests[one.shard].whole and one.begin is not None and one.begin.order == manifests[one.shard].begin.order
     )
-    return Selection(ranges, manifests, whole, ordered_schemas(store, ranges))
+    by_id = schemas_of(store, ranges)
+    log_of = {shard: manifest.log for shard, manifest in manifests.items()}
+    newest = newest_schemas(store, ranges, log_of, by_id)
+    return Selection(ranges, manifests, whole, ordered_schemas(by_id, ranges, newest), newest)
 
 
-def _of_shard(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:
+def shard_range(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:
+    """What the archive holds of one shard between ``start`` and ``stop``. Raises as :func:`select`."""
+
     def markers(entry: FileEntry) -> Sequence[Datamarker]:
         with open_file(store, manifest.shard, entry) as file:
             return file.footer.markers
@@ -114,19 +123,22 @@ def _of_shard(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked
     return ShardFiles(manifest.shard, files, range_.begin, range_.until)
 
 
-def ordered_schemas(store: ArchiveStore, ranges: Sequence[ShardFiles]) -> tuple[Schema, ...]:
-    """The schemas of the files, those that were seen last at the end.
+def ordered_schemas(by_id: Mapping[int, Schema], ranges: Sequence[ShardFiles], newest: Newest) -> tuple[Schema, ...]:
+    """The schemas of the files, those that were seen last at the end, and behind them the ``newest`` ones."""
+    seen: dict[int, Schema] = {}
 
-    Raises :class:`~wormhole.model.errors.ArchiveError`.
-    """
-    by_id = schemas_of(store, ranges)
-    seen: dict[int, None] = {}
+    def meet(schema: Schema) -> None:
+        seen.pop(schema.id, None)
+        seen[schema.id] = schema
+
     for one in ranges:
         for entry in one.files:
             for id_ in sorted(int(text, 16) for text in entry.schemas):
-                seen.pop(id_, None)
-                seen[id_] = None
-    return tuple(by_id[id_] for id_ in seen)
+                meet(by_id[id_])
+    for logs in newest.values():
+        for log in sorted(logs):
+            meet(logs[log].schema)
+    return tuple(seen.values())
 
 
 def key_problem(schemas: Sequence[Schema], table: str) -> str | None:

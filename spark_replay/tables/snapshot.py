@@ -3,42 +3,42 @@
 A folder::
 
     snapshot.json         what it is, and from which place on the archive goes on; written last
-    tables/TABLE/*.parquet    for people: the table's columns
-    updates/*.parquet         for a replay: the same rows as updates, in the archive's columns and ``shard``
+    tables/TABLE/*.parquet    for people: the columns that the table has now
+    updates/*.parquet         for a replay and the next snapshot: the same rows as updates, in the archive's columns and
+                              ``shard``
+
+It is made of the archive from its first row on, or of the previous snapshot and what the archive has after that. Both
+give the same rows.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
-
-from google.protobuf.message import DecodeError as ProtobufDecodeError
+from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.columns import SCHEMA
-from spark_replay.archive.manifest import marker_from_text
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import read, reading
+from spark_replay.frames import ShardFiles, read, reading
 from spark_replay.replay.plan import Asked
+from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.history import version_rows
-from spark_replay.tables.rows import rows
+from spark_replay.tables.rolling import ANEW, lost_after, select_since
+from spark_replay.tables.rows import decoded, decoding
 from spark_replay.tables.schemas import attach
 from spark_replay.tables.selection import LATEST, Selection, TableOptions, select, select_tables
-from spark_replay.tables.updates import UpdatesFile, file_from_json, file_to_json, read_updates, summed
-from wormhole.model.errors import ProtocolError, ReplayError
-from wormhole.model.position import Datamarker
+from spark_replay.tables.start import read_about, snapshot_rows
+from spark_replay.tables.updates import UPDATES, TableRows, UpdatesFile, read_updates, summed
+from wormhole.model.errors import UsageError
 from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ABOUT", "Start", "about_start", "start_rows", "write_snapshot"]
+__all__ = ["write_snapshot"]
 
-ABOUT: Final = "snapshot.json"
-_UPDATES: Final = "updates"
 _ROW_GROUP: Final = 8 << 20  # bytes: what a task of a replay has in memory at a time
 
 
@@ -50,149 +50,132 @@ def write_snapshot(
     tables: Collection[str] = (),
     readings: Mapping[str, TableOptions] | None = None,
     until: Asked = LATEST,
+    previous: str = "",
     now: datetime,
 ) -> Written:
     """Write the tables as they were at ``until`` (the archive's end) into the empty folder ``to``.
 
-    ``tables``: only these. ``readings``: how single ones are read. Raises :class:`~wormhole.model.errors.UsageError`
-    for what is wrong with the request, :class:`~wormhole.model.errors.ArchiveError`,
-    :class:`~wormhole.model.errors.ReplayError`.
+    ``tables``: only these. ``readings``: how single ones are read. ``previous``: the folder of an earlier snapshot; of
+    the archive only what comes after it is read. Raises :class:`~wormhole.model.errors.UsageError` for what is wrong
+    with the request, :class:`~wormhole.model.errors.ArchiveError`, :class:`~wormhole.model.errors.ReplayError`.
     """
-    import pyspark.sql.functions as f
-
     folder = Folder(to, ABOUT)
     folder.begin()
-    selection = select(store, stop=until)
-    names, left_out = select_tables(selection.schemas, tables)
-    readings = readings or {}
+    plan = _planned(store, tables, until, previous)
     with reading():
-        source = attach(read(spark, store, selection.shards), selection.schemas).where(f.col("table").isin(*names))
-        current = version_rows(source, selection.whole, current=True, inspect=selection.needs_inspection).select(
-            *SCHEMA.names, "shard"
+        source = _source(spark, store, plan, previous)
+        current = version_rows(
+            source, plan.selection.whole, current=True, inspect=plan.selection.needs_inspection
+        ).select(*SCHEMA.names, "shard")
+        folder.write(current.sortWithinPartitions("table", "shard", "place"), UPDATES, row_group=_ROW_GROUP)
+    files, held = summed(spark, folder.storage, UPDATES)
+    about = plan.about(store, files, held)
+    for table, one in about.tables.items():
+        how = (readings or {}).get(table, TableOptions())
+        updates = read_updates(spark, folder.storage, files, table=table)
+        columns = decoding(
+            plan.schemas_of(table, held.get(table, TableRows())),
+            table,
+            types=how.types,
+            fields=how.fields,
+            value_format=how.value_format,
+            only=plan.newest(table),
         )
-        folder.write(current.sortWithinPartitions("table", "shard", "place"), _UPDATES, row_group=_ROW_GROUP)
-    files = summed(spark, folder.storage, _UPDATES)
-    count = folder.rows(_UPDATES)
-    written = {}
-    for table in names:
-        how = readings.get(table, TableOptions())
-        updates = attach(read_updates(spark, folder.storage, files, table=table), selection.schemas)
-        shaped = rows(updates, table, types=how.types, fields=how.fields, value_format=how.value_format)
-        folder.write(shaped.drop("_op", "_index", "_old_key", "_key_end"), table_folder(table), count)
-        written[table] = TableWritten(table_folder(table), folder.rows(table_folder(table)))
-    problems = _problems(selection, names, left_out, unknown=folder.any_true(_UPDATES, "partial"))
-    places = {one.shard: str(one.until.order) for one in selection.shards if one.until is not None}
-    about = _about(store.dataset, store.copy, selection, written, left_out, problems, now)
-    folder.finish({**about, "updates": [file_to_json(file) for file in files]})
-    return Written(to, written, places, left_out, problems)
+        shaped = decoded(updates, table, columns).drop("_op", "_index", "_old_key", "_key_end")
+        folder.write(shaped, one.folder, sum(each.rows for each in held.values()))
+    folder.finish(about_to_json(about, now.astimezone(UTC).isoformat(timespec="seconds")))
+    return Written(
+        to,
+        {table: TableWritten(one.folder, one.rows, about.problems_of(table)) for table, one in about.tables.items()},
+        {shard: str(one.marker.order) for shard, one in about.shards.items()},
+        about.left_out,
+        about.problems,
+    )
 
 
-def _problems(
-    selection: Selection, names: Collection[str], left_out: Mapping[str, str], unknown: int
-) -> tuple[str, ...]:
-    problems = [
-        f"the archive of {one.shard} begins at {selection.manifests[one.shard].begin.order}, "
-        "not at the shard's first row"
-        for one in selection.shards
-        if one.shard not in selection.whole
-    ]
-    problems += [f"{table} is left out: {why}" for table, why in left_out.items()]
-    others = {schema.table for schema in selection.schemas if schema.columns} - set(names) - set(left_out)
-    if others:
-        problems.append(f"it was made without {', '.join(sorted(others))}")
-    if unknown:
-        problems.append("some rows have values that the log does not hold")
-    return tuple(problems)
-
-
-def _about(
-    dataset: str,
-    copy: str,
-    selection: Selection,
-    written: Mapping[str, TableWritten],
-    left_out: Mapping[str, str],
-    problems: tuple[str, ...],
-    now: datetime,
-) -> dict[str, Any]:
-    return {
-        "dataset": dataset,
-        "copy": copy,
-        "created": now.astimezone(UTC).isoformat(timespec="seconds"),
-        "complete": not problems,
-        "problems": problems,
-        "shards": selection.shards_to_json(),
-        "tables": {table: {"folder": one.folder, "rows": one.rows} for table, one in written.items()},
-        "left_out": dict(left_out),
-        "schemas": [base64.b64encode(schema.canonical).decode() for schema in selection.schemas],
-    }
-
-
-@dataclass(frozen=True)
-class Start:
-    """A snapshot to begin a replay with. ``of``: its rows, of one shard or of all where it is empty: the archive's
-    columns and ``shard``, in no
-    order; each makes its row anew. ``places``: by shard, the datamarker from which the archive goes on. ``schemas``: by
-    id, unsigned."""
-
-    of: Callable[[str], DataFrame]
-    places: Mapping[str, Datamarker]
-    schemas: Mapping[int, Schema] = field(default_factory=dict)
-
-
-def start_rows(spark: SparkSession, to: str, dataset: str, copy: str = "") -> Start:
-    """The snapshot in ``to`` as the beginning of a replay of ``dataset``, from the archive of ``copy``.
-
-    Raises :class:`~wormhole.model.errors.ReplayError` for one that is not complete, is another dataset's or copy's, or
-    cannot be read.
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is read and written. ``before``: the previous snapshot. ``names``: tables to write. ``left_out`` and
+    ``others``: as in :class:`~spark_replay.tables.about.SnapshotAbout`.
     """
+
+    selection: Selection
+    before: SnapshotAbout | None
+    names: tuple[str, ...]
+    left_out: Mapping[str, str]
+    others: tuple[str, ...]
+
+    def newest(self, table: str) -> tuple[Schema, ...]:
+        """The newest schemas of a table; none where no row of it lies in the range."""
+        return tuple(one.schema for _, one in sorted(self.selection.newest.get(table, {}).items()))
+
+    def schemas_of(self, table: str, rows: TableRows) -> tuple[Schema, ...]:
+        """The schemas of these rows, and the newest ones; all that the table ever had where there are neither."""
+        own = [schema for schema in self.selection.schemas if schema.table == table]
+        ids = rows.schemas | {schema.id for schema in self.newest(table)}
+        return tuple(schema for schema in own if schema.id in ids or not ids)
+
+    def about(
+        self, store: ArchiveStore, files: Collection[UpdatesFile], held: Mapping[str, TableRows]
+    ) -> SnapshotAbout:
+        """What was written."""
+        tables = {}
+        schemas: list[Schema] = []
+        for table in self.names:
+            rows = held.get(table, TableRows())
+            newest = self.selection.newest.get(table, {})
+            tables[table] = SnapshotTable(table_folder(table), rows.rows, rows.lack, newest)
+            schemas += self.schemas_of(table, rows)
+        return SnapshotAbout(
+            store.dataset,
+            store.copy,
+            {one.shard: self._shard(one) for one in self.selection.shards},
+            tables,
+            self.left_out,
+            self.others,
+            tuple(schemas),
+            tuple(files),
+        )
+
+    def _shard(self, one: ShardFiles) -> SnapshotShard:
+        assert one.begin is not None
+        assert one.until is not None
+        manifest = self.selection.manifests[one.shard]
+        before = self.before.shards.get(one.shard) if self.before is not None else None
+        lacks = ""
+        if one.shard not in self.selection.whole:
+            begins = f"the archive of {one.shard} begins at {manifest.begin.order}, not at the shard's first row"
+            lacks = lost_after(manifest, one) or begins
+        begin = str(one.begin.order) if before is None else before.begin
+        return SnapshotShard(begin, one.until, manifest.log, lacks)
+
+
+def _planned(store: ArchiveStore, tables: Collection[str], until: Asked, previous: str) -> _Plan:
+    if not previous:
+        selection = select(store, stop=until)
+        names, left_out = select_tables(selection.schemas, tables)
+        return _Plan(selection, None, names, left_out, _others(selection, names, left_out))
+    before = read_about(previous, store.dataset, store.copy)
+    selection = select_since(store, before, previous, until)
+    if missing := sorted({*tables} & {*before.left_out, *before.others}):
+        why = "; ".join(before.problems_of(table)[0] for table in missing)
+        raise UsageError(f"the snapshot in {previous} cannot be continued for all of these tables: {why}", hint=ANEW)
+    excluded = {*before.left_out, *before.others}
+    names, left_out = select_tables([one for one in selection.schemas if one.table not in excluded], tables)
+    left_out = {**before.left_out, **left_out}
+    others = sorted({*before.others, *_others(selection, names, left_out)})
+    return _Plan(selection, before, names, left_out, tuple(others))
+
+
+def _others(selection: Selection, names: Collection[str], left_out: Collection[str]) -> tuple[str, ...]:
+    return tuple(sorted({one.table for one in selection.schemas if one.columns} - {*names, *left_out}))
+
+
+def _source(spark: SparkSession, store: ArchiveStore, plan: _Plan, previous: str) -> DataFrame:
+    """The rows of the archive, and those of the previous snapshot before them."""
     import pyspark.sql.functions as f
 
-    places, schemas = about_start(to, dataset, copy)
-    folder = Folder(to, ABOUT)
-    files = _files(folder)
-
-    def rows(shard: str) -> DataFrame:
-        if files is not None:
-            only = {"shard": shard} if shard else {}
-            return attach(read_updates(spark, folder.storage, files, **only), schemas)
-        every = spark.read.parquet(folder.url(_UPDATES))
-        return attach(every.where(f.col("shard") == shard) if shard else every, schemas)
-
-    return Start(rows, places, {schema.id: schema for schema in schemas})
-
-
-def _files(folder: Folder) -> list[UpdatesFile] | None:
-    """The files of the updates; ``None`` for a snapshot of an earlier release, of which pages alone have checksums."""
-    given = folder.about().get("updates")
-    try:
-        return None if given is None else [file_from_json(one) for one in given]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ReplayError(
-            f"{folder.to}/{ABOUT} cannot be read: {type(error).__name__} {error}", hint="write it anew"
-        ) from error
-
-
-def about_start(to: str, dataset: str, copy: str = "") -> tuple[dict[str, Datamarker], tuple[Schema, ...]]:
-    """What :func:`start_rows` says, without Spark: datamarkers by shard, and schemas. Raises as it does."""
-    given = Folder(to, ABOUT).about()
-    try:
-        if given["dataset"] != dataset:
-            raise ReplayError(
-                f"the snapshot in {to} is of {given['dataset']}, not of {dataset}", hint="name another folder"
-            )
-        if copy and given["copy"] != copy:
-            raise ReplayError(
-                f"the snapshot in {to} is of copy {given['copy']}, not of {copy}: their places do not compare",
-                hint="name another folder",
-            )
-        if not given["complete"]:
-            raise ReplayError(
-                f"the snapshot in {to} is no start for a replay: {'; '.join(given['problems'])}",
-                hint="a start is a snapshot of every table, from an archive that holds them from their first row",
-            )
-        places = {shard: marker_from_text(one["marker"]) for shard, one in given["shards"].items()}
-        return places, tuple(Schema.from_canonical(base64.b64decode(text)) for text in given["schemas"])
-    except (KeyError, TypeError, ValueError, AttributeError, ProtocolError, ProtobufDecodeError) as error:
-        raise ReplayError(
-            f"{to}/{ABOUT} cannot be read: {type(error).__name__} {error}", hint="write it anew"
-        ) from error
+    rows = read(spark, store, plan.selection.shards)
+    if plan.before is not None:
+        rows = snapshot_rows(spark, previous, plan.before)("").unionByName(rows)
+    return attach(rows, plan.selection.schemas).where(f.col("table").isin(*plan.names))

@@ -1,6 +1,7 @@
 """The updates of a snapshot, as a replay reads them: files of which every byte is compared with what was written.
 
-Spark writes them, so their checksums are taken by reading them once more; ``snapshot.json`` keeps those.
+Spark writes them, so their checksums are taken, and the rows of each table counted, by reading them once more;
+``snapshot.json`` keeps both.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ from wormhole.model.errors import ArchiveError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["UpdatesFile", "file_from_json", "file_to_json", "read_updates", "summed"]
+__all__ = ["UPDATES", "TableRows", "UpdatesFile", "file_from_json", "file_to_json", "read_updates", "summed"]
+
+UPDATES: Final = "updates"
+"""The folder within a snapshot that they lie in."""
 
 _SHAPE: Final = f"{TYPES}, shard string"
+_MASK: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +54,46 @@ def file_from_json(given: Mapping[str, Any]) -> UpdatesFile:
     return UpdatesFile(str(given["path"]), int(given["bytes"]), blocks)
 
 
-def summed(spark: SparkSession, storage: Storage, folder: str) -> list[UpdatesFile]:
-    """The Parquet files of a folder with their checksums, each read by a task of its own."""
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """The rows of one table in the files: how many, how many of them ``lack`` values, and the ids of their
+    ``schemas``."""
+
+    rows: int = 0
+    lack: int = 0
+    schemas: frozenset[int] = frozenset()
+
+    def __add__(self, other: TableRows) -> TableRows:
+        return TableRows(self.rows + other.rows, self.lack + other.lack, self.schemas | other.schemas)
+
+
+def summed(spark: SparkSession, storage: Storage, folder: str) -> tuple[list[UpdatesFile], dict[str, TableRows]]:
+    """The Parquet files of a folder with their checksums, and what they hold of each table. Each is read by a task of
+    its own."""
     paths = [f"{folder}/{one.name}" for one in storage.files(folder) if one.name.endswith(".parquet")]
     tasks = spark.sparkContext.parallelize(paths, max(1, len(paths)))
-    found: list[UpdatesFile] = tasks.map(partial(_summed, storage)).collect()
-    return found
+    files: list[UpdatesFile] = []
+    held: dict[str, TableRows] = {}
+    for file, tables in tasks.map(partial(_summed, storage)).collect():
+        files.append(file)
+        for table, some in tables.items():
+            held[table] = held.get(table, TableRows()) + some
+    return files, held
 
 
-def _summed(storage: Storage, path: str) -> UpdatesFile:
+def _summed(storage: Storage, path: str) -> tuple[UpdatesFile, dict[str, TableRows]]:
     with storage.open_input(path) as source:
         size = source.size()
-        return UpdatesFile(path, size, blocks_of(source, size))
+        file = UpdatesFile(path, size, blocks_of(source, size))
+        held: dict[str, TableRows] = {}
+        parquet = pq.ParquetFile(source)
+        for group in range(parquet.num_row_groups):
+            rows = parquet.read_row_group(group, columns=["table", "schema_id", "partial"])
+            found = rows.group_by(["table", "schema_id"]).aggregate([([], "count_all"), ("partial", "sum")])
+            for one in found.to_pylist():
+                some = TableRows(one["count_all"], one["partial_sum"], frozenset({one["schema_id"] & _MASK}))
+                held[one["table"]] = held.get(one["table"], TableRows()) + some
+        return file, held
 
 
 def read_updates(spark: SparkSession, storage: Storage, files: Sequence[UpdatesFile], **only: str) -> DataFrame:

@@ -24,7 +24,8 @@ from spark_replay.replay.pieces import Formats
 from spark_replay.replay.plan import Asked
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.task import Ended, Task
-from spark_replay.tables.snapshot import start_rows, write_snapshot
+from spark_replay.tables.snapshot import write_snapshot
+from spark_replay.tables.start import start_rows
 from tests.support.archives import gone, marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, flow, seen, setting, wish
 from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all

@@ -23,7 +23,7 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.writer import DataFileWriter
 from spark_replay.tables.rows import rows
-from spark_replay.tables.snapshot import start_rows
+from spark_replay.tables.start import start_rows
 from spark_replay.tables.stream import stream
 from tests.support.archives import KEYS as STORE
 from tests.support.archives import Change, Tx, marker_at, tx, write_archive
@@ -213,8 +213,14 @@ def test_a_snapshot_is_the_table_for_every_reader(spark: SparkSession, server: S
     assert [one["table"] for one in told["left_out"]] == ["shop.events"]
     with pytest.raises(ReplayError, match=r"shop\.events is left out: it has no primary key"):
         start_rows(spark, str(base), "orders")
+    with pytest.raises(ReplayError, match=r"replay: \d+ rows of shop\.orders have values that the log"):
+        start_rows(spark, str(base), "orders", wants="shop.orders".__eq__)
+    start_rows(spark, str(base), "orders", wants="shop.customers".__eq__)  # all that there is of it comes later
     code, _, err = run(*shlex.split(page.command("snapshot orders --to"))[1:])
     assert (code, "is not empty" in err) == (2, True), err
+    again, later = do(page.command("snapshot orders --from"))
+    assert {**again, "to": ""} == {**told, "to": ""}
+    assert state(by_duckdb(later / "tables/shop.orders", "select * from t")) == true
 
 
 def test_history_has_every_version_and_the_snapshot_is_a_view_of_it(

@@ -16,11 +16,13 @@ def show_written(written: Written, dataset: str, as_json: bool) -> None:
                 "dataset": dataset,
                 "to": written.to,
                 "tables": [
-                    {"table": table, "folder": one.folder, "rows": one.rows} for table, one in written.tables.items()
+                    {"table": table, "folder": one.folder, "rows": one.rows, "problems": list(one.problems)}
+                    for table, one in written.tables.items()
                 ],
                 "shards": [{"shard": shard, "place": place} for shard, place in written.places.items()],
                 "left_out": [{"table": table, "because": why} for table, why in written.left_out.items()],
                 "problems": list(written.problems),
+                "notes": list(written.notes),
             }
         )
         return
@@ -31,4 +33,8 @@ def show_written(written: Written, dataset: str, as_json: bool) -> None:
     for table, why in written.left_out.items():
         print_text(f"left out: {table}: {why}")
     if written.problems:
-        print_text(f"no start for a replay: {'; '.join(written.problems)}")
+        complete = [table for table, one in written.tables.items() if not one.problems]
+        which = "no start for a replay of some tables" if complete else "no start for a replay"
+        print_text(f"{which}: {'; '.join(written.problems)}")
+    for note in written.notes:
+        print_text(note)

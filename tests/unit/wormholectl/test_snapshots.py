@@ -10,9 +10,10 @@ import pytest
 
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.spark import session
-from spark_replay.tables.folder import Written
+from spark_replay.tables.folder import TableWritten, Written
 from spark_replay.tables.selection import TableOptions
 from tests.support.archives import put, tx, write_archive
+from tests.support.cli_schema import check
 from tests.support.command_line import run
 
 
@@ -77,3 +78,27 @@ def test_they_hand_on_what_was_given(command: str, config: Path, monkeypatch: py
     assert given["readings"] == {"a": TableOptions({"x": "text"}), "b": TableOptions({}, {"y": "int"})}
     assert given["now"].timestamp() * 1e6 - given["until"].at_us == pytest.approx(7200e6)
     assert ("start" in given) is (command == "history")
+    assert ("previous" in given) is (command == "snapshot")
+
+
+def test_the_next_snapshot_is_made_of_the_previous_one(
+    config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+
+    def write(spark: object, store: ArchiveStore, to: str, **given: Any) -> Written:
+        seen.append((to, given["previous"]))
+        tables = {"t": TableWritten("tables/t", 3), "u": TableWritten("tables/u", 1, ("1 row of u has no value",))}
+        return Written(to, tables, {}, {}, ("1 row of u has no value",), ("nothing else",))
+
+    monkeypatch.setattr("spark_replay.tables.snapshot.write_snapshot", write)
+    monkeypatch.setattr(session, "spark_session", lambda name, master: None)
+    monkeypatch.chdir(tmp_path)
+    words = ["snapshot", "shop", "-c", str(config)]
+    code, out, err = run(*words, "--to", "june", "--from", "may", "--json")
+    assert code == 0, err
+    assert [one["problems"] for one in check("tables-written", out)["tables"]] == [[], ["1 row of u has no value"]]
+    code, out, err = run(*words, "--to", "s3://b/june", "--from", "s3://b/may")
+    assert code == 0, err
+    assert out.splitlines()[-2:] == ["no start for a replay of some tables: 1 row of u has no value", "nothing else"]
+    assert seen == [(f"{tmp_path}/june", f"{tmp_path}/may"), ("s3://b/june", "s3://b/may")]

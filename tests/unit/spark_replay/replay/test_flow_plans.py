@@ -9,8 +9,8 @@ import pytest
 from spark_replay.archive.manifest import KnownLoss, Manifest, marker_to_text
 from spark_replay.replay.flow_plans import FlowPlan, check_free, filters, nobody_takes, plan, resumed, where_of
 from spark_replay.replay.plan import Asked
+from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder
-from spark_replay.tables.snapshot import ABOUT
 from tests.support.archives import marker_at
 from tests.support.replay_plans import archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
@@ -156,6 +156,21 @@ def test_a_snapshot_s_rows_come_before_the_archive_behind_it(tmp_path: Path) -> 
             setting(store),
             [seen(flow("a", marker_at(0)))],
         )
+
+
+def test_a_snapshot_is_refused_for_tables_that_the_application_wants_and_that_are_not_complete(tmp_path: Path) -> None:
+    store, shards = archived(tmp_path), {"a": SnapshotShard("1/1/0", marker_at(2), "a")}
+    tables = {"default": SnapshotTable("tables/default", 2), "orders": SnapshotTable("tables/orders", 5, 1)}
+    about = SnapshotAbout("orders", "main", shards, tables, {"events": "it has no primary key"}, updates=())
+    Folder(str(tmp_path / "s"), ABOUT).finish(about_to_json(about, ""))
+    asked, looked = wish(snapshot=str(tmp_path / "s")), [seen(flow("a", marker_at(2)))]
+    wants = setting(store, where="table in ('default')")
+    (one,) = plan(asked, wants, looked)
+    assert one.range.begin == marker_at(2)
+    reasons = "events is left out: it has no primary key; 1 row of orders has values that the log does not hold"
+    with pytest.raises(ReplayError, match=reasons) as caught:
+        plan(asked, setting(store), looked)
+    assert "default" not in caught.value.message
 
 
 def test_a_snapshot_that_the_archive_does_not_go_on_from_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from spark_replay.archive.storage import open_storage
 from spark_replay.frames import PLAIN
-from spark_replay.tables.updates import UpdatesFile, _Reading, _summed, file_from_json, file_to_json
+from spark_replay.tables.updates import TableRows, UpdatesFile, _Reading, _summed, file_from_json, file_to_json
 from wormhole.model.errors import ArchiveError
 
 NUMBER = pa.RecordBatch.from_pydict({"id": [0]})
@@ -41,7 +41,17 @@ def read(folder: Path, file: UpdatesFile, **only: str) -> list[dict[str, Any]]:
 
 
 def summed(folder: Path) -> UpdatesFile:
-    return _summed(open_storage(str(folder)), "updates/1.parquet")
+    return _summed(open_storage(str(folder)), "updates/1.parquet")[0]
+
+
+def test_what_a_file_holds_of_each_table(folder: Path) -> None:
+    path = folder / "updates/1.parquet"
+    rows = [*pq.read_table(path).to_pylist(), {**plain(1, "a", "t"), "partial": True, "schema_id": -2}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=PLAIN), path, row_group_size=5)
+    assert _summed(open_storage(str(folder)), "updates/1.parquet")[1] == {
+        "t": TableRows(11, 1, frozenset({1, (1 << 64) - 2})),
+        "u": TableRows(10, 0, frozenset({1})),
+    }
 
 
 def test_rows_of_a_shard_or_of_a_table(folder: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from spark_replay.archive.manifest import marker_to_text
+from spark_replay.tables.about import ABOUT
 from spark_replay.tables.folder import Folder
-from spark_replay.tables.snapshot import ABOUT, about_start
+from spark_replay.tables.start import about_start
 from tests.support.archives import marker_at
 from wormhole.model.errors import ReplayError
 
@@ -26,7 +27,8 @@ GIVEN: dict[str, Any] = {
 
 def test_a_complete_one_says_where_the_archive_goes_on(tmp_path: Path) -> None:
     Folder(str(tmp_path), ABOUT).finish(GIVEN)
-    assert about_start(str(tmp_path), "orders", "main") == ({"a": marker_at(3)}, ())
+    about = about_start(str(tmp_path), "orders", "main")
+    assert ({shard: one.marker for shard, one in about.shards.items()}, about.schemas) == ({"a": marker_at(3)}, ())
 
 
 @pytest.mark.parametrize(
@@ -64,4 +66,5 @@ def test_a_flipped_bit_is_told(tmp_path: Path) -> None:
 
 def test_one_of_an_earlier_release_can_be_read(tmp_path: Path) -> None:
     (tmp_path / ABOUT).write_text(json.dumps({"format": 1, **GIVEN}, indent=1))
-    assert about_start(str(tmp_path), "orders", "main") == ({"a": marker_at(3)}, ())
+    about = about_start(str(tmp_path), "orders", "main")
+    assert ({shard: one.marker for shard, one in about.shards.items()}, about.schemas) == ({"a": marker_at(3)}, ())

@@ -1,0 +1,101 @@
+"""The newest schema of a table, by place in the log over all shards of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_replay.archive.columns import position_of
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.plan import Asked
+from spark_replay.tables.newest import newest_schemas
+from spark_replay.tables.selection import Selection, select
+from tests.support.archives import Change, Tx, marker_at, tx, write_archive
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Op
+
+ID = Column("id", "int")
+
+
+def table(*columns: str, name: str = "shop.orders") -> Schema:
+    return Schema(name, (ID,), (ID, *(Column(one, "text") for one in columns)))
+
+
+A, B, C = table("a"), table("b"), table("c")
+TRUNCATED = Schema("shop.orders", (), ())
+
+
+def insert(schema: Schema, key: int = 1) -> Change:
+    return Change(Op.INSERT, (key,), (key, *("x" for _ in schema.columns[1:])), schema=schema)
+
+
+def wrote(*schemas: Schema) -> list[Tx]:
+    return [tx(insert(schema)) for schema in schemas]
+
+
+def newest(selection: Selection, name: str = "shop.orders") -> dict[str, tuple[Schema, int]]:
+    """By log, the schema and the number of the transaction at its place."""
+    return {log: (one.schema, position_of(one.place).offset // 100) for log, one in selection.newest[name].items()}
+
+
+def test_within_one_file_the_last_row_counts_and_not_the_order_of_ids(tmp_path: Path) -> None:
+    for number, order in enumerate([(A, B, C), (C, B, A), (B, C, A), (C, A, B), (A, C, B), (A, B, A)]):
+        store = write_archive(tmp_path / str(number), {"a": [wrote(*order)]})
+        selection = select(store)
+        assert newest(selection) == {"a": (order[-1], 3)}
+        assert selection.schemas[-1] == order[-1], "the columns of the newest come first where schemas are united"
+
+
+def test_it_is_looked_for_in_older_row_groups_and_files(tmp_path: Path) -> None:
+    other = table("x", name="shop.other")
+    files = [wrote(A, B), [*wrote(A), *wrote(*[other] * 5)], wrote(*[other] * 5)]
+    store = write_archive(tmp_path, {"a": files}, row_group=1)
+    assert newest(select(store)) == {"a": (A, 3)}
+
+
+def test_a_truncate_says_nothing_about_the_columns(tmp_path: Path) -> None:
+    cleared = tx(Change(Op.TRUNCATE, (), schema=TRUNCATED))
+    store = write_archive(tmp_path, {"a": [[*wrote(A, B), cleared]]})
+    assert newest(select(store)) == {"a": (B, 2)}
+
+
+def test_a_range_counts_only_the_rows_within(tmp_path: Path) -> None:
+    store = write_archive(tmp_path, {"a": [wrote(A, B, C)]})
+    selection = select(store, stop=Asked("then", place=marker_at(2).order))
+    assert newest(selection) == {"a": (B, 2)}
+
+
+def of_one_log(store: ArchiveStore) -> dict[str, tuple[Schema, int]]:
+    selection = select(store)
+    by_id = {schema.id: schema for schema in selection.schemas}
+    found = newest_schemas(store, selection.shards, {"a": "db1", "b": "db1"}, by_id)["shop.orders"]
+    return {log: (one.schema, position_of(one.place).offset // 100) for log, one in found.items()}
+
+
+def test_shards_of_one_log_are_compared_by_place(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "1", {"a": [wrote(A, A, B)], "b": [wrote(A, A)]})
+    assert of_one_log(store) == {"db1": (B, 3)}
+    store = write_archive(tmp_path / "2", {"a": [wrote(A)], "b": [wrote(B, B, A, C)]})
+    assert of_one_log(store) == {"db1": (C, 4)}
+
+
+def test_logs_are_not_compared(tmp_path: Path) -> None:
+    store = write_archive(tmp_path, {"a": [wrote(A, A, B)], "b": [wrote(A, A, A, A)]})
+    assert newest(select(store)) == {"a": (B, 3), "b": (A, 4)}
+
+
+def test_what_came_before_counts_until_something_newer_comes(tmp_path: Path) -> None:
+    store = write_archive(tmp_path, {"a": [wrote(A, B), wrote(C)]})
+    first = select(store, stop=Asked("then", place=marker_at(2).order))
+    rest = select(store, start=Asked("there", place=marker_at(2).order))
+    ids = {one.id: one for one in rest.schemas}
+    found = newest_schemas(store, rest.shards, {"a": "a"}, ids, first.newest)
+    assert found["shop.orders"]["a"].schema == C
+    nothing = newest_schemas(store, (), {"a": "a"}, {}, first.newest)
+    assert nothing == first.newest
+
+
+def test_one_schema_alone_needs_no_look_at_rows(tmp_path: Path) -> None:
+    store = write_archive(tmp_path, {"a": [wrote(A), wrote(A, A)]})
+    (entry,) = [path for path in (tmp_path / "a/data").iterdir() if "000002" in path.name]
+    entry.unlink()
+    assert newest(select(store)) == {"a": (A, 1)}, "its place lies before the last row"
