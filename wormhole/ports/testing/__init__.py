@@ -1,5 +1,7 @@
-"""The contract suite of log sources, for the tests of any package that has one (docs/write-a-source.md).
+"""The contract suites of log sources and of their tables, for the tests of any package that has one
+(docs/write-a-source.md).
 
-``contract`` has the tests and the harness that they drive, ``reading`` what they read, ``plugin`` is loaded by pytest.
+``contract`` and ``table_contract`` have the tests and the harness that they drive, ``reading`` and ``images`` what they
+read; ``plugin`` is loaded by pytest.
 Only tests import this package: it needs pytest, the extra ``testing``.
 """

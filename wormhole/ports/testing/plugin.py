@@ -15,7 +15,9 @@ if TYPE_CHECKING:  # loaded into every pytest where the package is installed
 __all__ = ["harness", "make_harness", "new_harness"]
 
 # A failed assertion shows both sides.
-pytest.register_assert_rewrite("wormhole.ports.testing.contract", "wormhole.ports.testing.reading")
+pytest.register_assert_rewrite(
+    *(f"wormhole.ports.testing.{module}" for module in ("contract", "images", "reading", "table_contract"))
+)
 
 
 @pytest.fixture
