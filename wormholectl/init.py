@@ -1,16 +1,18 @@
 """The command ``init``: examines a datastore and writes a configuration, a subscriber and its test that fit it."""
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 import typer
 
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
 from wormholectl.options import LOG_HELP, PasswordFile
+from wormholectl.show.printer import print_text
 
 if TYPE_CHECKING:
     from wormhole.model.findings import Report
@@ -29,7 +31,7 @@ _EXAMPLES: Final = """Examples:
 
   wormholectl init "$SERVER/shop" --password-file db1.password
 
-  wormholectl init "$SERVER" --dir pubsub --application search
+  wormholectl init "$SERVER" --dir pubsub --application search --start existing
 """
 
 
@@ -47,16 +49,30 @@ def init(
     folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write; created if missing.")] = Path(),
     application: Annotated[str, typer.Option("--application", metavar="NAME", help="The name of yours.")] = "cache",
     password_file: PasswordFile = None,
+    start: Annotated[
+        Literal["latest", "existing"] | None,
+        typer.Option(
+            "--start",
+            help="With the next change, or with the rows that the tables hold already. In a terminal you are asked.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Write a configuration, a subscriber and its test for a datastore, ready to run. No password is written."""
     from wormhole.config import parse
+    from wormhole.config.datastores import reads_existing_rows
     from wormholectl import init_texts
     from wormholectl.show.projects import show_project
     from wormholectl.sources import datastore_at, source_kind, split_database
 
     url, database = split_database(url)
     found = datastore_at(url)
+    readable = reads_existing_rows(source_kind(url))
+    if start == "existing" and not readable:
+        raise UsageError(
+            f"existing rows of {found.capabilities.title} cannot be read",
+            hint="leave out --start: the application then gets every change from now on",
+        )
     source, report, problem = _examined(found, url, folder, password_file)
     databases = {table.database for table in report.tables}
     if not database and len(databases) == 1:
@@ -73,6 +89,7 @@ def init(
         example=example.name if example else "",
         password_file=_password_name(folder, name, password_file) if "password_file" not in found.refuses else "",
         listen=f"127.0.0.1:{_free_port()}",
+        existing=_wants_existing(readable, start),
     )
     texts = {
         project.toml: init_texts.configuration(project),
@@ -88,6 +105,17 @@ def init(
     _write(folder, texts, force)
     keyless = example is not None and not example.key_columns
     show_project(project, folder, list(texts), found.table_words, report, problem, keyless=keyless)
+
+
+def _wants_existing(readable: bool, start: str | None) -> bool:
+    """Whether the application begins with existing rows: as ``start`` says, else as a person at the terminal answers.
+
+    ``readable``: whether the datastore's rows can be read.
+    """
+    if start is not None or not readable or not sys.stdin.isatty():
+        return start == "existing"
+    print_text("Send the rows that the tables hold already, too? [y/N] ", end="", error=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _examined(

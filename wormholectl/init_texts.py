@@ -15,6 +15,7 @@ from typing import Final
 from wormhole.config.datastores import datastore
 from wormhole.model.findings import SeenTable
 from wormhole.ports.datastore import Datastore
+from wormholectl.init_copy_texts import copy_program, copy_test
 
 __all__ = ["Project", "configuration", "example_of", "handler_test", "name_from", "subscriber"]
 
@@ -23,6 +24,8 @@ _SHOWN: Final = 6
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 # Where migrations keep what was applied.
 _OF_TOOLS: Final = re.compile(r"(?i)migration|schema_(version|history)|alembic|flyway|changelog|internal_metadata")
+_EXISTING: Final = 'start = "existing"  # with the rows that the tables hold; "latest": with the next change'
+_LATEST: Final = 'start = "latest"  # with the next change; "existing": with the rows that the tables hold'
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -33,7 +36,8 @@ class Project:
     ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as
     updates name them; ``example``: the one that the example is about. ``password_file``: as the configuration says it,
     empty for a datastore without passwords.
-    ``listen``: address of the subscriber.
+    ``listen``: address of the subscriber. ``existing``: whether the application receives the rows that the tables hold
+    already; its program then keeps a copy of them.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Project:
     example: str = ""
     password_file: str = ""
     listen: str = "127.0.0.1:7400"
+    existing: bool = False
 
     @property
     def toml(self) -> str:
@@ -116,7 +121,8 @@ def configuration(project: Project) -> str:
         lines.append(f"password_file = {_text(project.password_file)}  # one line; nobody else may read it: chmod 600")
     lines += ["", f"[applications.{application}]", f"dataset = {_text(project.name)}", *_tables(project)]
     lines += [
-        'start = "latest"  # from now on; "earliest": from the beginning of the log. Later only the datamarkers count',
+        "# Where it begins; later only its datamarkers count.",
+        _EXISTING if project.existing else _LATEST,
         "",
         f"[applications.{application}.subscribers]",
         f"one = {_text(project.listen)}  # where subscriber.py listens",
@@ -127,6 +133,10 @@ def configuration(project: Project) -> str:
 
 def subscriber(project: Project) -> str:
     """The program that receives updates."""
+    if project.existing:
+        source = _in_prose(project.source)
+        names = (_literal(project.application), _literal(project.toml))
+        return copy_program(source, *names, of_bytes=project.of_bytes)
     return f'''\
 """Receives every committed change of {_in_prose(project.source)} and drops what it makes stale from a cache.
 
@@ -170,6 +180,8 @@ def handler_test(project: Project) -> str:
         table = "default"
     else:
         table = f"{project.database or 'shop'}.users" if project.has_databases else "users"
+    if project.existing:
+        return copy_test(_literal(table), of_bytes=project.of_bytes)
     if project.of_bytes:
         key, other, change = 'b"user:7"', 'b"user:8"', 'op=Op.UPSERT, after={"value": b"Ada"}'
         barrier = 'key=b"user:", key_end=b"user;", op=Op.DELETE_RANGE'

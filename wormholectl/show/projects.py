@@ -82,12 +82,15 @@ def _show_next(project: Project, folder: Path, written: Sequence[str]) -> None:
             [(f"(umask 077; cat > {path})", _TO_TYPE)],
         )
     toml = shlex.quote(str(folder / project.toml))
+    prints = (
+        "prints what is there, then what is committed" if project.existing else "prints what is committed from now on"
+    )
     _show_commands(
         "Next:",
         [
             (f"pytest {shlex.quote(str(folder / 'test_subscriber.py'))}", "the handler, without any server"),
             (f"wormholectl up -f {toml} --detach", "a monitor, and the publisher that it runs"),
-            (f"python {shlex.quote(str(folder / 'subscriber.py'))}", "prints what is committed from now on"),
+            (f"python {shlex.quote(str(folder / 'subscriber.py'))}", prints),
         ],
     )
 

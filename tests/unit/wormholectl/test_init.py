@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import IO, Any
@@ -11,8 +13,14 @@ import pytest
 from tests.support.command_line import run
 from tests.support.ports import free_port
 from wormhole.config.datastores import datastore
+from wormholectl.init import _wants_existing
 
 FILES = {"shop.toml", "subscriber.py", "test_subscriber.py"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -186,3 +194,35 @@ def test_commands_are_quoted_for_a_shell(home: Path, url: str) -> None:
     _, out, _ = run("init", url, "--dir", "my files")
     assert "python 'my files/subscriber.py'" in out
     assert "wormholectl up -f 'my files/shop.toml' --detach" in out
+
+
+@pytest.mark.parametrize(("typed", "start"), [("y\n", "existing"), ("\n", "latest"), ("", "latest")])
+def test_a_person_is_asked_for_existing_rows(
+    typed: str, start: str, home: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    assert _wants_existing(True, None) is (start == "existing")
+    assert capsys.readouterr().err == "Send the rows that the tables hold already, too? [y/N] "
+    assert not _wants_existing(False, None)
+    assert _wants_existing(True, "existing")
+    assert not _wants_existing(True, "latest")
+    assert capsys.readouterr().err == "", "nobody is asked what is known"
+
+
+def test_existing_rows_by_an_option(home: Path, url: str) -> None:
+    code, out, err = run("init", url, "--start", "existing")
+    assert (code, err) == (0, "")
+    assert "prints what is there, then what is committed" in out
+    assert tomllib.loads((home / "shop.toml").read_text())["applications"]["cache"]["start"] == "existing"
+    assert "class TableCopy" in (home / "subscriber.py").read_text()
+    assert run("config", "check", "shop.toml")[0] == 0
+
+
+def test_a_datastore_without_readable_rows_is_not_offered(
+    home: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wormhole.config.datastores.reads_existing_rows", lambda scheme: False)
+    code, out, err = run("init", url, "--start", "existing")
+    assert (code, out, names(home)) == (2, "", set())
+    assert "existing rows of MySQL and MariaDB cannot be read" in err
+    assert "leave out --start" in err

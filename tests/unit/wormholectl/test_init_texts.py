@@ -4,6 +4,7 @@ import fnmatch
 import sys
 import tomllib
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,17 @@ PROJECTS = [
     ),
     Project("x", "cache", "rocksdb:///var/lib/%22%0A%20store", tables=[NASTY], example=NASTY),
 ]
-each = pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+PROJECTS += [replace(one, existing=True) for one in PROJECTS]
+each = pytest.mark.parametrize(
+    "project", PROJECTS, ids=lambda project: f"{project.name}{'-existing' * project.existing}"
+)
 
 
 @each
-def test_the_configuration_is_right_and_says_what_was_asked_for(project: Project) -> None:
+def test_the_configuration_is_right_and_says_what_was_asked_for(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["wormhole.config.load"], "reads_existing_rows", lambda kind: True)
     config = parse(configuration(project), project.toml, folder=Path("/srv"))
     assert config.form is CoordinatorForm.STATIC
     log = config.datasets[project.name].copies["main"].logs["db1"]
@@ -40,6 +47,7 @@ def test_the_configuration_is_right_and_says_what_was_asked_for(project: Project
     (application,) = config.applications.values()
     assert (application.name, application.dataset) == (project.application, project.name)
     assert application.subscribers == {"one": project.listen}
+    assert application.start == ("existing" if project.existing else "latest")
 
 
 @pytest.mark.parametrize(
@@ -86,6 +94,7 @@ def test_the_example_is_a_small_table_with_a_key() -> None:
     assert example_of([]) is None
 
 
+@pytest.mark.allow_blocking("SQLite, in place of the thread that it has in production")
 @each
 def test_the_test_passes_as_written(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     program = types.ModuleType("subscriber")
@@ -102,13 +111,15 @@ def test_the_test_passes_as_written(project: Project, monkeypatch: pytest.Monkey
         kit.close()
 
 
+@pytest.mark.allow_blocking("SQLite, in place of the thread that it has in production")
 @each
 def test_the_test_fails_for_a_program_that_keeps_what_is_stale(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = types.ModuleType("subscriber")
     tests: dict[str, Any] = {}
-    exec(subscriber(project).replace("self.cache.", "dict().").replace(".pop(", ".get("), vars(program))
+    text = subscriber(project).replace("self.cache.", "dict().").replace(".pop(", ".get(")
+    exec(text.replace('"DELETE FROM rows', '"SELECT * FROM rows'), vars(program))
     monkeypatch.setitem(sys.modules, "subscriber", program)
     exec(handler_test(project), tests)
     for name in [name for name in tests if name.startswith("test_")]:
@@ -121,7 +132,7 @@ def test_the_test_fails_for_a_program_that_keeps_what_is_stale(
 @each
 def test_the_program_names_the_configuration_beside_it(project: Project) -> None:
     text = subscriber(project)
-    assert f'with_name("{project.toml}")' in text
+    assert f'"{project.toml}"' in text
     assert f'application="{project.application}"' in text
 
 

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from examples.table_copy import TableCopy
+from subscriber_sdk import Op
+from subscriber_sdk.testing import Kit, KitFlow, read, update
+
+TABLE = "shop.users"
+pytestmark = pytest.mark.allow_blocking("SQLite, in place of the thread that it has in production")
+
+
+class Copied:
+    """The program in a kit, and what its copy holds."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.program = TableCopy(":memory:")
+        self.flow: KitFlow = kit.attach(self.program)
+
+    def rows(self) -> dict[str, object]:
+        found = self.program.database.execute("SELECT key, row FROM rows ORDER BY key")
+        return {key: json.loads(row) for key, row in found}
+
+
+@pytest.fixture
+def copied(wormhole_kit: Kit) -> Iterator[Copied]:
+    found = Copied(wormhole_kit)
+    yield found
+    found.program.database.close()
+
+
+def test_existing_rows_and_changes_come_to_the_same_place(copied: Copied) -> None:
+    flow = copied.flow
+    flow.commit(update(TABLE, key=1, after={"name": "Ada"}))
+    flow.backfill(
+        TABLE, [read(TABLE, key=key, after={"name": name}) for key, name in ((1, "Ada"), (2, "Bob"))], chunks=2
+    )
+    assert copied.rows() == {"(1,)": {"name": "Ada"}, "(2,)": {"name": "Bob"}}
+    flow.commit(update(TABLE, key=2, before={"name": "Bob"}, after={"name": "Bo"}))
+    flow.commit(update(TABLE, key=3, old_key=1, before={"name": "Ada"}, after={"name": "Ada"}))
+    flow.crash_and_redeliver(transactions=3)
+    assert copied.rows() == {"(2,)": {"name": "Bo"}, "(3,)": {"name": "Ada"}}
+    flow.commit(update(TABLE, key=2, before={"name": "Bo"}))
+    assert copied.rows() == {"(3,)": {"name": "Ada"}}
+    flow.commit(update(TABLE, key=(), op=Op.TRUNCATE))
+    assert copied.rows() == {}
+
+
+def test_a_delete_that_was_missed_converges_with_the_next_backfill(copied: Copied) -> None:
+    flow = copied.flow
+    flow.backfill(TABLE, [read(TABLE, key=key, after={"name": "old"}) for key in (1, 2, 3)])
+    flow.begin_backfill()
+    flow.chunk(TABLE, read(TABLE, key=1, after={"name": "new"}), until=2)
+    flow.commit(update(TABLE, key=9, after={"name": "born meanwhile"}))
+    flow.chunk(TABLE, read(TABLE, key=3, after={"name": "new"}), after=2)
+    assert set(copied.rows()) == {"(1,)", "(2,)", "(3,)", "(9,)"}
+    flow.end_scan(TABLE)
+    assert copied.rows() == {
+        "(1,)": {"name": "new"},
+        "(3,)": {"name": "new"},
+        "(9,)": {"name": "born meanwhile"},
+    }
+
+
+def test_a_column_that_the_log_lacks_stays(copied: Copied) -> None:
+    copied.flow.commit(update(TABLE, key=1, after={"name": "Ada", "age": 36}))
+    copied.flow.commit(update(TABLE, key=1, before={"name": "Ada", "age": 36}, after={"name": "Ada L."}))
+    assert copied.rows() == {"(1,)": {"name": "Ada L.", "age": 36}}
