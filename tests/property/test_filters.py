@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.filter_trees import State, any_expressions, expressions, keys, names, outcome, passes
+from tests.support.filter_trees import State, any_expressions, expressions, keys, leaves, names, outcome, passes
 from wormhole.filters import Filter, RunView, Selection
 from wormhole.filters.normal import normalise
 from wormhole.filters.parser import parse
@@ -129,12 +129,16 @@ _images = st.one_of(st.none(), st.fixed_dictionaries({column.name: _cells for co
 
 
 @given(
-    expressions, st.sampled_from([Op.INSERT, Op.UPDATE, Op.DELETE, Op.UPSERT, Op.MERGE]), _images, _images, st.data()
+    expressions,
+    st.sampled_from([Op.INSERT, Op.UPDATE, Op.DELETE, Op.UPSERT, Op.MERGE, Op.READ]),
+    _images,
+    _images,
+    st.data(),
 )
 def test_columns_before_and_after(
     expr: Expr, op: Op, before: dict[str, Any] | None, after: dict[str, Any] | None, data: st.DataObject
 ) -> None:
-    if op in (Op.INSERT, Op.UPSERT, Op.MERGE):
+    if op in (Op.INSERT, Op.UPSERT, Op.MERGE, Op.READ):
         before = None
     if op is Op.DELETE:
         after = None
@@ -149,6 +153,14 @@ def test_columns_before_and_after(
         assert decode_row(Body.FromString(found.key_only[0]).updates[0]) == decode_row(
             encode_row(op, [key], old_key=old)
         )
+
+
+@given(st.lists(st.tuples(leaves, st.integers(-1, 1), _images), min_size=20, max_size=20))
+def test_an_existing_row_is_selected_by_what_it_is(some: list[tuple[Expr, int, dict[str, Any] | None]]) -> None:
+    """Each single test, and its opposite: it has no row before, so it is neither entered nor left."""
+    for expr, key, image in some:
+        run = run_of([(ROW, encode_row(Op.READ, [key], after=_in_order(image)))])
+        check(Filter(expr, ""), run, [outcome(expr, ROW, Op.READ, State((key,)), State((key,), image))])
 
 
 DOCUMENTS = Schema("shop.users", (Column("key", "bytes"),), (Column("value", "bytes"),))
@@ -167,7 +179,7 @@ _raw: st.SearchStrategy[tuple[Any, bytes | None]] = st.one_of(
 @given(
     st.lists(expressions, min_size=1, max_size=3),
     st.lists(
-        st.tuples(st.sampled_from([Op.UPSERT, Op.UPSERT, Op.DELETE, Op.MERGE]), keys, st.integers(0, 1), _raw),
+        st.tuples(st.sampled_from([Op.UPSERT, Op.UPSERT, Op.DELETE, Op.MERGE, Op.READ]), keys, st.integers(0, 1), _raw),
         min_size=1,
         max_size=6,
     ),
@@ -187,7 +199,7 @@ def test_documents_of_a_log_without_before_images(
         expected = []
         for op, key, long, (value, raw) in some:
             key *= 1 + 40 * long
-            known = value if op is Op.UPSERT and raw is not None else None
+            known = value if op in (Op.UPSERT, Op.READ) and raw is not None else None
             known = json.loads(raw, parse_float=Decimal) if known and raw else known
             expected.append(outcome(expr, DOCUMENTS, op, State((key,)), State((key,), known), document=True))
         found = check(Filter(expr, "", formats), run, expected)
@@ -202,7 +214,9 @@ def test_documents_of_a_log_without_before_images(
             assert decode_row(Body.FromString(found.key_only[i]).updates[0]) == decode_row(
                 encode_row(some[i][0], [some[i][1] * (1 + 40 * some[i][2])])
             )
-        unreadable = {i for i, (op, _, _, (_, raw)) in enumerate(some) if op is Op.UPSERT and raw in (b"{", b"\xff")}
+        unreadable = {
+            i for i, (op, _, _, (_, raw)) in enumerate(some) if op in (Op.UPSERT, Op.READ) and raw in (b"{", b"\xff")
+        }
         assert {i for i, _ in found.bad} <= unreadable
 
 

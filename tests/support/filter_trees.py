@@ -55,6 +55,8 @@ _leaves: st.SearchStrategy[tree.Expr] = st.one_of(
     st.builds(tree.Is, _subjects, st.sampled_from(["null", "absent"])),
     st.builds(tree.Changed, _fields),
 )
+leaves: st.SearchStrategy[tree.Expr] = st.one_of(_leaves, _leaves.map(tree.Not))
+"""Single tests, and their opposites."""
 _moved = st.builds(tree.Moved, st.sampled_from(["entered", "left"]))
 
 
@@ -89,7 +91,7 @@ def outcome(
     def may(state: State) -> bool:
         return passes(expr, schema, op, state.key, state.values, (before, after), document) is not False
 
-    if op in (Op.INSERT, Op.MERGE):
+    if op in (Op.INSERT, Op.MERGE, Op.READ):
         return may(after), ""
     if op is Op.DELETE:
         return may(before), ""

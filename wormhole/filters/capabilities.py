@@ -42,12 +42,12 @@ def problem_of(leaf: Leaf, source: Capabilities, formats: ValueFormats) -> tuple
             return f"changed({_written(subject)}) {_needs_row_before(source)}", _FIELDS
         case Moved("entered") if not source.row_before:
             return f"entered {_needs_row_before(source)}", f"{_FIELDS}, not left"
-        case OpIn(ops) if wrong := [op for op in ops if op not in source.ops]:
+        case OpIn(ops) if wrong := [op for op in ops if op not in (*source.ops, Op.READ)]:
             merged = Op.UPSERT in source.ops and wrong[0] in (Op.INSERT, Op.UPDATE)
             why = ' (a write is an "upsert": the log does not distinguish insert from update)' if merged else ""
             return (
                 f'the log of {source.title} has no operation "{wrong[0].value}"{why}',
-                ", ".join(f'"{op.value}"' for op in source.ops),
+                ", ".join(f'"{op.value}"' for op in dict.fromkeys((*source.ops, Op.READ))),
             )
     if source.of_bytes:
         return _bytes_problem(leaf, source, formats)

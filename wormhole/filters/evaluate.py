@@ -3,7 +3,8 @@
 An update is delivered when its row before the change or after it may match (:mod:`wormhole.filters.leaf_tests` says
 what may). What it is to the filter follows from both: it **entered** when it did not match before, and **left** when it
 may have matched before and does not now. An insert has no row before and a delete none after: they say themselves what
-happened and are never marked.
+happened and are never marked. A READ is an existing row: it has no row before, is asked about the row that it is, and
+is never marked; that it ``changed`` is unknown.
 
 A **barrier** (DELETE_RANGE, TRUNCATE) is itself and also the deletion of every row it covers: it is kept when one of
 those may match. Its tests are asked about all keys from ``key`` to ``key_end``.
@@ -214,7 +215,7 @@ def _moved(head: Head, image: GeneralTest) -> int:
 def _outcome(head: Head, image: GeneralTest, op: Op) -> int:
     """A filter that asks for values."""
     match op:
-        case Op.INSERT | Op.MERGE:
+        case Op.INSERT | Op.MERGE | Op.READ:
             return KEEP if image(head.new) else DROP
         case Op.DELETE:
             return KEEP if image(head.was) else DROP

@@ -1,5 +1,5 @@
-"""What one side of a stream says to the other: frames of version 2, with parked updates, rows that they hold, and
-reports."""
+"""What one side of a stream says to the other: frames of version 3, with parked updates, rows that they hold,
+reports, and the ends of existing rows."""
 
 from __future__ import annotations
 
@@ -7,25 +7,38 @@ import random
 from types import ModuleType
 
 from subscriber_sdk.admission import Admission
+from subscriber_sdk.backfill import key_range
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.testing import frames, marker_at, update
 from tests.fuzz.target import Target
 from tests.support.letters import letter, parcel_of
 from wormhole.model.errors import ProtocolError
+from wormhole.model.schema import Column, Schema
 from wormhole.ports.dead_letters import open_parcel, parked_rows, place_to_message
 from wormhole.push.parking import open_letter
 from wormhole.wire.markers import marker_to_message
-from wormhole.wire.v1 import push_pb2
+from wormhole.wire.v1 import push_pb2, update_pb2
 
 _Frame = push_pb2.SubscriberFrame
 _HELLO = push_pb2.Hello(
-    min_version=1, max_version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+    min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
 _WELCOME = _Frame(
-    welcome=push_pb2.Welcome(version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20)
+    welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20)
 ).SerializeToString()
 _EPOCH = 7
+_KEY = Schema("users", (Column("id", "int"),), ())
 _UPDATE = open_parcel(parcel_of(update("users", key=1, after={"name": "ada"}), 50))
+
+
+_OPENED = push_pb2.PublisherMessage(
+    frames=[
+        frames.hello("app", "sub"),
+        frames.schema(_KEY),
+        frames.assign(1, _EPOCH, "app", "log", marker_at(0), generation=1),
+    ]
+).SerializeToString()
+"""A flow with a backfill, to the subscriber."""
 
 
 def _park(rng: random.Random) -> list[_Frame]:
@@ -83,25 +96,45 @@ def _listen(module: ModuleType, data: bytes) -> object:
     return seen
 
 
+def _range_end(rng: random.Random) -> push_pb2.PublisherFrame:
+    """The end of a range, mostly one that fits its schema."""
+    rows = [update_pb2.RowKey(values=[update_pb2.Value(int=rng.randrange(20))]) for _ in range(rng.randrange(4))]
+    end = push_pb2.ChunkEnd(schema=_KEY.id, rows=rng.randrange(9), narrowed=rng.random() < 0.3)
+    if rng.random() < 0.4:
+        end.alone.extend(rows)
+    else:
+        end.portable = rng.random() < 0.8
+        getattr(end, "except").extend(rows)
+        if len(rows) > 1:
+            low, high = sorted(rows[:2], key=lambda row: row.values[0].int)
+            end.after.CopyFrom(low)
+            high.values[0].int += 1
+            end.until.CopyFrom(high)
+    return frames.chunk_end(1, _EPOCH, end)
+
+
 def _offers(rng: random.Random) -> bytes:
     """What a publisher says of a flow some rows of which are parked."""
     letters = [letter(number, rng.randrange(1, 9))[0] for number in rng.sample(range(1, 99), rng.randrange(1, 4))]
     rows = list(parked_rows(letters).items())
     skip = [f"s:{number}:0" for number in range(rng.randrange(3))]
-    said = [
-        frames.hello("app", "sub"),
-        frames.assign(1, _EPOCH, "app", "log", marker_at(0), skip=skip, park=True, parked=rows),
-    ]
-    said += [frames.parked(1, _EPOCH, told.id, rng.choice(("", "it is full"))) for told in letters]
+    said = rng.choices((_range_end(rng), frames.scan_end(1, _EPOCH, "users", 1, 5)), k=2)
+    said.append(frames.assign(1, _EPOCH + 1, "app", "log", marker_at(0), skip=skip, park=True, parked=rows))
+    said += [frames.parked(1, _EPOCH + 1, told.id, rng.choice(("", "it is full"))) for told in letters]
     return push_pb2.PublisherMessage(frames=said).SerializeToString()
 
 
 def _follow(module: ModuleType, data: bytes) -> object:
     """The subscriber's side: what came with the assignment decides over the next update."""
     session = module.Session(Admission("app", "sub"), max_frame_bytes=1 << 20, max_body_bytes=1 << 20, now=0.0)
+    session.receive(_OPENED, 0.0)
+    session.accept(1, 1 << 20, None)
     seen: list[object] = []
     for event in session.receive(data, 0.0):
         seen.append(type(event).__name__)
+        if isinstance(event, module.RangeArrived):
+            end = push_pb2.ChunkEnd.FromString(event.frame)
+            seen.append(key_range(end, event.schema, shard="log", epoch=_EPOCH, generation=1, parked=[]))
         if isinstance(event, module.Assigned):
             gate = Gate(event.skip, event.parked)
             seen.append(gate.verdict(_UPDATE).name)

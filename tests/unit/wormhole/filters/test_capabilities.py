@@ -62,6 +62,15 @@ def test_a_table_of_a_server_has_its_database() -> None:
     Filter.parse('table in ("shop.users", "a.b")', ["*users", "shop?users", "[s]hop*"]).check(SERVER)
 
 
+def test_every_source_may_have_existing_rows() -> None:
+    """They are in no log, so the operations of a log do not have them."""
+    Filter.parse('op == "read"').check(ROCKSDB)
+    Filter.parse('op in ("read", "upsert")').check(ROCKSDB)
+    with pytest.raises(FilterError, match='has no operation "insert"') as caught:
+        Filter.parse('op in ("read", "insert")').check(ROCKSDB)
+    assert '"delete_range", "read"' in str(caught.value)
+
+
 def test_a_field_that_no_message_has(tmp_path: Path) -> None:
     path = tmp_path / "shop.desc"
     write_descriptor_set(path)

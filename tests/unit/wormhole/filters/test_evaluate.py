@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.filters.evaluate import KEEP, OP_NUMBERS, make_plan
+from wormhole.filters.evaluate import DROP, KEEP, OP_NUMBERS, make_plan
 from wormhole.filters.normal import normalise
 from wormhole.filters.parser import parse
 from wormhole.filters.view import Head
@@ -80,3 +80,28 @@ def test_what_table_and_operation_decide_asks_for_no_key() -> None:
 def test_an_operation_of_a_later_version_is_kept_unless_its_table_is_not_wanted() -> None:
     assert make_plan(normalise(parse('op == "delete"')), SCHEMA).by_op[0].decided is True
     assert make_plan(normalise(parse('table == "other"')), SCHEMA).by_op[0].decided is False
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ('status == "paid"', KEEP),
+        ('status == "open"', DROP),
+        ('status != "paid"', DROP),
+        ("changed(status)", KEEP),
+        ("not changed(status)", KEEP),
+        ('changed(status) and status == "open"', DROP),
+        ('op == "read" and status == "paid"', KEEP),
+        ('op in ("insert", "update") and status == "paid"', DROP),
+        ('op != "delete" and key == 7', KEEP),
+        ("key == 8", DROP),
+    ],
+)
+def test_an_existing_row_is_selected_by_the_row_that_it_is(text: str, outcome: int) -> None:
+    schema = Schema("orders", (Column("id", "int"),), (Column("status", "text"),))
+    plan = make_plan(normalise(parse(text)), schema)
+    decision = plan.by_op[OP_NUMBERS[Op.READ]]
+    if decision.decided is not None:
+        assert (KEEP if decision.decided else DROP) == outcome
+    else:
+        assert decision.general(Head(decode_row(encode_row(Op.READ, [7], after=["paid"])))) == outcome
