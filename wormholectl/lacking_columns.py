@@ -17,6 +17,7 @@ from wormhole.formats import open_formats
 from wormhole.model.errors import ConfigError, FilterError, WormholeError
 from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.datastore import Login
+from wormholectl.show.printer import counted
 from wormholectl.sources import datastore_at
 
 __all__ = ["in_config", "no_table", "of_log", "unmatched", "warnings"]
@@ -112,7 +113,7 @@ def unmatched(projection: Projection, tables: Sequence[TableDefinition]) -> Iter
         close = difflib.get_close_matches(entry.rpartition(".")[2], known, 1)
         step = f"did you mean {close[0]}?" if close else f"remove it from `{setting}`, or correct it"
         effect = ", so it hides nothing" if setting == "mask" else ""
-        yield setting, f"{entry} names no column of the {len(tables)} tables{effect}. Next: {step}"
+        yield setting, f"{entry} names no column of {counted(len(tables), 'table')}{effect}. Next: {step}"
 
 
 def warnings(wanted: Filter, tables: Sequence[TableDefinition]) -> list[str]:

@@ -60,9 +60,9 @@ def test_many_tables_are_counted() -> None:
 def test_columns_and_masks_that_name_no_column() -> None:
     projection = Projection.parse(["emial", "ID", "-city"], {"shop.log.email": "null", "email": "null"})
     assert list(unmatched(projection, [USERS, LOG])) == [
-        ("columns", "emial names no column of the 2 tables. Next: did you mean email?"),
-        ("columns", "city names no column of the 2 tables. Next: remove it from `columns`, or correct it"),
-        ("mask", "shop.log.email names no column of the 2 tables, so it hides nothing. Next: did you mean email?"),
+        ("columns", "emial names no column of 2 tables. Next: did you mean email?"),
+        ("columns", "city names no column of 2 tables. Next: remove it from `columns`, or correct it"),
+        ("mask", "shop.log.email names no column of 2 tables, so it hides nothing. Next: did you mean email?"),
     ]
 
 
@@ -79,7 +79,7 @@ def test_a_mask_on_a_key_is_refused_with_its_setting(monkeypatch: pytest.MonkeyP
     ):
         in_config(parse(config + 'mask = { id = "null" }', "x.toml"))
     assert in_config(parse(config + 'mask = { emial = "null" }\ncolumns = ["email"]', "x.toml")) == [
-        "applications.cache.mask: emial names no column of the 2 tables, so it hides nothing. Next: did you mean email?"
+        "applications.cache.mask: emial names no column of 2 tables, so it hides nothing. Next: did you mean email?"
     ]
 
 
