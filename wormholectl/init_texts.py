@@ -99,7 +99,7 @@ def configuration(project: Project) -> str:
         "",
         "[coordinator]",
         (
-            "# One host, and the subscribers' addresses stand below. For several hosts, or shards that move "
+            "# One host, and the subscribers' addresses are below. For several hosts, or shards that move "
             "between subscribers:"
         ),
         '# zookeeper = "zk1:2181,zk2:2181/wormhole" in place of this line, and no subscribers.',

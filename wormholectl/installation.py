@@ -73,14 +73,14 @@ class Seen:
     unsafe: tuple[Problem, ...] = ()
 
     @property
-    def told(self) -> list[admin_pb2.PublisherStatus]:
+    def statuses(self) -> list[admin_pb2.PublisherStatus]:
         """The states of the publishers that answer."""
         return [answer.status for answer in self.answers if answer.status is not None]
 
     @property
     def unreachable(self) -> bool:
         """Whether so little answers that the rest cannot be judged."""
-        return bool(self.problem) or (bool(self.answers) and not self.told)
+        return bool(self.problem) or (bool(self.answers) and not self.statuses)
 
 
 def judge(seen: Seen) -> Report:
@@ -88,7 +88,7 @@ def judge(seen: Seen) -> Report:
     report = Report(seen.subject)
     report.facts["this command"] = seen.version
     report.facts["publishers"] = str(len(seen.answers))
-    report.facts["flows"] = str(sum(len(status.flows) for status in seen.told))
+    report.facts["flows"] = str(sum(len(status.flows) for status in seen.statuses))
     if seen.problem:
         because = (
             "what is configured and who is there cannot be known; existing flows go on where their markers are local"
@@ -108,7 +108,7 @@ def judge(seen: Seen) -> Report:
     _sources(report, seen)
     _monitors(report, seen)
     _publishers(report, seen)
-    _flows(report, seen.told)
+    _flows(report, seen.statuses)
     _pushing(report, seen)
     _certificates(report, seen.tls)
     _versions(report, seen)
@@ -164,9 +164,9 @@ def _publishers(report: Report, seen: Seen) -> None:
         if answer.status is None:
             step = "look at its host; its monitor starts it again"
             report.add("publishers", Severity.PROBLEM, answer.problem, "what its flows do is not known", step)
-    names = {publisher_name(status) for status in seen.told}
+    names = {publisher_name(status) for status in seen.statuses}
     drained = {log for host in seen.hosts if host.request.drained for log in host.logs}
-    silent = len(seen.answers) - len(seen.told)
+    silent = len(seen.answers) - len(seen.statuses)
     for log in seen.logs:
         if log not in names and log not in drained and not silent:
             report.add(
@@ -176,7 +176,7 @@ def _publishers(report: Report, seen: Seen) -> None:
                 "its updates are not delivered",
                 f"start its monitor, or `wormholectl publisher run --log {log}`",
             )
-    for status in seen.told:
+    for status in seen.statuses:
         name = publisher_name(status)
         good = True
         if status.coordination in {"suspended", "lost"}:
@@ -204,9 +204,9 @@ def _publishers(report: Report, seen: Seen) -> None:
             report.add("publishers", Severity.OK, f"{name} answers")
 
 
-def _flows(report: Report, told: Sequence[admin_pb2.PublisherStatus]) -> None:
-    flows = [flow for status in told for flow in status.flows]
-    if not told:
+def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> None:
+    flows = [flow for status in statuses for flow in status.flows]
+    if not statuses:
         return
     if not flows:
         because = (
@@ -252,7 +252,7 @@ def _flows(report: Report, told: Sequence[admin_pb2.PublisherStatus]) -> None:
 
 def _pushing(report: Report, seen: Seen) -> None:
     """The option that subscribers need with TLS, by dataset."""
-    for dataset in sorted({status.dataset for status in seen.told}):
+    for dataset in sorted({status.dataset for status in seen.statuses}):
         of_dataset = [one for one in seen.answers if one.status is not None and one.status.dataset == dataset]
         names = sorted({seen.certificates[one.address] for one in of_dataset if one.address in seen.certificates})
         flows = [flow.flow for one in of_dataset if one.status is not None for flow in one.status.flows]
@@ -282,11 +282,11 @@ def _certificates(report: Report, tls: TlsReport | None) -> None:
 
 
 def _versions(report: Report, seen: Seen) -> None:
-    others = sorted({status.version for status in seen.told} - {seen.version})
+    others = sorted({status.version for status in seen.statuses} - {seen.version})
     if others:
         what = f"publishers run {', '.join(others)}, this command is {seen.version}"
         report.add("versions", Severity.WARN, what, "", "bring all of them to one release, the publishers first")
-    elif seen.told:
+    elif seen.statuses:
         report.add("versions", Severity.OK, f"all are {seen.version}")
 
 

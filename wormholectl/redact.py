@@ -18,8 +18,8 @@ _NAME: Final = (
     r"shared[_-]?access[_-]?signature|\bsig)"
 )
 _QUOTED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
-# Time grows with the length of the text alone, whoever wrote it: what repeats is bounded, or ends where the next match
-# can begin.
+# Time grows with the length of the text alone, not with its content: what repeats is bounded, or ends where the next
+# match can begin.
 _PATTERNS: Final = (
     # A key in PEM, also where its line breaks are written as \n, and one that is cut off.
     (
@@ -89,7 +89,7 @@ class Redactor:
         return text
 
     def value(self, value: Any) -> Any:
-        """The same for every text within objects of JSON; what stands under a secret's name goes whole."""
+        """The same for every text within objects of JSON; the value of a key that names a secret goes whole."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):

@@ -76,7 +76,7 @@ def support_dump(
     add("about.json", lambda: _about(made))
     asked = not where.publisher and not seen.problem
     add("configuration.json", lambda: _configuration(where, config, asked))
-    for status in seen.told:
+    for status in seen.statuses:
         name = f"publishers/{publisher_name(status).replace('/', '.')}.json"
         add(name, lambda status=status: MessageToDict(status, preserving_proto_field_name=True))  # type: ignore[misc]
     add("doctor.json", lambda: judge(seen).as_dict())
@@ -150,11 +150,11 @@ def _configuration(where: Where, config: "Config | None", asked: bool) -> dict[s
         return found
 
     async def stored(coordinator: "Coordinator") -> dict[str, Any]:
-        told = await coordinator.configuration()
+        configuration = await coordinator.configuration()
         return {
-            "version": told.version,
-            "datasets": {name: plain(one) for name, one in told.datasets.items()},
-            "applications": {name: plain(one) for name, one in told.applications.items()},
+            "version": configuration.version,
+            "datasets": {name: plain(one) for name, one in configuration.datasets.items()},
+            "applications": {name: plain(one) for name, one in configuration.applications.items()},
         }
 
     found["stored"] = with_coordinator(where, stored)

@@ -126,9 +126,9 @@ def clock_of(answer: Answer, clock: SystemClock = SYSTEM_CLOCK) -> Clock:
     before = clock.wall()
     try:
         connection.request("GET", "/healthz")
-        told = connection.getresponse().headers.get("Date", "")
+        date = connection.getresponse().headers.get("Date", "")
         after = clock.wall()
-        seconds = parsedate_to_datetime(told).timestamp()
+        seconds = parsedate_to_datetime(date).timestamp()
     except (OSError, http.client.HTTPException, ValueError) as error:
         return Clock(name, None, str(error) or type(error).__name__)
     finally:

@@ -53,14 +53,14 @@ _GAP: Final = 1
 class Seen:
     """Each publisher's last answer by name, with the monotonic time of it, and the problems of the last round.
 
-    ``told``: the time of the last round; a publisher that did not answer in it is away. ``drained``: a sentence for
-    each drained host.
+    ``asked_at``: the time of the last round; a publisher that did not answer in it is away. ``drained``: a sentence
+    for each drained host.
     """
 
     publishers: dict[str, tuple[Answer, float]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
-    told: float | None = None
+    asked_at: float | None = None
 
     def learn(self, answers: Sequence[Answer], now: float) -> None:
         """Take in one round of answers."""
@@ -69,11 +69,11 @@ class Seen:
                 self.publishers[publisher_name(answer.status)] = (answer, now)
         self.problems = tuple(answer.problem for answer in answers if answer.silent)
         self.drained = tuple(str(answer.drained) for answer in answers if answer.drained is not None)
-        self.told = now
+        self.asked_at = now
 
     def failed(self, problem: str, now: float) -> None:
         """No publisher was found."""
-        self.problems, self.told = (problem,), now
+        self.problems, self.asked_at = (problem,), now
 
 
 def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
@@ -82,10 +82,10 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
     """
     parts: list[RenderableType] = []
     flows: list[tuple[admin_pb2.FlowStatus, admin_pb2.PublisherStatus]] = []
-    for name, (answer, told) in sorted(seen.publishers.items()):
+    for name, (answer, answered_at) in sorted(seen.publishers.items()):
         status = answer.status
         assert status is not None
-        away = f"  does not answer; status of {span(now - told)} ago" if told != seen.told else ""
+        away = f"  does not answer; status of {span(now - answered_at)} ago" if answered_at != seen.asked_at else ""
         parts.append(
             Text.assemble(
                 _text(name, "bold"),
@@ -100,7 +100,7 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
         flows += [(flow, status) for flow in status.flows]
     parts += [_text(host, "yellow") for host in seen.drained]
     parts += [_text(problem, "bold red") for problem in seen.problems]
-    if seen.told is None:
+    if seen.asked_at is None:
         parts.append(Text("asking ..."))
     flows.sort(key=lambda pair: pair[0].flow)
     flows.sort(key=lambda pair: lag_of(pair[1], pair[0]).order, reverse=True)

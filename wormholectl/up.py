@@ -140,9 +140,9 @@ class _Up:
                 stack.push_async_callback(asyncio.to_thread, zookeeper.close)
                 await asyncio.to_thread(zookeeper.start)
                 embedded = zookeeper.settings
-                told = await asyncio.to_thread(write_embedded, self._folder, embedded, config.publisher.state_dir)
+                pointer = await asyncio.to_thread(write_embedded, self._folder, embedded, config.publisher.state_dir)
                 if not self._default_folder:
-                    self._coordinator = str(told)
+                    self._coordinator = str(pointer)
                 stack.push_async_callback(asyncio.to_thread, remove_embedded, self._folder)
                 config = config.model_copy(update={"coordinator": at_embedded(config.coordinator, embedded)})
             if config.form is CoordinatorForm.ZOOKEEPER:
@@ -193,7 +193,7 @@ class _Up:
             undo = f"`{drain}` when the maintenance is over"
         try:
             await asyncio.to_thread(self._write_down, config, monitor.page)
-        except ConfigError as error:  # a full disk: publishers keep running, and the process that waits is told
+        except ConfigError as error:  # a full disk: publishers keep running, and `up --detach` shows it
             waiting.append(str(error))
         text = self._how_to_go_on(monitor, config)
         live.say(text)
@@ -228,7 +228,7 @@ class _Up:
 
         Raises :class:`~wormhole.model.errors.ConfigError`.
         """
-        told = {
+        record = {
             "pid": os.getpid(),
             "started": process_started(os.getpid()),
             "page": page,
@@ -238,7 +238,7 @@ class _Up:
         }
         made = self._folder / ".up.json.new"
         try:
-            made.write_text(json.dumps(told), encoding="utf-8")
+            made.write_text(json.dumps(record), encoding="utf-8")
             made.replace(self._folder / "up.json")
         except OSError as error:
             raise ConfigError(

@@ -57,19 +57,19 @@ def detached(file: Path, data: Path | None) -> None:
         if sys.stderr.isatty():
             print_text(f"starting, which may take a minute; its log is {output}", error=True)
         try:
-            told = next((json.loads(line) for line in reports), None)
+            report = next((json.loads(line) for line in reports), None)
         except KeyboardInterrupt:
             child.terminate()
             child.wait()
             raise
     child.returncode = 0  # it is not waited for: it outlives this process
-    if told is None:
+    if report is None:
         raise Fatal(f"it ended before it was ready: {log_files.last_error(output)}", hint=f"see {output}")
-    if "failed" in told:
-        raise _KINDS[told["code"]](told["failed"], hint=told["hint"])
-    print_text(*told["text"].splitlines())
-    if not told["ready"]:
-        raise Fatal("\n".join(told["waiting"]), hint=told["undo"] or _next_step(told["given_up"], file, output))
+    if "failed" in report:
+        raise _KINDS[report["code"]](report["failed"], hint=report["hint"])
+    print_text(*report["text"].splitlines())
+    if not report["ready"]:
+        raise Fatal("\n".join(report["waiting"]), hint=report["undo"] or _next_step(report["given_up"], file, output))
 
 
 def _next_step(given_up: bool, file: Path, output: Path) -> str:
@@ -90,12 +90,12 @@ def down(file: Path, data: Path | None) -> None:
     """
     folder = up_folder(file, data)
     try:
-        told = read_json((folder / "up.json").read_text(encoding="utf-8"))
+        record = read_json((folder / "up.json").read_text(encoding="utf-8"))
         pid, started, monitor, timeout = (
-            told["pid"],
-            told["started"],
-            Path(told["monitor"]),
-            float(told["stop_timeout"]),
+            record["pid"],
+            record["started"],
+            Path(record["monitor"]),
+            float(record["stop_timeout"]),
         )
     except FileNotFoundError:
         if not file.exists() and not folder.exists():

@@ -377,7 +377,7 @@ def test_a_host_is_drained_and_used_again(shop: Shop) -> None:
     )
     assert err.splitlines() == [
         f"error: {drained}",
-        "  next: wormholectl drain alpha --undo, when the maintenance is over",
+        f"  next: `wormholectl drain alpha --undo -c {shop.file}` when the maintenance is over",
     ]
     assert shop("lag", "cache")[:2] == (3, f"UNREACHABLE cache: {drained}\n")
     shop.told("drain", "drain", "alpha", "--undo", "--yes")

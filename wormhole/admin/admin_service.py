@@ -89,12 +89,11 @@ def ask(where: Where, flow: str = "") -> list[Answer]:
     """
     answers = ask_again(find(where), flow)
     if all(answer.status is None for answer in answers):
-        raise StreamBroken(
-            "; ".join(answer.problem for answer in answers),
-            hint=f"wormholectl drain {answers[0].drained.host} --undo, when the maintenance is over"
-            if answers[0].drained is not None
-            else "check that the publisher runs, its address (admin_listen under [publisher]) and the certificates",
-        )
+        hint = "check that the publisher runs, its address (admin_listen under [publisher]) and the certificates"
+        if (drained := answers[0].drained) is not None:
+            undo = f"wormholectl drain {drained.host} --undo -c {where.coordinator}"
+            hint = f"`{undo}` when the maintenance is over"
+        raise StreamBroken("; ".join(answer.problem for answer in answers), hint=hint)
     return answers
 
 

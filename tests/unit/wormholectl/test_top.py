@@ -76,14 +76,14 @@ def test_what_went_away_is_shown_with_what_it_told_last() -> None:
     assert "asking" in screen(seen, 0.0)
     seen.learn(TOLD, 10.0)
     seen.failed("no publisher is registered", 21.0)
-    told = screen(seen, 22.0)
-    assert "does not answer; status of 12s ago" in told
-    assert "no publisher is registered" in told
-    assert "cache/db1" in told
+    shown = screen(seen, 22.0)
+    assert "does not answer; status of 12s ago" in shown
+    assert "no publisher is registered" in shown
+    assert "cache/db1" in shown
     seen.learn([*TOLD, Answer("h:9", None, "h:9 is silent")], 30.0)
-    told = screen(seen, 30.0)
-    assert "status of" not in told
-    assert "h:9 is silent" in told
+    shown = screen(seen, 30.0)
+    assert "status of" not in shown
+    assert "h:9 is silent" in shown
 
 
 def test_a_drained_host_is_shown_and_nobody_is_looked_for() -> None:
@@ -98,10 +98,10 @@ def test_a_publisher_that_comes_back_at_another_address_is_the_same_one() -> Non
     seen = Seen()
     seen.learn(TOLD, 10.0)
     seen.learn([Answer("h:8", status("db1"))], 11.0)
-    told = screen(seen, 11.0)
-    assert told.count("shop/main/db1") == 1
-    assert told.count("cache/db1") == 1
-    assert "h:8" in told
+    shown = screen(seen, 11.0)
+    assert shown.count("shop/main/db1") == 1
+    assert shown.count("cache/db1") == 1
+    assert "h:8" in shown
 
 
 def test_a_low_screen_hides_who_is_less_behind() -> None:
@@ -110,10 +110,10 @@ def test_a_low_screen_hides_who_is_less_behind() -> None:
         many.flows.add(flow=f"cache/t{shard}", lag_s=100 + shard, state="live")
     seen = Seen()
     seen.learn([Answer("h:7", many)], 0.0)
-    told = screen(seen, 0.0, height=15)
-    assert "cache/t19" in told
-    assert "cache/t3 " not in told
-    assert "more flows that are less behind" in told
+    shown = screen(seen, 0.0, height=15)
+    assert "cache/t19" in shown
+    assert "cache/t3 " not in shown
+    assert "more flows that are less behind" in shown
 
 
 def test_in_a_terminal_a_key_ends_it_whether_or_not_anybody_answers() -> None:
