@@ -28,7 +28,7 @@ def test_memory_is_in_megabytes_and_the_anonymous_part_is_a_part() -> None:
     assert bare.seconds > 0
 
 
-def test_every_figure_stands_beside_its_limit_and_a_missed_mark_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_figure_is_beside_its_limit_and_a_missed_mark_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     limits = {name: [Imported(0.7, 50.0)] for name in MODULES}
     module._print_times({"RocksDB": [Start(1.5, 2.5)]}, [0.9], limits)
     module._print_rests({"monitor": Rest(0.5, 61.0, 40.0), "publisher, each": Rest(1.5, 90.0, 50.0)}, limits)

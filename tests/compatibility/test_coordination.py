@@ -70,7 +70,7 @@ async def test_a_drained_host_stays_drained(coordinator: Coordinator) -> None:
     assert await anext(aiter(coordinator.watch_host("host2"))) == HostRequest(True, "eve@host1", STARTED + 2.5)
 
 
-async def test_the_history_is_told_newest_first(coordinator: Coordinator) -> None:
+async def test_the_history_is_reported_newest_first(coordinator: Coordinator) -> None:
     newest, oldest = await coordinator.history()
     assert newest == HistoryEntry(STARTED + 3.5, "eve@host1", "flows pause", "cache/db1.h0", "", "paused: ü")
     assert (oldest.who, oldest.before) == ("eve@host1", "")

@@ -27,6 +27,6 @@ def test_it_leads_to_a_running_subscriber(kind: str, request: pytest.FixtureRequ
         ("```sh\nsleep 1000 >/dev/null 2>&1 &\n```", r"still running after the last step: sleep 1000"),
     ],
 )  # fmt: skip
-def test_a_page_that_is_wrong_is_told_with_the_step_and_nothing_stays(block: str, says: str) -> None:
+def test_a_page_that_is_wrong_is_reported_with_the_step_and_nothing_stays(block: str, says: str) -> None:
     with pytest.raises(QuickstartError, match=says):
         follow("RocksDB", read_page(f"## 1. Try\n\n{block}\n"))

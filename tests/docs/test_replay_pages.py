@@ -32,7 +32,7 @@ def test_every_command_can_be_typed_so(name: str) -> None:
         can_be_typed(line)
 
 
-def test_the_configuration_is_right_as_it_stands() -> None:
+def test_the_configuration_on_the_page_is_right() -> None:
     (toml,) = [block for page in PAGES.values() for block in page.blocks("toml")]
     kept = parse(_DATASET + toml, "shop.toml").datasets["orders"].archive
     assert kept is not None

@@ -110,7 +110,7 @@ async def test_a_subscriber_takes_replaced_certificates_and_an_authority_without
         assert running._server.trust.reloads.loaded == 1
 
 
-async def test_a_half_written_pair_leaves_the_old_one_in_use_and_is_told_once(
+async def test_a_half_written_pair_leaves_the_old_one_in_use_and_is_reported_once(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     mine, publisher = await asyncio.to_thread(authority.issue, "one"), await asyncio.to_thread(authority.issue, "db1")

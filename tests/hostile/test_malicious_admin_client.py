@@ -51,7 +51,7 @@ async def reports(subscriber: ScriptedSubscriber) -> None:
         await subscriber.says(report=push_pb2.Report(flow=assign.flow, epoch=assign.epoch, handler=handler))
 
 
-async def test_what_is_told_of_flows_comes_in_pages_whatever_subscribers_report(
+async def test_the_status_of_flows_comes_in_pages_whatever_subscribers_report(
     world: World, loud: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status, "_PAGE_BYTES", 12_000)
@@ -69,7 +69,7 @@ async def test_what_is_told_of_flows_comes_in_pages_whatever_subscribers_report(
         assert (await status.whole_status(publisher)).flows == whole.flows
 
 
-async def test_a_change_needs_to_be_told_of_its_flow_alone(
+async def test_a_change_needs_to_hear_of_its_flow_alone(
     world: World, loud: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a subscriber could make the list so large that nobody could pause it."""

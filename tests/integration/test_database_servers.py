@@ -101,7 +101,7 @@ def test_it_ends_with_its_owner(flavour: str, request: pytest.FixtureRequest) ->
     until(lambda: not Path(folder).exists(), f"{folder} stays")
 
 
-def test_a_machine_without_the_server_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_without_the_server_gets_the_next_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("examples.demo.mariadb._PLACES", str(tmp_path))
     with pytest.raises(ConfigError, match="mariadbd") as refused:
         MariaDbServer().start()

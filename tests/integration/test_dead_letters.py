@@ -117,7 +117,7 @@ async def test_parked_updates_outlive_both_processes(world: World) -> None:
         assert flow.dead_letters == 0
 
 
-async def test_at_the_bound_the_flow_stands_and_says_what_to_do(world: World) -> None:
+async def test_at_the_bound_the_flow_is_halted_and_says_what_to_do(world: World) -> None:
     world.settings["dead_letters"] = 1
     subscriber = Keys("a")
     async with world.publisher() as publisher, subscribed(world, subscriber):
@@ -223,7 +223,7 @@ async def test_a_subscriber_that_takes_no_message_as_large_as_the_assignment_wai
         await eventually(lambda: small.seen == [*bad, "next"], "what is delivered again needs no room")
 
 
-async def test_as_much_is_parked_as_the_subscriber_can_be_told_of(world: World) -> None:
+async def test_as_much_is_parked_as_the_subscriber_can_hear_of(world: World) -> None:
     bad = [f"{number:03}" + "x" * 200 for number in range(30)]
     async with world.publisher() as publisher, subscribed(world, Keys(*bad), max_frame=4096):
         world.commit(*bad)
@@ -232,7 +232,7 @@ async def test_as_much_is_parked_as_the_subscriber_can_be_told_of(world: World) 
         assert 0 < flow.dead_letters < len(bad)
 
 
-async def test_a_subscriber_of_version_1_is_told_of_no_skip_and_the_log_is(
+async def test_a_subscriber_of_version_1_hears_of_no_skip_and_it_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with scripted_subscriber("app", "old") as old, world.publisher():

@@ -180,7 +180,7 @@ def test_a_table_that_only_looks_versioned(server: DatabaseServer, opened: Opene
     assert [(one.op.value, len(one.key)) for one in updates] == [("insert", 2), ("update", 2)]
 
 
-def test_what_cannot_be_told_any_more_holds_its_table(server: DatabaseServer, opened: Opened) -> None:
+def test_what_is_not_known_any_more_holds_its_table(server: DatabaseServer, opened: Opened) -> None:
     server.sql(f"CREATE TABLE v.gone {VERSIONED['explicit']}", f"CREATE TABLE v.lost {VERSIONED['implicit']}")
     source = opened(server)
     start = source.latest()

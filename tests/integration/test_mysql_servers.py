@@ -128,7 +128,7 @@ class TestOtherHistories:
         with pytest.raises(Diverged, match="not executed"):
             other.source.open(marker)
 
-    def test_purged_is_told_with_the_range(self, new_shop: NewServer, tail: Callable[..., Tail]) -> None:
+    def test_purged_is_reported_with_the_range(self, new_shop: NewServer, tail: Callable[..., Tail]) -> None:
         server = new_shop()
         one = tail(server)
         start = one.source.latest()

@@ -53,7 +53,7 @@ class TestXa:
         )
         assert [u.key[0] for u in one.read(start).updates] == [1]
 
-    def test_a_commit_of_what_was_prepared_before_the_start_is_told_as_missing(
+    def test_a_commit_of_what_was_prepared_before_the_start_is_reported_as_missing(
         self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
     ) -> None:
         database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")

@@ -152,7 +152,7 @@ async def test_an_oversized_message_names_the_limit(served: tuple[Recorder, Runn
         assert "max_frame_bytes" in (await publisher.next("goodbye")).goodbye.message
 
 
-async def test_a_wrong_address_is_told(served: tuple[Recorder, Running]) -> None:
+async def test_a_wrong_address_is_reported(served: tuple[Recorder, Running]) -> None:
     _, running = served
     async with dialled(running.address) as publisher:
         await publisher.send(frames.hello("other", "one"))

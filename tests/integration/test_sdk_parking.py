@@ -118,7 +118,7 @@ def test_nothing_counts_before_the_update_is_stored(wormhole_kit: Kit) -> None:
     assert halted.update_id == "test:1:1"
 
 
-def test_at_the_bound_the_flow_stands_also_for_what_follows(wormhole_kit: Kit) -> None:
+def test_at_the_bound_the_flow_is_halted_also_for_what_follows(wormhole_kit: Kit) -> None:
     flow = begin(wormhole_kit, Store(1), dead_letters=2)
     flow.commit(put(1, 1), put(1, 2))
     with pytest.raises(HandlerFailed, match="test:2:0"):

@@ -84,7 +84,7 @@ def test_all_that_is_in_the_log(writer: RocksWriter) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_follows_a_live_writer_until_it_is_told_to_end(writer: RocksWriter, ending: signal.Signals) -> None:
+def test_it_follows_a_live_writer_until_it_gets_the_signal_to_end(writer: RocksWriter, ending: signal.Signals) -> None:
     with start("tail", url(writer)) as tailing:
         assert tailing.stdout is not None
         assert tailing.stderr is not None
@@ -110,7 +110,7 @@ def test_a_reader_that_goes_away_is_no_error(writer: RocksWriter) -> None:
         assert tailing.stderr.read() == ""
 
 
-def test_damage_ends_it_after_what_stands_before_and_can_be_passed(writer: RocksWriter) -> None:
+def test_damage_ends_it_after_what_comes_before_and_can_be_passed(writer: RocksWriter) -> None:
     writer.many(0, 100)
     writer.kill()
     (log,) = writer.path.glob("*.log")

@@ -96,7 +96,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/archiver.py",
         old="            raise error\n",
         new="            pass\n",
-        tests=(f"{_ARCHIVER}::test_a_spill_for_another_shard_that_fails_is_told_to_that_one",),
+        tests=(f"{_ARCHIVER}::test_a_spill_for_another_shard_that_fails_is_reported_to_that_one",),
         promise="what one shard's callback could not write of another is archived all the same",
     ),
     Fault(
@@ -136,7 +136,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/compact.py",
         old="            if entry.end.order > file.footer.end.order:\n",
         new="            if entry.end.order < file.footer.end.order:\n",
-        tests=(f"{_COMPACT}::test_where_a_log_went_on_without_updates_stands_in_a_merged_file",),
+        tests=(f"{_COMPACT}::test_where_a_log_went_on_without_updates_is_in_a_merged_file",),
         promise="datamarkers that only the manifest has are in the merged file",
     ),
     Fault(

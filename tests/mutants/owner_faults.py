@@ -20,7 +20,7 @@ OWNER_FAULTS: list[Fault] = [
         file="subscriber_sdk/shards.py",
         old="            if former is not None and held_by is not None and peer.differs(former):\n",
         new="            if former is not None and False:\n",
-        tests=(f"{_SHARDS}::test_a_publisher_whose_flow_is_taken_is_told_by_whom",),
+        tests=(f"{_SHARDS}::test_a_publisher_whose_flow_is_taken_is_reported_by_whom",),
         promise="a publisher whose flow another one took does not go on sending",
     ),
     Fault(

@@ -76,7 +76,7 @@ REPLAY_FAULTS: list[Fault] = [
         file="spark_replay/replay/pieces.py",
         old="                if gap is not None:\n                    yield",
         new="                if not gaps:\n                    yield",
-        tests=("tests/unit/spark_replay/replay/test_pieces.py::test_of_several_losses_in_a_row_each_is_told",),
+        tests=("tests/unit/spark_replay/replay/test_pieces.py::test_of_several_losses_in_a_row_each_is_reported",),
         promise="every range that the archive lacks is told",
     ),
     Fault(
@@ -165,7 +165,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="            if gap is not None and not accept_gap:\n",
         new="            if gap is not None and accept_gap:\n",
         tests=(
-            "tests/unit/publisher/flows/test_replay_handover.py::test_a_log_that_no_longer_reaches_back_is_told_with_the_range",
+            "tests/unit/publisher/flows/test_replay_handover.py::test_a_log_that_no_longer_reaches_back_is_reported_with_the_range",
         ),
         promise="a replay hands over only where the log goes on, or with the loss told",
     ),
@@ -285,7 +285,7 @@ REPLAY_FAULTS: list[Fault] = [
         file="spark_replay/replay/flow.py",
         old="marker_from_message(flow.marker).order >= marker.order",
         new='flow.HasField("marker")',
-        tests=(f"{_FLOW}::test_a_flow_that_is_live_behind_the_replay_was_handed_over_whoever_heard_it",),
+        tests=(f"{_FLOW}::test_a_flow_that_is_live_behind_the_replay_was_handed_over",),
         promise="a flow counts as handed over only where the live log goes on behind the replay",
     ),
     Fault(

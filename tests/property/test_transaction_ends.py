@@ -175,7 +175,7 @@ def log_of(transactions: list[list[int]], stream: build.Stream, mariadb: bool, n
     st.lists(st.integers(1, 4), min_size=1, max_size=5),
     st.booleans(),
 )
-def test_each_update_is_told_the_same_however_the_log_is_read(
+def test_each_update_is_reported_the_same_however_the_log_is_read(
     given_transactions: list[list[int]],
     max_bytes: list[int],
     sharding: Sharding,

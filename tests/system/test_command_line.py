@@ -330,7 +330,7 @@ REFUSED: Final = {
 """What the page shows and a flow that is well has no use for."""
 
 
-def test_the_page_as_it_stands(shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_page_word_for_word(shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """docs/cli.md: every command, one after the other; a host is drained with them and used again."""
     page = Page(
         "docs/cli.md",

@@ -345,7 +345,7 @@ def losses(ensemble: Ensemble, name: str) -> list[tuple[str, str, str, str]]:
     return [(e.kind, e.first, e.last, e.decision) for e in ensemble.entries(name) if isinstance(e, Loss)]
 
 
-def test_a_purged_log_is_told_with_its_exact_range_and_passed_only_by_decision(running: Running) -> None:
+def test_a_purged_log_is_reported_with_its_exact_range_and_passed_only_by_decision(running: Running) -> None:
     with running(two("brave", {"loss": "continue"}, tables=())) as ensemble:
         ensemble.tell("fill 100 100")
         ensemble.await_all()
@@ -378,7 +378,7 @@ def test_a_purged_log_is_told_with_its_exact_range_and_passed_only_by_decision(r
         assert [n for n in sequences(ensemble, "good-1") if n > 150] == list(range(201, 241))
 
 
-def test_a_restored_store_is_told_as_diverged_and_never_waited_for(running: Running) -> None:
+def test_a_restored_store_is_reported_as_diverged_and_never_waited_for(running: Running) -> None:
     with running(two("brave", {"loss": "continue"}, tables=())) as ensemble:
         ensemble.tell("fill 50 100")
         ensemble.await_all()

@@ -124,7 +124,7 @@ def test_two_applications_come_back_by_mass_replay(scene: Scene, say: Callable[[
 
 
 @pytest.mark.usefixtures("keeps_spark")
-def test_what_neither_log_nor_archive_holds_is_told_exactly(scene: Scene, capsys: Capture) -> None:
+def test_what_neither_log_nor_archive_holds_is_reported_exactly(scene: Scene, capsys: Capture) -> None:
     scene.let_go()
     scene.publisher.start()
     scene.archiver.start()

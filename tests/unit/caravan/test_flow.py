@@ -139,7 +139,7 @@ def test_what_was_delivered_before_its_log_went_is_no_loss() -> None:
     assert (piece.gap, piece.marker) == (None, after)
 
 
-def test_a_gap_that_was_passed_before_a_restart_is_not_told_again() -> None:
+def test_a_gap_that_was_passed_before_a_restart_is_not_reported_again() -> None:
     journey = Journey()
     before = journey.commit()
     journey.source.skip(2)

@@ -96,7 +96,7 @@ def test_others_leave_room_in_the_common_cap_for_the_lead() -> None:
     assert governor(head, one).kept_for_lead(real(one)) == 0
 
 
-def test_every_caravan_is_told_its_speed() -> None:
+def test_every_caravan_gets_its_speed() -> None:
     head, one = FakeCaravan(1, 0, 90 * MIB), FakeCaravan(2, 0, 50 * MIB)
     told = governor(head, one, total_read_rate=40.0 * MIB)
     told.adjust(0.0, 1.0)

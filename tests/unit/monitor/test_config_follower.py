@@ -213,7 +213,7 @@ async def test_others_see_what_the_monitor_runs(host: Host) -> None:
         assert (info.host, info.address) == ("h1", "http://127.0.0.1:7480/")
 
 
-async def test_a_disk_without_room_is_told_and_nothing_else(host: Host) -> None:
+async def test_a_disk_without_room_is_reported_and_nothing_else(host: Host) -> None:
     host.apply("db1")
     (host.folder / ".last-good.json.new").symlink_to("/dev/full")
     async with host.following():
@@ -240,7 +240,7 @@ async def test_the_static_form_is_its_file_and_keeps_nothing(host: Host) -> None
     assert list(host.folder.iterdir()) == []
 
 
-async def test_whole_sources_of_an_earlier_release_are_told_until_the_host_lists_its_own(host: Host) -> None:
+async def test_whole_sources_of_an_earlier_release_are_reported_until_the_host_lists_its_own(host: Host) -> None:
     def told() -> list[str]:
         return [text for text in host.kinds("config") if "hosts adopt" in text]
 

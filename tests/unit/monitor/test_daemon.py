@@ -106,7 +106,7 @@ def _read(url: str) -> bytes:
         return data
 
 
-async def test_told_to_leave_them_it_leaves_publishers_for_the_next(host: Host) -> None:
+async def test_on_request_it_leaves_publishers_for_the_next(host: Host) -> None:
     first = host.monitor(leave=True)
     async with living(first):
         await runs(first, A)
@@ -128,7 +128,7 @@ async def test_a_second_monitor_in_the_folder_is_refused_and_the_first_goes_on(h
         assert phases(first) == {A: Phase.RUNNING}
 
 
-async def test_a_port_that_is_taken_is_told_before_anything_starts(host: Host) -> None:
+async def test_a_port_that_is_taken_is_reported_before_anything_starts(host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         host.write("a")
         text = host.file.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{other.getsockname()[1]}"')

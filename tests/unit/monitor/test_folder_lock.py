@@ -45,7 +45,7 @@ def test_it_goes_with_a_killed_holder(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be created") as caught:
         FolderLock(tmp_path / "file" / "monitor.lock", "a monitor").__enter__()

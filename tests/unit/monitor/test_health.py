@@ -37,12 +37,12 @@ def test_a_monitor_that_read_no_configuration_is_not() -> None:
         (Phase.DRAINED, None),
     ],
 )
-def test_a_publisher_that_does_not_run_is_told_with_its_cause(phase: Phase, told: str | None) -> None:
+def test_a_publisher_that_does_not_run_is_reported_with_its_cause(phase: Phase, told: str | None) -> None:
     reasons = health(host(phase, problem="no space"), NOW).reasons
     assert [reason.startswith(told) for reason in reasons] == [True] if told else reasons == ()
 
 
-def test_one_that_is_silent_or_stuck_is_told() -> None:
+def test_one_that_is_silent_or_stuck_is_reported() -> None:
     state = host()
     assert health(state, NOW + 30).reasons == ("publisher shop/main/db1 did not answer for 31 s",)
     state.publishers[KEY].status = admin_pb2.PublisherStatus(stuck_s=14.0)

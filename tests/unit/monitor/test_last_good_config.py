@@ -39,7 +39,7 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     "text",
     ["", "[]", "{}", '{"datasets": {"shop": {}}, "drained": false, "read_at": 1}', '{"datasets": [], "drained": 1}'],
 )
-def test_what_makes_no_sense_is_told_with_its_file(tmp_path: Path, text: str) -> None:
+def test_what_makes_no_sense_is_reported_with_its_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "last-good.json"
     path.write_text(text)
     with pytest.raises(WormholeError, match=r"last-good\.json"):

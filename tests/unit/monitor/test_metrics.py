@@ -95,7 +95,7 @@ async def test_an_answer_of_many_pieces_is_taken_whole() -> None:
     assert answer.count("wormhole_flow_lag_seconds{") == 20_000
 
 
-async def test_who_does_not_answer_in_time_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_answer_in_time_is_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ANSWER_S", 0.3)
     state = HostState("h1")
     never = asyncio.Event()
@@ -140,7 +140,7 @@ async def test_who_is_gone_or_sends_without_end_is_left_out(monkeypatch: pytest.
     assert values["wormhole_monitor_publisher_up", "db1"] == values["wormhole_monitor_publisher_up", "db2"] == 0
 
 
-def test_of_two_releases_the_first_description_stands_and_no_type_is_mixed() -> None:
+def test_of_two_releases_the_first_description_is_kept_and_no_type_is_mixed() -> None:
     old = '# HELP wormhole_x Xs.\n# TYPE wormhole_x gauge\nwormhole_x{log="a"} 1\n'
     reworded = old.replace("Xs.", "All Xs.").replace('"a"', '"b"')
     retyped = old.replace("gauge", "counter").replace('"a"', '"c"')
@@ -148,7 +148,7 @@ def test_of_two_releases_the_first_description_stands_and_no_type_is_mixed() -> 
     assert text == old + 'wormhole_x{log="b"} 1\n'
 
 
-def test_every_metric_of_a_monitor_is_told() -> None:
+def test_every_metric_of_a_monitor_is_reported() -> None:
     state = HostState("h1", coordination="connected")
     state.publishers[ONE] = PublisherState(ONE, Phase.RUNNING, restarts=2)
     found = list(samples(state, [ONE], ProcessFigures(1, 1.0, 1), state.started))

@@ -151,7 +151,7 @@ def test_what_is_away_is_waited_for_for_ever() -> None:
         (Slot(None, "a", 1, (0.0,), 5.0, True), "b", False, Phase.STARTING),
     ],
 )
-def test_what_is_told_of_a_slot(slot: Slot, digest: str | None, drained: bool, phase: Phase | None) -> None:
+def test_what_is_reported_of_a_slot(slot: Slot, digest: str | None, drained: bool, phase: Phase | None) -> None:
     assert phase_of(slot, digest, drained=drained) is phase
 
 

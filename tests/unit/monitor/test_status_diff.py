@@ -23,7 +23,7 @@ def kinds(before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherSt
     return [(event.kind, event.subject) for event in status_events(KEY, before, after, 9.0)]
 
 
-def test_caravans_that_start_and_end_are_told_once() -> None:
+def test_caravans_that_start_and_end_are_reported_once() -> None:
     first = answer((1.0, STARTED, "starts at 1/4/0: the lead"))
     assert kinds(None, first) == [], "what was before the monitor is not news"
     second = answer(
@@ -45,7 +45,7 @@ def test_a_restarted_publishers_caravans_are_news() -> None:
     ]
 
 
-def test_losses_and_halted_flows_are_told_when_they_come_and_also_at_first() -> None:
+def test_losses_and_halted_flows_are_reported_when_they_come_and_also_at_first() -> None:
     lost = admin_pb2.FlowStatus(flow="cache/db1", loss_pending=True, cause="log 1 is gone")
     halted = admin_pb2.FlowStatus(flow="cache/db2", halted_at="1/2/3", cause="boom")
     well = admin_pb2.FlowStatus(flow="cache/db1")

@@ -88,7 +88,7 @@ async def test_answers_and_their_news_reach_the_state() -> None:
         assert len(state.events) == 1, "told once"
 
 
-async def test_one_that_hangs_keeps_nobody_waiting_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_hangs_keeps_nobody_waiting_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TIMEOUT_S", 0.2)
     state, publisher, other = HostState("h1"), Publisher(), Publisher(B)
     publisher.silent = True
@@ -103,7 +103,7 @@ async def test_one_that_hangs_keeps_nobody_waiting_and_is_told(monkeypatch: pyte
         assert silent.problem == ""
 
 
-async def test_one_that_is_gone_is_told_and_its_successor_asked() -> None:
+async def test_one_that_is_gone_is_reported_and_its_successor_asked() -> None:
     state, publisher = HostState("h1"), Publisher()
     async with watching(state):
         async with publisher.serving() as address:
@@ -144,7 +144,7 @@ async def test_only_who_runs_is_asked_and_who_went_is_forgotten() -> None:
         assert state.version == seen
 
 
-async def test_what_is_not_its_answer_is_told_and_does_not_count() -> None:
+async def test_what_is_not_its_answer_is_reported_and_does_not_count() -> None:
     state, publisher = HostState("h1"), Publisher(B)
     async with publisher.serving() as address, watching(state):
         entry = running(state, A, address)

@@ -131,7 +131,7 @@ async def test_a_killed_publisher_is_started_again(host: Host, number: int, name
         await host.supervisor.stop()
 
 
-async def test_a_crash_loop_is_given_up_and_told_until_the_configuration_changes(host: Host) -> None:
+async def test_a_crash_loop_is_given_up_and_reported_until_the_configuration_changes(host: Host) -> None:
     host.behave("exit 1")
     async with living(host):
         host.want("a")
@@ -265,7 +265,7 @@ async def test_who_is_in_a_hurry_does_not_wait_for_one_that_does_not_end(host: H
         assert host.alive() == []
 
 
-async def test_a_full_disk_is_told_retried_and_touches_nothing_that_runs(host: Host) -> None:
+async def test_a_full_disk_is_reported_retried_and_touches_nothing_that_runs(host: Host) -> None:
     async with living(host):
         host.want("a")
         await host.running(A)

@@ -99,7 +99,7 @@ async def readyz(address: str) -> str:
 # --- what stops it from starting
 
 
-async def test_a_log_that_is_not_configured_is_told_with_those_that_are(database: RocksWriter, state: Path) -> None:
+async def test_a_log_that_is_not_configured_is_reported_with_those_that_are(database: RocksWriter, state: Path) -> None:
     error = await refused(configured(database, state), "db2")
     assert isinstance(error, ConfigError)
     assert "db2" in str(error)
@@ -108,7 +108,7 @@ async def test_a_log_that_is_not_configured_is_told_with_those_that_are(database
 
 
 @pytest.mark.parametrize("obstacle", ["a file in the way", "no right to write"])
-async def test_a_folder_that_cannot_be_made_is_told(database: RocksWriter, tmp_path: Path, obstacle: str) -> None:
+async def test_a_folder_that_cannot_be_made_is_reported(database: RocksWriter, tmp_path: Path, obstacle: str) -> None:
     if obstacle == "a file in the way":
         (tmp_path / "here").write_text("")
         state = tmp_path / "here" / "state"
@@ -127,7 +127,7 @@ async def test_it_does_not_listen_beyond_this_machine_without_tls(database: Rock
     assert not made(state)
 
 
-async def test_an_address_that_is_taken_is_told_and_everything_is_given_back(
+async def test_an_address_that_is_taken_is_reported_and_everything_is_given_back(
     database: RocksWriter, state: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -201,7 +201,7 @@ async def _broken(*parts: object) -> None:
     raise ExceptionGroup("tasks", [RuntimeError("followed"), ExceptionGroup("inner", [first, ConfigError("later")])])
 
 
-async def test_of_several_errors_the_first_known_one_is_told(
+async def test_of_several_errors_the_first_known_one_is_reported(
     database: RocksWriter, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "serve", _broken)

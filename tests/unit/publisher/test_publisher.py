@@ -41,7 +41,7 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
         await eventually(lambda: flow.state(publisher.lead_flows()) is PublisherFlowState.LIVE, "at the lead")
 
 
-async def test_a_log_whose_end_cannot_be_told_is_asked_again_whatever_the_reason(
+async def test_a_log_whose_end_is_not_known_is_asked_again_for_any_reason(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reasons = [SourceUnavailable("away"), DecodeError("nonsense"), UnsupportedLog("no binlog"), UsageError("denied")]

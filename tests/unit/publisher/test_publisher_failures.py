@@ -22,7 +22,7 @@ from wormhole.wire.v1 import push_pb2
 
 
 @pytest.mark.usefixtures("first")
-async def test_a_handler_that_gave_up_stands_until_that_subscriber_restarts(world: World) -> None:
+async def test_a_handler_that_gave_up_is_halted_until_that_subscriber_restarts(world: World) -> None:
     world.commit("x", table="other")
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
         await world.register(s1)
@@ -97,7 +97,7 @@ async def test_a_breach_of_the_protocol_is_answered_and_the_stream_begins_anew(
     assert (await taken(s1)).epoch == 2
 
 
-async def test_one_application_that_cannot_be_served_is_told_and_the_others_are(
+async def test_one_application_that_cannot_be_served_is_reported_and_the_others_are(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.application("broken", start="9/9/9")
@@ -114,9 +114,7 @@ async def test_one_application_that_cannot_be_served_is_told_and_the_others_are(
     assert len(told) == 2
 
 
-async def test_subscribers_are_found_although_looking_for_them_failed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_subscribers_are_found_although_a_search_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = MemoryCoordinator.watch_subscribers
     asked: list[str] = []
 

@@ -31,5 +31,5 @@ def test_seconds_stay_with_their_row_and_new_ones_replace_them(tmp_path: Path, m
     assert disasters.table(seconds) in text
 
 
-def test_every_row_can_be_told_from_the_others() -> None:
+def test_every_row_can_be_distinguished_from_the_others() -> None:
     assert len(set(disasters.rows_of({}))) == len({cell.name for cell in CELLS}) == len(CELLS)

@@ -29,7 +29,7 @@ def test_the_table_of_others_is_found() -> None:
     assert len(rows) == 3
 
 
-def test_a_machine_on_which_it_cannot_run_is_told_so(
+def test_a_machine_on_which_it_cannot_run_gets_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(prepare, "without_chroot", lambda: "only root may")

@@ -31,7 +31,7 @@ def dated(path: Path, seconds: int) -> Path:
     return path
 
 
-def test_a_module_is_hot_when_a_pxd_stands_beside_it(tree: Path) -> None:
+def test_a_module_is_hot_when_a_pxd_is_beside_it(tree: Path) -> None:
     assert hot_sources(tree) == [tree / "wormhole" / "decode" / "hot.py"]
 
 
@@ -77,7 +77,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
     return shell
 
 
-def test_root_gets_what_is_missing_and_is_told_why_and_how_big(
+def test_root_gets_what_is_missing_with_the_reason_and_the_size(
     shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_system_packages([JAVA, GCC])
@@ -177,7 +177,7 @@ def test_debian_is_fetched_from_where_apt_gets_it(
     assert prepare.debian_mirror() is None
 
 
-def test_a_mysql_that_cannot_be_fetched_is_told_with_the_reason_and_leaves_nothing(
+def test_a_mysql_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_nothing(
     shell: Shell, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(prepare, "MYSQL", checkout / ".venv" / "mysql-server")
@@ -235,7 +235,7 @@ def test_an_unknown_switch_value_is_named(monkeypatch: pytest.MonkeyPatch, capsy
     assert "'maybe'" in capsys.readouterr().err
 
 
-def test_an_old_python_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_old_python_gets_the_next_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(prepare, "OLDEST", (99, 0))
     with pytest.raises(SystemExit):
         prepare.main(["demo"])

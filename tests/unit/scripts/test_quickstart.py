@@ -36,7 +36,7 @@ a ... c
 """
 
 
-def test_what_stands_where() -> None:
+def test_what_is_where() -> None:
     first, second = read_page(TEXT)
     assert (first.title, second.title) == ("1. First", "2. Second")
     sql, sh = first.blocks

@@ -25,7 +25,7 @@ def test_what_is_committed_keeps_the_promise() -> None:
     assert wire_fields.problems(wire_fields.read_descriptors(), remembered) == []
 
 
-def test_a_number_given_to_another_field_is_told() -> None:
+def test_a_number_given_to_another_field_is_reported() -> None:
     (problem, *_) = wire_fields.problems(_with(("b", 1)), {"p.M.a = 1 uint32"})
     assert "p.M: a was number 1" in problem
 

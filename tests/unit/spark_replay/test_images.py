@@ -72,6 +72,6 @@ def test_an_image_becomes_update_bytes_again() -> None:
     assert values_of(back.key) == (1,)
 
 
-def test_bytes_that_are_no_row_are_told() -> None:
+def test_bytes_that_are_no_row_are_reported() -> None:
     with pytest.raises(ArchiveError, match="no valid row"):
         read_row(b"\xff\xff")

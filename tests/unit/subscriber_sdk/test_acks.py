@@ -75,7 +75,7 @@ def test_a_rollback_brings_back_what_was_not_acknowledged() -> None:
     assert not two.finished
 
 
-def test_progress_is_not_told_twice() -> None:
+def test_progress_is_not_reported_twice() -> None:
     one = batch(1)
     log = filled(one)
     log.take()

@@ -36,7 +36,7 @@ def test_what_fits_costs_nobody_anything(streams: Streams) -> None:
     assert "0 of 100 bytes in 1 accounts" in repr(streams.budget)
 
 
-def test_who_exceeds_it_is_told_and_holds_nothing_then(streams: Streams) -> None:
+def test_who_exceeds_it_is_reported_and_holds_nothing_then(streams: Streams) -> None:
     small, large = streams.open("small"), streams.open("large")
     small.charge(30, "a flow")
     large.charge(70, "a flow")

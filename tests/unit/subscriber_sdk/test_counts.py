@@ -39,7 +39,7 @@ def counts() -> Counts:
     return Counts()
 
 
-def test_counts_go_up_and_only_what_changed_is_told(counts: Counts) -> None:
+def test_counts_go_up_and_only_what_changed_is_reported(counts: Counts) -> None:
     counts.processed({3: 5, 4: 1})
     first = counts.report()
     assert (first.life, first.windows) == (counts.life, {3: ProcessedCount(5), 4: ProcessedCount(1)})
@@ -94,7 +94,7 @@ def test_windows_are_bounded_and_the_earliest_go_but_for_what_has_no_time(counts
     assert sorted(counts.report().windows) == [0, *range(6, MOST_WINDOWS + 5)]
 
 
-def test_with_a_new_epoch_no_more_is_told_than_is_remembered(counts: Counts) -> None:
+def test_with_a_new_epoch_no_more_is_reported_than_is_remembered(counts: Counts) -> None:
     counts.processed(dict.fromkeys(range(MOST_WINDOWS + 5), 1))
     counts.forget()
     assert len(counts.report().windows) == MOST_WINDOWS

@@ -115,7 +115,7 @@ def rolled_back(told: CountsReport) -> int:
 
 
 @pytest.mark.parametrize(("kind", "concurrency"), [(Heard, 1), (Heard, 3), (Together, 1), (Threaded, 1)])
-async def test_what_was_called_is_told_and_the_life_goes_on(kind: type[Subscriber], concurrency: int) -> None:
+async def test_what_was_called_is_reported_and_the_life_goes_on(kind: type[Subscriber], concurrency: int) -> None:
     counts = Counts()
     life = counts.life
     port = await told_by(kind(), counts, concurrency=concurrency)
@@ -140,7 +140,7 @@ async def test_side_by_side_too() -> None:
     assert rolled_back(port.told[0]) == heard.calls - 6
 
 
-async def test_what_is_passed_over_is_told_apart_with_its_hash() -> None:
+async def test_what_is_passed_over_is_counted_apart_with_its_hash() -> None:
     port = await told_by(Heard(), Counts(), "test:7:2")
     assert figures(port.told[0]) == (5, 1)
     (one,) = port.told[0].windows.values()
@@ -158,7 +158,7 @@ async def test_a_callback_that_nobody_called_lacks(monkeypatch: pytest.MonkeyPat
     assert figures(port.told[0]) == (5, 0)
 
 
-async def test_callbacks_before_a_revocation_are_told_with_the_release() -> None:
+async def test_callbacks_before_a_revocation_are_reported_with_the_release() -> None:
     class Slow(Subscriber):
         def __init__(self) -> None:
             self.calls = 0

@@ -42,7 +42,7 @@ def test_an_acknowledged_place_is_where_a_rollback_leads(epoch: Epoch) -> None:
     assert (epoch.marker, epoch.acked) == (marker_at(1), marker_at(1))
 
 
-def test_rest_is_told() -> None:
+def test_rest_is_reported() -> None:
     told: list[bool] = []
     resting = Epoch("shop", 3, marker_at(0), lambda: told.append(resting.resting))
     resting.rest()

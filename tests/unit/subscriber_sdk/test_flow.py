@@ -122,7 +122,7 @@ def test_parts_are_refused_by_their_announced_size_before_they_fill_memory() -> 
 
 
 @pytest.mark.parametrize("kind", ["datamarker", "notice", "data_loss"])
-def test_nothing_stands_between_the_parts_of_a_batch(flow: SubscriberFlow, kind: str) -> None:
+def test_nothing_comes_between_the_parts_of_a_batch(flow: SubscriberFlow, kind: str) -> None:
     flow.part(parts(1, bytes(30), 10)[0])
     with pytest.raises(ProtocolError, match=rf"{kind}.flow .*amid the parts"):
         flow.between(kind)

@@ -184,7 +184,7 @@ def test_a_failure_leads_back_to_the_last_marker_that_was_acknowledged(wormhole_
     assert flow.datamarker == flow.end
 
 
-def test_whoever_gets_the_shard_next_gets_what_was_left(wormhole_kit: Kit) -> None:
+def test_the_next_subscriber_of_the_shard_gets_what_was_left(wormhole_kit: Kit) -> None:
     flow = wormhole_kit.attach(subscriber := Batching(every=3))
     flow.commit(update("t", key=1))
     flow.revoke()
@@ -375,7 +375,7 @@ async def test_a_flow_assigned_while_leaving_is_given_back(gated: tuple[World, G
     assert [frame.released.flow for frame in publisher.take("released")] == [1, 2]
 
 
-async def test_one_flow_that_stands_does_not_hold_up_another(new_world: NewWorld) -> None:
+async def test_one_halted_flow_does_not_hold_up_another(new_world: NewWorld) -> None:
     subscriber = Recorder(failing(99))
     world, publisher = new_world(subscriber, retry=RetryPolicy(attempts=1))
     await world.open(publisher)
@@ -442,7 +442,7 @@ def test_a_report_counts_failures_and_skipped_updates(wormhole_kit: Kit) -> None
 # --- transactions in pieces, and those that the database rolled back ---
 
 
-async def test_the_end_of_a_transaction_in_pieces_is_told_with_its_last_update(new_world: NewWorld) -> None:
+async def test_the_end_of_a_transaction_in_pieces_is_reported_with_its_last_update(new_world: NewWorld) -> None:
     ends: list[tuple[object, bool]] = []
 
     async def act(update: Update) -> None:
@@ -463,7 +463,7 @@ async def test_the_end_of_a_transaction_in_pieces_is_told_with_its_last_update(n
     assert ends == [(1, False), (2, True)]
 
 
-async def test_a_transaction_that_was_rolled_back_is_told_before_anything_comes(new_world: NewWorld) -> None:
+async def test_a_transaction_that_was_rolled_back_is_reported_before_anything_comes(new_world: NewWorld) -> None:
     world, publisher = new_world(subscriber := Recorder())
     publisher.send(frames.assign(1, 1, "app", "s", marker_at(0), rolled_back="0-1:4"))
     await world.shards.settled()

@@ -48,7 +48,7 @@ def test_parking_closes_the_row_and_is_remembered(gate: Gate) -> None:
     assert gate.verdict(users(6)) is Verdict.PARK
 
 
-def test_a_row_that_cannot_be_read_is_told(gate: Gate) -> None:
+def test_a_row_that_cannot_be_read_is_reported(gate: Gate) -> None:
     gate.parked(users(5))
     broken = open_parcel(parcel_of(Change(update("users", key=1, after={"name": "ada"}).schema, b"\xff"), 6))
     with pytest.raises(DecodeError):

@@ -89,7 +89,7 @@ async def test_async_behind_a_plain_def_is_an_error_not_a_silence() -> None:
         await handlers.call("on_error", None)
 
 
-def test_each_stops_when_told() -> None:
+def test_each_stops_on_request() -> None:
     heard: list[int] = []
     assert not each_in_thread(heard.append, [1, 2, 3], lambda n: n < 3)
     assert heard == [1, 2]

@@ -107,7 +107,7 @@ async def test_no_answer_is_awaited_when_the_epoch_ends(world: World) -> None:
     assert world.parking.parked == 0
 
 
-async def test_what_a_handler_raises_is_told_in_one_bounded_line(world: World) -> None:
+async def test_what_a_handler_raises_is_reported_in_one_bounded_line(world: World) -> None:
     task = await world.begin(world.parking.park(users(5), ValueError("a\n  b" + "c" * 5000)))
     ((_, error),) = world.asked.parks
     assert "\n" not in error

@@ -58,7 +58,7 @@ async def test_retries_come_from_the_configuration_of_the_application(coordinato
     await coordinator.stop()
 
 
-async def test_an_unknown_application_is_told_with_what_to_add(coordinator: MemoryCoordinator) -> None:
+async def test_an_unknown_application_is_reported_with_what_to_add(coordinator: MemoryCoordinator) -> None:
     with pytest.raises(UnknownApplication, match=r"applications\.nobody"):
         async with serve(Idle(), application="nobody", coordinator=coordinator):
             pass

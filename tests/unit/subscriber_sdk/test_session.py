@@ -231,7 +231,7 @@ def test_the_first_frame_is_hello(kind: str) -> None:
 # --- flows ---
 
 
-def test_an_assignment_is_told_and_accepted() -> None:
+def test_an_assignment_is_reported_and_accepted() -> None:
     session = new()
     _, event = tell(session, HELLO, ASSIGN)
     assert event == Assigned(1, 5, "s", marker_at(0), False, generation=2)
@@ -240,7 +240,7 @@ def test_an_assignment_is_told_and_accepted() -> None:
     assert (accepted.flow, accepted.epoch, accepted.credit, accepted.have.delivered) == (1, 5, 77, "3")
 
 
-def test_what_arrives_is_told_in_order(session: Session) -> None:
+def test_what_arrives_is_reported_in_order(session: Session) -> None:
     events = tell(
         session,
         FLOW_FRAMES["notice"](5),
@@ -338,7 +338,7 @@ def test_an_oversized_message_is_refused(session: Session) -> None:
     assert "max_frame_bytes was 10000" in refusal(session).message
 
 
-def test_what_came_before_a_breach_is_still_told(session: Session) -> None:
+def test_what_came_before_a_breach_is_still_reported(session: Session) -> None:
     events = tell(session, frames.batch(1, 5, 1, b"good"), Frame())
     assert [type(event) for event in events] == [BatchArrived, Closed]
 
@@ -521,7 +521,7 @@ def test_any_frames_cut_anywhere_give_events_or_one_refusal(given_frames: list[F
 # --- within the bounds of publishers ---
 
 
-def test_a_long_error_is_told_shortened(session: Session) -> None:
+def test_a_long_error_is_reported_shortened(session: Session) -> None:
     session.fail(1, push_pb2.Failed.HANDLER, "a:1:0", "x" * 1_000_000)
     (frame,) = said(session)
     assert frame.failed.message == "x" * 1000 + "... (1000000 characters)"

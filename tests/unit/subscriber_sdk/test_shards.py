@@ -144,7 +144,7 @@ async def test_also_when_the_first_is_gone_an_epoch_has_one_publisher(two: Two) 
     assert (await two.dials("b", 4)).take("accepted")
 
 
-async def test_a_publisher_whose_flow_is_taken_is_told_by_whom(two: Two) -> None:
+async def test_a_publisher_whose_flow_is_taken_is_reported_by_whom(two: Two) -> None:
     first = await two.dials("a", 3)
     second = await two.dials("b", 4)
     assert second.take("accepted")

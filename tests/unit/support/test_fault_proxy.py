@@ -202,7 +202,7 @@ def test_a_server_that_is_not_there_ends_the_connection(proxy: FaultProxy, serve
             assert client.recv(1) == b""
 
 
-def test_a_fault_that_never_comes_due_is_told(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
+def test_a_fault_that_never_comes_due_is_reported(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
     proxy.after(100, proxy.cut)
     server.send(b"0123456789")
     assert read(client, 10) == b"0123456789"

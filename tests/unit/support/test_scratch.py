@@ -49,7 +49,7 @@ def test_a_run_gives_pytests_status_and_output(tmp_path: Path, body: str, status
     assert "1 passed" in output or "1 failed" in output
 
 
-def test_a_run_that_hangs_is_killed_and_told_apart(tmp_path: Path) -> None:
+def test_a_run_that_hangs_is_killed_and_distinguished(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text("import threading\ndef test_x():\n    threading.Event().wait()\n")
     code, _ = scratch.run_tests(tmp_path, ["-q", "test_x.py"], timeout=2.0, quiet=True)
     assert code == 124

@@ -181,7 +181,7 @@ def test_a_dry_run_changes_nothing_and_needs_no_spark(
     assert store.read("main") == before
 
 
-def test_what_failed_and_what_was_overtaken_is_told(
+def test_what_failed_and_what_was_overtaken_is_reported(
     shop: tuple[ArchiveStore, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = Merged("main", "failed", 2, 2048, problem="x.parquet is damaged", hint="restore it")

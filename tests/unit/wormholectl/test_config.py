@@ -170,7 +170,7 @@ def test_datamarkers_are_of_one_dataset(stored: Path, zookeeper: str) -> None:
     assert "applications.cache.dataset: has datamarkers of shop, which say nothing about users" in err
 
 
-def test_what_may_not_be_meant_is_told(stored: Path, zookeeper: str) -> None:
+def test_what_may_not_be_meant_is_reported(stored: Path, zookeeper: str) -> None:
     fleet(zookeeper)
     log = LOG.replace("rocksdb:///var/lib/shop", "other").replace(
         "[datasets", '[sources.other]\nsource = "rocksdb:///other"\n[datasets'
@@ -205,7 +205,7 @@ def fleet(zookeeper: str) -> None:
     asyncio.run(come_and_go())
 
 
-def test_a_connected_subscriber_of_what_is_pruned_is_told(stored: Path, zookeeper: str) -> None:
+def test_a_connected_subscriber_of_what_is_pruned_is_reported(stored: Path, zookeeper: str) -> None:
     write(stored, zookeeper, LOG)
 
     async def while_connected() -> dict[str, object]:

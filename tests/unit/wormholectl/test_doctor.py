@@ -106,7 +106,7 @@ def test_a_server_is_examined_with_the_account_of_the_url(
     assert (code, out.splitlines()[0]) == (0, f"{kind}://reader@db1:3307")
 
 
-def test_an_installation_without_the_driver_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_driver_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'pymysql'", name="pymysql")
 

@@ -145,7 +145,7 @@ def test_a_drained_hosts_logs_need_no_publisher() -> None:
     ]
 
 
-def test_a_drained_host_whose_monitor_runs_is_told_as_drained() -> None:
+def test_a_drained_host_whose_monitor_runs_is_reported_as_drained() -> None:
     drained = Host("alpha", monitor("drained"), HostRequest(True, "ann"), ("shop/main/db1",))
     (finding,) = [one for one in judge(replace(GOOD, answers=(), hosts=(drained,))).findings if one.check == "monitors"]
     assert finding.severity.value == "warn"

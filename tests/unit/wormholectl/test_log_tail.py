@@ -93,7 +93,7 @@ def test_only_what_the_filter_keeps_and_up_to_the_limit() -> None:
     assert [key for _, key in seen] == [(b"b1",), (b"b2",)]
 
 
-def test_missing_log_is_told_in_its_place() -> None:
+def test_missing_log_is_reported_in_its_place() -> None:
     source = log_of(b"a")
     source.skip(3)
     source.commit([(Op.DELETE, "default", b"b")])
@@ -102,7 +102,7 @@ def test_missing_log_is_told_in_its_place() -> None:
     assert seen == [(Op.UPSERT, (b"a",)), "not_logged", (Op.DELETE, (b"b",))]
 
 
-def test_what_cannot_be_decoded_is_told_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_decoded_is_reported_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     source, bad = log_of(b"a", b"b"), DecodeError("shop.audit has no names")
     plain = memory._MemoryReader.read
 

@@ -48,7 +48,7 @@ def test_the_options_become_one_value() -> None:
     assert reached("noun", "verb", "x", "--json") == Where()
 
 
-def test_what_stands_before_the_verb_holds_for_it() -> None:
+def test_options_before_the_verb_hold_for_it() -> None:
     assert reached("noun", "-p", "h:1", "verb", "x", "--json") == Where("h:1")
     assert reached("noun", "-p", "h:1", "verb", "x", "--json", "-p", "h:2") == Where("h:2")
 

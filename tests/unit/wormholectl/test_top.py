@@ -71,7 +71,7 @@ def test_no_width_of_the_terminal_cuts_a_figure() -> None:
     assert "1,202,001,234" in row
 
 
-def test_what_went_away_is_shown_with_what_it_told_last() -> None:
+def test_what_went_away_is_shown_with_its_last_status() -> None:
     seen = Seen()
     assert "asking" in screen(seen, 0.0)
     seen.learn(TOLD, 10.0)

@@ -141,7 +141,7 @@ def config_of(file: Path) -> Config:
     return parse(file.read_text(), str(file), folder=file.parent)
 
 
-async def test_who_waits_is_told_also_when_the_disk_is_full(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_is_reported_also_when_the_disk_is_full(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told, write = Told(), Path.write_text
 
     def full(path: Path, text: str, encoding: str) -> int:
@@ -217,7 +217,7 @@ async def test_stopped_before_it_runs_it_just_ends(file: Path, monkeypatch: pyte
         await task
 
 
-def test_a_wrong_file_is_told_to_whoever_waits(file: Path) -> None:
+def test_a_wrong_file_is_reported_to_the_process_that_waits(file: Path) -> None:
     file.write_text("version = 2")
     reading, writing = os.pipe()
     with pytest.raises(ConfigError):

@@ -80,7 +80,7 @@ def test_it_says_what_is_not(
         detached(tmp_path / "shop.toml", None)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".wormhole").write_text("")
     with pytest.raises(UsageError, match="cannot be written") as caught:
         detached(tmp_path / "shop.toml", None)
@@ -173,7 +173,7 @@ def test_down_says_when_an_up_does_not_end(left: Left, monkeypatch: pytest.Monke
     assert process.poll() is None
 
 
-def test_a_file_that_makes_no_sense_is_told(left: Left) -> None:
+def test_a_file_that_makes_no_sense_is_reported(left: Left) -> None:
     (left.folder / "up.json").write_text("{}")
     with pytest.raises(UsageError, match=r"up\.json cannot be read"):
         down(left.file, None)

@@ -150,7 +150,7 @@ def test_the_next_step_is_a_command_where_there_is_one() -> None:
     assert "max_read_rate" in diagnose(publisher(caravans=[caravan(target_bytes_per_s=9.0 * MIB)]), flow()).next_step
 
 
-def test_of_a_replay_the_lease_stands_beside() -> None:
+def test_of_a_replay_the_lease_is_shown() -> None:
     assert diagnose(publisher(), flow(replay=replay(), cause="held")).because == ("7.0s of its lease are left", "held")
     assert "has run out" in diagnose(publisher(), flow(replay=replay(lease_left_s=0.0))).because[0]
     found = diagnose(publisher(), flow(replay=replay(state="needs_replay")))
@@ -227,7 +227,7 @@ _publishers = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(_publishers, _flows)
-def test_whatever_is_told_there_is_one_answer_with_a_next_step(
+def test_for_every_status_there_is_one_answer_with_a_next_step(
     status: admin_pb2.PublisherStatus, one: admin_pb2.FlowStatus
 ) -> None:
     found = diagnose(status, one)

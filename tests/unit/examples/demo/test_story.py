@@ -45,7 +45,7 @@ def test_progress_leaves_room_for_what_happens() -> None:
         ([], "no shard"),
     ],
 )
-def test_shards_are_told_shortly(shards: list[str], text: str) -> None:
+def test_shards_are_listed_shortly(shards: list[str], text: str) -> None:
     assert short_shards(shards) == text
 
 

@@ -35,7 +35,7 @@ def test_a_file_between_known_ones_is_estimated_and_stays_between_them() -> None
     assert exact.behind(at(4, 0)) == 8_000
 
 
-def test_what_cannot_be_told_is_not_made_up() -> None:
+def test_what_is_not_known_is_not_made_up() -> None:
     distances = Distances(at(7, 1000), [(at(4, 300), 10_700)])
     assert distances.behind(at(2, 0)) is None, "older than every file that is known"
     assert distances.behind(at(7, 10, incarnation=2)) is None
@@ -48,7 +48,7 @@ def test_what_cannot_be_told_is_not_made_up() -> None:
     one=st.tuples(st.integers(0, 7), st.integers(0, 10_000)),
     other=st.tuples(st.integers(0, 7), st.integers(0, 10_000)),
 )
-def test_what_is_told_is_exact_and_a_later_place_is_never_further_behind(
+def test_what_is_reported_is_exact_and_a_later_place_is_never_further_behind(
     sizes: list[int], known: list[tuple[int, int]], one: tuple[int, int], other: tuple[int, int]
 ) -> None:
     last = len(sizes) - 1

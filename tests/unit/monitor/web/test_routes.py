@@ -95,7 +95,7 @@ async def test_words_that_are_no_text_do_not_break_it() -> None:
             assert (await next_event(stream))[1]["events"][0]["text"] == "\udcff\n\u2028"
 
 
-async def test_a_change_is_pushed_and_quiet_is_told_apart_from_lost() -> None:
+async def test_a_change_is_pushed_and_quiet_is_distinguished_from_lost() -> None:
     state = quiet(time.time())
     async with watching(StatusPage(state, pace_s=0.01, beat_s=0.02)) as client, client.get("/api/events") as stream:
         assert stream.content_type == "text/event-stream"

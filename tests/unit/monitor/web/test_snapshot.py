@@ -112,7 +112,7 @@ def test_a_log_whose_end_is_not_known_has_no_line() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.BACKING_OFF, Phase.GIVEN_UP, Phase.DRAINED])
-def test_what_a_process_told_that_is_gone_is_not_shown_as_new(phase: Phase) -> None:
+def test_the_status_of_a_process_that_is_gone_is_not_shown_as_new(phase: Phase) -> None:
     state = quiet(NOW)
     (shop,) = state.publishers.values()
     assert shop.status is not None
@@ -149,7 +149,7 @@ def test_nothing_grows_without_a_bound() -> None:
     assert len(json.dumps(told)) < 1_000_000
 
 
-def test_what_concerns_many_in_the_same_words_stands_once() -> None:
+def test_what_concerns_many_in_the_same_words_is_shown_once() -> None:
     state = HostState("db1", started=NOW, coordination="connected")
     shop = publisher(state, "shop/main/db1", NOW)
     for shard in range(6):
@@ -158,7 +158,7 @@ def test_what_concerns_many_in_the_same_words_stands_once() -> None:
     assert (concern["count"], concern["names"]) == (6, ["cache/0", "cache/1", "cache/2", "cache/3"])
 
 
-def test_numbers_that_json_does_not_have_are_not_told() -> None:
+def test_numbers_that_json_does_not_have_are_not_reported() -> None:
     state = quiet(NOW)
     (shop,) = state.publishers.values()
     assert shop.status is not None

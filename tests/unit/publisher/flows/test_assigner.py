@@ -222,7 +222,7 @@ async def test_a_restart_under_the_same_name_is_another_stream(desk: Desk) -> No
     assert again.flows == [flow], "the end of the former stream took the flow away"
 
 
-async def test_a_handler_that_gave_up_stands_until_a_new_life_and_says_why(desk: Desk) -> None:
+async def test_a_handler_that_gave_up_is_halted_until_a_new_life_and_says_why(desk: Desk) -> None:
     first, [flow] = await desk.at("s1", MINE)
     first.flows.clear()
     desk.assigner.halt(cast("SubscriberStream", first), flow, "no such user")
@@ -306,7 +306,9 @@ async def test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_
 # --- who may receive it
 
 
-async def test_who_is_not_allowed_is_not_dialled_and_told_once(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_is_not_allowed_is_not_dialled_and_reported_once(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
     desk.application(allow=["s1"])
     with caplog.at_level(logging.ERROR):
         desk.registered("s1", "stranger")

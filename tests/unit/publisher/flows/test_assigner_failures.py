@@ -62,7 +62,7 @@ async def test_contact_that_goes_between_two_of_many_stops_the_rest(desk: Desk) 
 
 
 @pytest.mark.parametrize("at", ["settle", "epoch"])
-async def test_a_store_that_fails_is_tried_again_and_told_once(
+async def test_a_store_that_fails_is_tried_again_and_reported_once(
     desk: Desk, caplog: pytest.LogCaptureFixture, at: str
 ) -> None:
     desk.application()
@@ -204,7 +204,7 @@ async def test_close_asks_for_everything_and_waits(desk: Desk) -> None:
     assert first.ended.is_set()
 
 
-async def test_close_does_not_wait_longer_than_it_is_told(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_close_does_not_wait_longer_than_its_limit(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     first, _ = await desk.at("s1", "a")
     with caplog.at_level(logging.WARNING):
         await desk.assigner.close(0.02)

@@ -226,7 +226,7 @@ async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next()
     assert [(told.id, told.retrying) for told in desk.flow.parked or ()] == [("test:1:0", True), ("test:2:0", True)]
 
 
-async def test_a_letter_that_cannot_be_read_is_told_and_holds_the_flow_until_it_is_discarded(
+async def test_a_letter_that_cannot_be_read_is_reported_and_holds_the_flow_until_it_is_discarded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = Desk()
@@ -293,7 +293,7 @@ async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew() -> Non
     assert desk.told == ["1 parked update is discarded"]
 
 
-async def test_what_nobody_received_yet_is_told_too() -> None:
+async def test_what_nobody_received_yet_is_reported_too() -> None:
     desk = Desk()
     desk.store.park(CACHE, desk.flow.epoch, *letter(1))
     assert desk.flow.dead_letters == 0

@@ -163,7 +163,7 @@ def test_headroom_is_what_the_budget_leaves_at_this_growth() -> None:
     assert watch.headroom(marker(at(1, 50))) == Headroom(0.0)
 
 
-def test_a_log_that_stands_still_has_no_end_of_headroom() -> None:
+def test_a_log_that_does_not_grow_has_no_end_of_headroom() -> None:
     watch = LogWatch()
     for second in range(5):
         watch.measured(status((1, 100), budget=1000), float(second))

@@ -22,7 +22,7 @@ from wormhole.wire.v1 import push_pb2
 
 @pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("proceed", [True, False])
-async def test_what_was_written_past_the_log_is_told_and_decided(
+async def test_what_was_written_past_the_log_is_reported_and_decided(
     world: World, proceed: bool, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
 ) -> None:
     await s1.hears("batch")
@@ -42,7 +42,7 @@ async def test_what_was_written_past_the_log_is_told_and_decided(
 
 
 @pytest.mark.usefixtures("first")
-async def test_a_purged_marker_is_told_with_its_range(world: World) -> None:
+async def test_a_purged_marker_is_reported_with_its_range(world: World) -> None:
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher():
             await eventually(lambda: KEY in world.markers.records, "registered")
@@ -60,7 +60,7 @@ async def test_a_purged_marker_is_told_with_its_range(world: World) -> None:
 
 @pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("trouble", [SourceUnavailable("away"), DecodeError("nonsense"), UsageError("denied")])
-async def test_a_loss_is_told_although_the_log_was_away_when_it_was_found(
+async def test_a_loss_is_reported_although_the_log_was_away_when_it_was_found(
     trouble: WormholeError, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scripted_subscriber("app", "s1") as s1:

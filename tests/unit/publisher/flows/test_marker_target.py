@@ -65,7 +65,7 @@ async def test_what_else_is_wrong_is_raised_as_it_is() -> None:
         await located(log, by_text(log, "latest"))
 
 
-def test_the_distance_is_told_as_far_as_it_is_known() -> None:
+def test_the_distance_is_reported_as_far_as_it_is_known() -> None:
     watch = LogWatch()
     assert distance(watch, "log", at(0), at(50), 0.0) == [
         "what lies between (it is not known how much): jumped over, never delivered"

@@ -75,7 +75,7 @@ async def test_nothing_waiting_writes_nothing(desk: Desk) -> None:
     assert desk.store.groups == []
 
 
-async def test_a_refused_write_is_told_and_forgotten(desk: Desk) -> None:
+async def test_a_refused_write_is_reported_and_forgotten(desk: Desk) -> None:
     desk.store.raise_epoch(ONE)
     old = MarkerWrite(ONE, 0, marker(1))
     desk.writer.put(old)
@@ -100,7 +100,7 @@ async def test_a_failed_write_is_kept_and_replaced_by_newer_ones(desk: Desk) -> 
 
 
 @pytest.mark.parametrize("failure", [MarkerStoreError("the disk is full"), CoordinationLost("nobody answers")])
-async def test_a_failing_store_is_told_once_and_tried_until_it_works(
+async def test_a_failing_store_is_reported_once_and_tried_until_it_works(
     desk: Desk, failure: WormholeError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.store.failure = failure

@@ -56,7 +56,7 @@ async def test_without_contact_local_markers_go_on_with_what_they_have(scene: Sc
     assert not fenced or "bring ZooKeeper back" in str(scene.ownership.why_silent())
 
 
-async def test_whoever_lost_its_log_is_silent_and_says_so(scene: Scene) -> None:
+async def test_a_publisher_that_lost_its_log_is_silent_and_says_so(scene: Scene) -> None:
     await scene.ownership.take(ONE)
     assert scene.ownership._registration is not None
     scene.ownership._registration.held = False  # type: ignore[misc]

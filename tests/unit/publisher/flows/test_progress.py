@@ -18,7 +18,7 @@ def after(*measured: tuple[int, int | None]) -> float | None:
     return progress.stuck_s(float(len(measured)))
 
 
-def test_a_log_that_grows_while_nothing_is_read_is_told_since_it_began_to() -> None:
+def test_a_log_that_grows_while_nothing_is_read_is_reported_since_it_began_to() -> None:
     progress = Progress()
     for second, behind in enumerate((10, 10, 20, 20, 30)):
         progress.measured(at(5), behind, float(second))
@@ -52,7 +52,7 @@ def test_who_waits_for_room_or_reads_a_large_transaction_is_not_stuck() -> None:
     assert progress.stuck_s(20.0) is None
 
 
-def test_a_log_that_nobody_reads_is_told_whether_it_grows_or_not() -> None:
+def test_a_log_that_nobody_reads_is_reported_whether_it_grows_or_not() -> None:
     progress = Progress()
     progress.measured(None, None, 0.0)
     assert progress.stuck_s(7.0) == 7.0

@@ -154,7 +154,7 @@ async def test_a_store_that_fails_half_way_is_gone_on_with_at_the_same_place(boo
     assert {begin.record.marker for begin in await books.register()} == {start}
 
 
-async def test_a_start_that_the_log_does_not_have_is_told_at_once_and_nothing_is_stored(books: Books) -> None:
+async def test_a_start_that_the_log_does_not_have_is_reported_at_once_and_nothing_is_stored(books: Books) -> None:
     with pytest.raises(PositionError):
         await books.register("1/9/9")
     assert not books.markers.records

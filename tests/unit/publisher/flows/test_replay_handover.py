@@ -36,7 +36,7 @@ from wormhole.wire.v1 import admin_pb2, push_pb2
 # --- the end -----------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
-async def test_a_log_that_no_longer_reaches_back_is_told_with_the_range(
+async def test_a_log_that_no_longer_reaches_back_is_reported_with_the_range(
     world: World, s1: ScriptedSubscriber, first: Datamarker
 ) -> None:
     world.commit("b")
@@ -59,7 +59,7 @@ async def test_a_log_that_no_longer_reaches_back_is_told_with_the_range(
         assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.PURGED, "2", "3")
 
 
-async def test_another_history_of_the_log_is_told_as_a_gap_without_a_range(
+async def test_another_history_of_the_log_is_reported_as_a_gap_without_a_range(
     world: World, s1: ScriptedSubscriber, first: Datamarker
 ) -> None:
     second = world.commit("b")
@@ -102,7 +102,7 @@ async def test_a_paused_flow_is_taken_and_opened_when_it_is_resumed(
     await eventually(lambda: not world.markers.records[KEY].control.skip, "it is behind the datamarker")
 
 
-async def test_a_changed_filter_is_told_to_the_next_task(
+async def test_a_changed_filter_is_reported_to_the_next_task(
     world: World, s1: ScriptedSubscriber, first: Datamarker, publisher: Publisher
 ) -> None:
     replay = await held(world, publisher, s1)
@@ -229,7 +229,7 @@ async def test_a_store_that_fails_leaves_everything_as_it_was(
 
 
 @pytest.mark.usefixtures("first")
-async def test_a_datamarker_that_is_missing_is_told_and_nothing_else_is_taken_for_that(
+async def test_a_datamarker_that_is_missing_is_reported_and_nothing_else_is_taken_for_that(
     world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
 ) -> None:
     replay = await held(world, publisher, s1)

@@ -32,7 +32,7 @@ def letters(world: World) -> list[str]:
     return sorted(world.markers.letters.get(KEY, {}))
 
 
-async def test_what_a_task_hands_over_is_parked_in_its_epoch_and_told_to_the_next(
+async def test_what_a_task_hands_over_is_parked_in_its_epoch_and_reported_to_the_next(
     world: World, s1: ScriptedSubscriber
 ) -> None:
     world.application(on_failure="park")

@@ -81,7 +81,7 @@ async def bearer(world: World) -> str:
     return f"Bearer {await asyncio.to_thread(host_token, world.settings['state_dir'])}"
 
 
-async def test_whoever_reaches_it_may_ask_how_it_is(world: World) -> None:
+async def test_every_client_that_reaches_it_may_ask_how_it_is(world: World) -> None:
     async with served(world) as (_, address):
         told = admin_pb2.PublisherStatus.FromString(await ask(address, "Describe", b""))
     assert told.dataset == "shop"
@@ -123,7 +123,7 @@ async def test_nobody_else_gets_more_than_one_line(world: World, token: str) -> 
     assert not world.coordination.history
 
 
-async def test_a_request_that_is_none_and_one_that_cannot_be_are_told(world: World) -> None:
+async def test_a_request_that_is_none_and_one_that_cannot_be_are_reported(world: World) -> None:
     async with served(world) as (_, address):
         code, text = await refusal(address, b"\xff" * 100, token=await bearer(world))
         assert (code, "no ChangeRequest" in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)

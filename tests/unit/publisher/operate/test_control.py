@@ -406,7 +406,7 @@ async def test_a_store_that_fails_changes_nothing(
 
 
 @pytest.mark.usefixtures("first")
-async def test_a_history_that_cannot_be_written_is_told(
+async def test_a_history_that_cannot_be_written_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher, control: Control
 ) -> None:
 

@@ -76,7 +76,7 @@ async def test_a_lag_that_nobody_knows_is_left_out(world: World, publisher: Publ
 
 
 @pytest.mark.usefixtures("first", "assign")
-async def test_every_metric_of_a_publisher_is_told_with_its_labels(
+async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     world: World, s1: ScriptedSubscriber, publisher: Publisher
 ) -> None:
     await s1.processed(await s1.hears("batch"))

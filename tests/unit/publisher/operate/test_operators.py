@@ -29,7 +29,7 @@ def test_who_it_was_is_kept_short_and_with_the_certificate() -> None:
 
 
 @pytest.mark.usefixtures("first")
-async def test_what_is_done_is_kept_or_the_operator_is_told(
+async def test_what_is_done_is_kept_or_the_operator_is_informed(
     world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
 ) -> None:
     await eventually(lambda: KEY in publisher.assigner.flows, "registered")

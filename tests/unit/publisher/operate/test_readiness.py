@@ -30,7 +30,7 @@ async def test_it_is_ready_once_the_configuration_is_known_although_nobody_subsc
     await _ready(publisher)
 
 
-async def test_a_log_that_grows_unread_is_told_with_the_place(world: World, publisher: Publisher) -> None:
+async def test_a_log_that_grows_unread_is_reported_with_the_place(world: World, publisher: Publisher) -> None:
     await _ready(publisher)
     publisher.progress = Progress()
     for second, behind in enumerate((0, 10, 20)):
@@ -41,7 +41,7 @@ async def test_a_log_that_grows_unread_is_told_with_the_place(world: World, publ
     assert "wormholectl doctor" in reason
 
 
-async def test_a_log_that_cannot_be_reached_is_told_with_the_cause(world: World) -> None:
+async def test_a_log_that_cannot_be_reached_is_reported_with_the_cause(world: World) -> None:
     world.source.set_reachable(False)
     async with world.publisher() as publisher:
         await eventually(lambda: publisher.progress.stuck_s(publisher.clock.monotonic()) is not None, "it is seen")
@@ -52,7 +52,7 @@ async def test_a_log_that_cannot_be_reached_is_told_with_the_cause(world: World)
 
 
 @pytest.mark.parametrize("error", [Diverged("it went back"), DecodeError("it is damaged"), UsageError("no database")])
-async def test_a_log_without_an_end_is_told_by_a_publisher_that_runs(
+async def test_a_log_without_an_end_is_reported_by_a_publisher_that_runs(
     world: World, monkeypatch: pytest.MonkeyPatch, error: WormholeError
 ) -> None:
     def latest() -> Datamarker:
@@ -68,7 +68,7 @@ async def test_a_log_without_an_end_is_told_by_a_publisher_that_runs(
             await _ready(publisher)
 
 
-async def test_what_cannot_be_stored_and_what_must_not_be_sent_are_told(
+async def test_what_cannot_be_stored_and_what_must_not_be_sent_are_reported(
     world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
 ) -> None:
     await _ready(publisher)

@@ -21,7 +21,7 @@ from wormhole.ports.marker_store import FlowControl
 from wormhole.wire.v1 import admin_pb2
 
 
-async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
+async def test_flows_caravans_and_subscribers_are_reported(world: World) -> None:
     world.application(where='op == "upsert"')
     world.commit("a")
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
@@ -92,7 +92,7 @@ async def test_who_it_is_and_where_its_token_and_pages_are(world: World) -> None
 
 
 @pytest.mark.usefixtures("first")
-async def test_what_operators_asked_and_why_it_waits_is_told(
+async def test_what_operators_asked_and_why_it_waits_is_reported(
     world: World, s1: ScriptedSubscriber, publisher: Publisher
 ) -> None:
     await world.register(s1)
@@ -117,7 +117,7 @@ async def test_what_operators_asked_and_why_it_waits_is_told(
     assert told.credit_waited_s == 0
 
 
-async def test_a_log_that_is_not_read_is_told_with_its_time(world: World, publisher: Publisher) -> None:
+async def test_a_log_that_is_not_read_is_reported_with_its_time(world: World, publisher: Publisher) -> None:
     publisher.progress = Progress()
     assert not status(publisher).HasField("stuck_s")
     place, since = world.source.latest().order, publisher.clock.monotonic() - 60

@@ -48,7 +48,7 @@ def test_states() -> None:
     assert one.state(frozenset()) is PublisherFlowState.RELEASING
 
 
-def test_paused_is_told_once_nobody_has_it() -> None:
+def test_paused_is_reported_once_nobody_has_it() -> None:
     one, _ = open_flow()
     one.controlled(FlowControl("maria since noon"))
     assert one.state(frozenset({"app/log"})) is PublisherFlowState.LIVE

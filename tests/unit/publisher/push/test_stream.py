@@ -187,7 +187,7 @@ async def test_a_body_larger_than_a_frame_goes_in_parts(subscriber: ScriptedSubs
         assert subscriber.largest <= 4096
 
 
-async def test_no_datamarker_stands_amid_a_transaction(subscriber: ScriptedSubscriber) -> None:
+async def test_no_datamarker_is_inside_a_transaction(subscriber: ScriptedSubscriber) -> None:
     """What was sent before a datamarker lies before it, also where a transaction comes in pieces: an archive ends at
     one."""
     async with owner(subscriber.info()) as one:
@@ -305,7 +305,7 @@ async def test_without_a_common_version_both_sides_say_once_which_is_older(
     ]
 
 
-async def test_an_address_where_nobody_listens_is_told_with_what_to_check() -> None:
+async def test_an_address_where_nobody_listens_is_reported_with_what_to_check() -> None:
     async with owner(SubscriberInfo("app", "s1", "127.0.0.1:1")) as one:
         await eventually(lambda: one.lost, "told")
         assert "127.0.0.1:1 cannot be reached" in one.stream.problem.text

@@ -8,7 +8,7 @@ from wormhole.model.position import Datamarker, LogPosition
 PLACE = LogPosition(1, 7, 4)
 
 
-def test_times_are_told_in_utc() -> None:
+def test_times_are_shown_in_utc() -> None:
     assert time_text(1_000_000_000_999_999) == "2001-09-09 01:46:40 UTC"
 
 

@@ -247,7 +247,7 @@ def test_many_shards_take_no_more_memory_than_one(archivers: Archivers) -> None:
     assert [row_groups(archivers.store, f"shop{n}") for n in range(1, 6)] == [[1]] * 5
 
 
-def test_a_spill_for_another_shard_that_fails_is_told_to_that_one(
+def test_a_spill_for_another_shard_that_fails_is_reported_to_that_one(
     archivers: Archivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archiver = archivers.new(flush_size=256 << 10)
@@ -295,7 +295,7 @@ def test_a_loss_halts_unless_it_is_accepted(archivers: Archivers, flow: KitFlow)
     assert flow.datamarker == marker_at(1)
 
 
-def test_an_accepted_loss_stands_in_the_manifest(archivers: Archivers) -> None:
+def test_an_accepted_loss_is_in_the_manifest(archivers: Archivers) -> None:
     flow = archivers.attach(archivers.new(accept_loss=True))
     archive(archivers, flow, 1)
     flow.lose("2", "2")

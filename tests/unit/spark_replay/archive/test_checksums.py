@@ -83,7 +83,7 @@ def test_every_flipped_bit_is_found(seed: int) -> None:
         data[at] ^= bit
 
 
-def test_a_source_that_ends_early_is_told() -> None:
+def test_a_source_that_ends_early_is_reported() -> None:
     data = bytes(100)
     source = CheckedSource(pa.PythonFile(io.BytesIO(data[:50]), mode="r"), 100, summed(data))
     with pytest.raises(BrokenBlockError):

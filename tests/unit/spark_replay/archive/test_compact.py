@@ -126,7 +126,7 @@ def test_a_merged_file_holds_every_row_datamarker_and_schema(tmp_path: Path) -> 
     assert planned(store) == []
 
 
-def test_where_a_log_went_on_without_updates_stands_in_a_merged_file(tmp_path: Path) -> None:
+def test_where_a_log_went_on_without_updates_is_in_a_merged_file(tmp_path: Path) -> None:
     store = write_archive(tmp_path / "archive", {"a": files()[:1]})
     store.change("a", lambda present: present.extended(marker_at(5), 1) if present else pytest.fail("no manifest"))
     write_archive(tmp_path / "archive", {"a": [[tx(put(b"x", b"1"))], [tx(put(b"y", b"1"))]]})
@@ -205,7 +205,7 @@ def test_a_file_that_is_not_what_its_entry_says_is_merged_into_nothing(store: Ar
     assert len(store.data_files("a")) == 4
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     noise = random.Random(7).randbytes
     store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", noise(40_000)))] for _ in range(4)]})
     before = content(store)

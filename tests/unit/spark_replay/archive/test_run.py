@@ -35,7 +35,7 @@ subscribers = {{ one = "127.0.0.1:{free_port()}" }}
 
 
 @pytest.mark.allow_blocking("begins an archive, in a thread of its own")
-async def test_it_runs_until_it_is_told_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_runs_until_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import aiohttp
 
     warned: list[str] = []

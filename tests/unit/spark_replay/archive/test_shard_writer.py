@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_completed_is_removed(
     assert manifest_of(store).files == ()
 
 
-def test_manifests_that_vanish_are_told(
+def test_manifests_that_vanish_are_reported(
     store: ArchiveStore, writer: ShardWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.add(updates(1))
@@ -202,7 +202,7 @@ def test_of_two_archivers_in_one_epoch_neither_makes_a_hole(store: ArchiveStore)
 
 
 @pytest.mark.parametrize("step", ["spill", "commit"])
-def test_a_full_disk_is_told_and_leaves_nothing(store: ArchiveStore, writer: ShardWriter, step: str) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(store: ArchiveStore, writer: ShardWriter, step: str) -> None:
     value = random.Random(7).randbytes(100_000)
     (large,) = batches(1, tx(put(b"k", value)))
     writer.add(large)

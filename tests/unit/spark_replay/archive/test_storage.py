@@ -160,7 +160,7 @@ for act in (lambda: disk.create_if_absent("s/manifests/2", b""), lambda: disk.fi
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
-def test_who_may_not_is_told_so(disk: LocalStorage) -> None:
+def test_who_may_not_gets_the_reason(disk: LocalStorage) -> None:
     disk.create_if_absent("s/manifests/1", b"x")
     disk.create_if_absent("archive.json", b"x")
     Path(disk.root).chmod(0o700)

@@ -115,7 +115,7 @@ def test_writers_that_meet_all_commit_in_the_end(store: ArchiveStore) -> None:
     assert present(store.read("a")).version == 5
 
 
-def test_the_archiver_that_is_second_is_told_why(store: ArchiveStore) -> None:
+def test_the_archiver_that_is_second_gets_the_reason(store: ArchiveStore) -> None:
     store.commit(replace(START, epoch=2))
     store.change("a", lambda one: present(one).appended(entry(0, 1), 2))
     with pytest.raises(ArchiveError, match="begins at 1/1/0, the archive of a ends at 1/1/100"):

@@ -74,7 +74,7 @@ def test_one_that_was_never_delivered_is_named_by_the_hash_that_lacks() -> None:
     )
 
 
-def test_of_several_the_range_is_told() -> None:
+def test_of_several_the_range_is_reported() -> None:
     window = one(held(3, 4, 5), counted(3))
     assert single_hashes([window]) == {}
     (finding,) = findings([window], {})

@@ -210,7 +210,7 @@ async def test_what_cannot_be_stored_ends_it(archived: object, subscriber: Scrip
 
 
 @pytest.mark.parametrize("proceed", [True, False])
-async def test_what_the_archive_lacks_too_is_told_before_it_goes_on(
+async def test_what_the_archive_lacks_too_is_reported_before_it_goes_on(
     proceed: bool, subscriber: ScriptedSubscriber
 ) -> None:
     def pieces(start: Datamarker) -> Generator[Piece, None, None]:
@@ -231,7 +231,9 @@ async def test_what_the_archive_lacks_too_is_told_before_it_goes_on(
 
 
 @pytest.mark.parametrize("refused", ["", "1000 are parked"])
-async def test_what_is_to_be_parked_is_stored_before_it_is_told(refused: str, subscriber: ScriptedSubscriber) -> None:
+async def test_what_is_to_be_parked_is_stored_before_it_is_reported(
+    refused: str, subscriber: ScriptedSubscriber
+) -> None:
     stored, go_on = threading.Event(), threading.Event()
     parked: list[DeadLetter] = []
 
@@ -278,7 +280,7 @@ async def test_what_cannot_be_parked_ends_it(subscriber: ScriptedSubscriber) -> 
         await run
 
 
-async def test_who_may_not_push_is_told_at_once(subscriber: ScriptedSubscriber) -> None:
+async def test_who_may_not_push_is_reported_at_once(subscriber: ScriptedSubscriber) -> None:
     """Another attempt would be refused as well, for as long as the patience lasts."""
     run = asyncio.create_task(delivery(subscriber, nothing).run())
     await subscriber.hears("hello")

@@ -182,7 +182,7 @@ def test_leases_are_kept_while_other_flows_are_begun(tmp_path: Path, script: Scr
     assert all(one.handed_over for one in driver(tmp_path, script, Pushing(), Listener()).run())
 
 
-def test_what_nobody_thought_of_ends_one_flow_and_is_told(tmp_path: Path, script: ScriptedReplay) -> None:
+def test_what_nobody_thought_of_ends_one_flow_and_is_reported(tmp_path: Path, script: ScriptedReplay) -> None:
     class Breaks(Pushing):
         def log(self, task: Task) -> Outcome:
             if task.shard == "b":

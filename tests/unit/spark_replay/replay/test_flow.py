@@ -211,7 +211,7 @@ async def test_a_task_with_nothing_left_to_push_opens_the_flow_and_lets_go(
 
 
 @pytest.mark.parametrize(("stands", "handed_over"), [(3, True), (2, False)])
-def test_a_flow_that_is_live_behind_the_replay_was_handed_over_whoever_heard_it(
+def test_a_flow_that_is_live_behind_the_replay_was_handed_over(
     tmp_path: Path, script: ScriptedReplay, stands: int, handed_over: bool
 ) -> None:
     script.refuses["finish"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "there is no replay: the flow is live")]
@@ -297,7 +297,7 @@ def test_a_flow_that_goes_back_is_not_done_before_it_is_opened(tmp_path: Path, s
     assert run.done_rows() == 2
 
 
-def test_what_was_pushed_is_told_although_the_publisher_was_not_asked_meanwhile(
+def test_what_was_pushed_is_reported_although_the_publisher_was_not_asked_meanwhile(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
     run = run_of(archived(tmp_path), script, Pushing(done))
@@ -306,7 +306,7 @@ def test_what_was_pushed_is_told_although_the_publisher_was_not_asked_meanwhile(
     assert run.pushed == (5, 50)
 
 
-def test_the_next_step_is_told_before_what_goes_on_and_only_where_something_does(
+def test_the_next_step_is_reported_before_what_goes_on_and_only_where_something_does(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
     failed = Outcome(Ended.FAILED, 1, None, 0, 0, "it is damaged", "restore it")

@@ -34,7 +34,7 @@ class Context:
         self.cancelled += 1
 
 
-def test_a_task_that_spark_gave_up_is_told_in_one_line() -> None:
+def test_a_task_that_spark_gave_up_is_reported_in_one_line() -> None:
     context = Context()
     jobs = Jobs(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
     task = SimpleNamespace(flow="cache/a", replay="r", begin=marker_at(0))

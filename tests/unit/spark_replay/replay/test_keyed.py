@@ -111,7 +111,7 @@ def test_a_table_without_a_key_keeps_all_its_rows(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_file_that_is_gone_is_told_and_may_be_back(store: ArchiveStore) -> None:
+def test_a_file_that_is_gone_is_reported_and_may_be_back(store: ArchiveStore) -> None:
     chosen = of(store, 0, 6)
     changes = LastChanges(store, chosen)
     path = Path(store.data_path("a", chosen.files[1].name))

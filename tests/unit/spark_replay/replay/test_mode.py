@@ -110,7 +110,7 @@ def test_a_filter_of_tables_and_keys_is_no_obstacle(text: str) -> None:
     assert chosen("latest", 1, text=text).by_values is False
 
 
-def test_a_filter_of_values_is_told_and_one_of_this_replay_needs_every_change() -> None:
+def test_a_filter_of_values_is_reported_and_one_of_this_replay_needs_every_change() -> None:
     assert why(entry(), filters=("state == 'x'",)) is None
     assert chosen("latest", 1, text="state == 'x'").by_values is True
     assert chosen("auto", 1, text="table == 't' and (id == 1 or state == 'x')").by_values is True

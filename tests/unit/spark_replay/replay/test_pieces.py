@@ -133,7 +133,7 @@ def test_a_file_that_goes_while_it_is_read_is_tried_again(four: ArchiveStore, mo
         list(log_pieces(four, "a", marker_at(0), marker_at(8), ALL))
 
 
-def test_what_the_archive_lacks_is_told_where_it_lacks_it(store: ArchiveStore) -> None:
+def test_what_the_archive_lacks_is_reported_where_it_lacks_it(store: ArchiveStore) -> None:
     manifest = store.read("a")
     assert manifest is not None
     store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(7), "it was gone"), 1))  # type: ignore[union-attr]
@@ -144,7 +144,7 @@ def test_what_the_archive_lacks_is_told_where_it_lacks_it(store: ArchiveStore) -
     assert pieces[-1].gap is not None
 
 
-def test_of_several_losses_in_a_row_each_is_told(store: ArchiveStore) -> None:
+def test_of_several_losses_in_a_row_each_is_reported(store: ArchiveStore) -> None:
     for number in (5, 7):
         store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(number), f"lost {number}"), 1))  # type: ignore[union-attr]  # noqa: B023
     write_file(store, "a", segments("a", [tx(put(b"k", b"v"))], 8), marker_at(8))

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.support.replay_plans import archived, seen, setting, wish
 
 
-def test_what_is_configured_is_told_to_tasks(tmp_path: Path) -> None:
+def test_what_is_configured_is_reported_to_tasks(tmp_path: Path) -> None:
     found = setting(archived(tmp_path))
     assert found.source_kind == "rocksdb"
     assert not found.formats.open()

@@ -141,7 +141,7 @@ async def test_a_paused_flow_is_waited_for_without_limit(store: ArchiveStore) ->
             assert (await running).ended is Ended.DONE
 
 
-async def test_what_a_flow_waits_for_in_vain_is_told_with_what_to_do(store: ArchiveStore) -> None:
+async def test_what_a_flow_waits_for_in_vain_is_reported_with_what_to_do(store: ArchiveStore) -> None:
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
         for cause, hint in ((Problem("3 are parked", "mend it"), "mend it"), (Problem("no s1"), "start a subscriber")):
             script.causes = [cause]

@@ -44,7 +44,7 @@ def test_a_java_that_is_too_old_is_named(says: str, tmp_path: Path, monkeypatch:
         check_spark()
 
 
-def test_no_java_is_told_with_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_is_reported_with_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(UsageError, match="no bin/java") as caught:
@@ -62,7 +62,7 @@ def test_what_spark_submit_started_is_not_asked(monkeypatch: pytest.MonkeyPatch)
     check_spark()
 
 
-def test_what_java_writes_is_told_when_it_does_not_start_and_shown_to_nobody(tmp_path: Path) -> None:
+def test_what_java_writes_is_reported_when_it_does_not_start_and_shown_to_nobody(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
     program.write_text(

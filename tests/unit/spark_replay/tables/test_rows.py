@@ -120,12 +120,12 @@ def test_fields_of_a_stores_values() -> None:
     assert (end["key"], end["_key_end"]) == (b"f", {"key": b"g"})
 
 
-def test_columns_in_front_of_which_stands_a_line_are_kept() -> None:
+def test_columns_behind_a_line_are_kept() -> None:
     (row,) = read(decoding([STORE], "default"), update(STORE, Op.UPSERT, b"a", b"v"), _mine=["m"])
     assert row["_mine"] == "m"
 
 
-def test_a_value_that_does_not_fit_the_wanted_type_is_told() -> None:
+def test_a_value_that_does_not_fit_the_wanted_type_is_reported() -> None:
     plan = decoding([TABLE], "shop.t", types={"price": "decimal(4,1)"})
     with pytest.raises(UsageError, match=r"column price of shop\.t: 0\.15 does not fit"):
         read(plan, update(TABLE, Op.INSERT, 1, 1, 1, Decimal("0.15"), None))

@@ -64,7 +64,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         select(store, ["x"])
 
 
-def test_tables_whose_rows_cannot_be_told_apart_are_left_out_and_that_is_told() -> None:
+def test_tables_whose_rows_cannot_be_distinguished_are_left_out_and_that_is_reported() -> None:
     assert key_problem([KEYED, BARRIER], "t") is None
     names, left_out = select_tables([KEYED, KEYLESS, BARRIER], ())
     assert names == ("t",)

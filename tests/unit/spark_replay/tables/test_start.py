@@ -54,7 +54,7 @@ def test_places_of_another_copy_do_not_compare(tmp_path: Path) -> None:
         about_start(str(tmp_path), "orders", "other")
 
 
-def test_a_flipped_bit_is_told(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_reported(tmp_path: Path) -> None:
     Folder(str(tmp_path), ABOUT).finish(GIVEN)
     path = tmp_path / ABOUT
     whole = path.read_bytes()

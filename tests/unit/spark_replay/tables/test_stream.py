@@ -74,14 +74,14 @@ def test_a_file_without_rows_is_not_opened() -> None:
     assert read(pieces([manifest(entry(0, 10), entry(10, 20, rows=0))], at(0), at(20))) == [("0-10", 0, 20)]
 
 
-def test_what_retention_took_is_told_or_passed_over() -> None:
+def test_what_retention_took_is_reported_or_passed_over() -> None:
     left = manifest(entry(20, 30), begin=20)
     with pytest.raises(ArchiveError, match=r"begins at 1/1/20 now: what follows 1/1/10"):
         pieces([left], at(10), at(30))
     assert read(pieces([left], at(10), at(30), skip_gaps=True)) == [("20-30", 10, 30)]
 
 
-def test_a_gap_in_the_log_is_told_once_it_is_reached() -> None:
+def test_a_gap_in_the_log_is_reported_once_it_is_reached() -> None:
     gap = manifest(entry(0, 10), entry(20, 30))
     gap = replace(gap, losses=(KnownLoss(marker(20), "purged"),))
     assert read(pieces([gap], at(0), at(10))) == [("0-10", 0, 10)]

@@ -94,7 +94,7 @@ def test_a_merge_makes_the_value_unknown() -> None:
     )
 
 
-def test_a_row_that_was_there_before_the_archive_is_told_when_it_goes() -> None:
+def test_a_row_that_was_there_before_the_archive_is_reported_when_it_goes() -> None:
     gone = change(3, Op.DELETE, b"k", before=(b"k", 4, "was"))
     assert told([gone], from_first=False) == [(b"k", 4, "was", None, 3, "delete")]
     assert told([gone], from_first=True) == []

@@ -65,9 +65,7 @@ def test_the_logs_of_a_drained_host_are_reported_with_their_applications(monkeyp
     assert (list(found.addresses), list(found.drained)) == (["h:1"], [beta])
     assert publishers(knows(monkeypatch, info("db1", "h:1"), drained="alpha"), None).drained == [], "it still serves"
     assert publishers(knows(monkeypatch, info("db1", "h:1")), None).drained == []
-    with pytest.raises(
-        Retryable, match=r"beta is drained by ann@ops: audit/main/db3, .*drain beta --undo -c zk:2181`"
-    ):
+    with pytest.raises(Retryable, match=r"beta is drained by ann@ops: audit/main/db3, .*drain beta --undo -c zk:2181`"):
         ask(knows(monkeypatch, drained="beta"))
 
 

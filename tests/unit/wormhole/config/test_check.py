@@ -64,7 +64,7 @@ def test_a_start_in_the_future_is_refused(tmp_path: Path) -> None:
     check_config(toml(tmp_path, DATASET, config.replace("2999", "2019")), NOW)
 
 
-def test_a_wrong_table_is_told_with_its_own_key(tmp_path: Path) -> None:
+def test_a_wrong_table_is_reported_with_its_own_key(tmp_path: Path) -> None:
     server = DATASET.replace("rocksdb:///store", "mysql://wormhole@db1:3306")
     assert server != DATASET
     wanted = application("").replace("[applications.cache]", '[applications.cache]\ntables = ["users"]')
@@ -72,7 +72,7 @@ def test_a_wrong_table_is_told_with_its_own_key(tmp_path: Path) -> None:
         check_config(toml(tmp_path, server, wanted), NOW)
 
 
-def test_wrong_columns_and_masks_are_told_with_their_own_keys(tmp_path: Path) -> None:
+def test_wrong_columns_and_masks_are_reported_with_their_own_keys(tmp_path: Path) -> None:
     server = DATASET.replace("rocksdb:///store", "mysql://wormhole@db1:3306")
     for dataset, setting, problem in (
         (server, 'columns = ["name."]', r"applications\.cache\.columns: 'name\.' names no column"),

@@ -45,12 +45,12 @@ def test_nothing_is_said_of_what_is_all_right() -> None:
         ({"shop": BASE["shop"].replace("db-7", "db-8")}, "host db-8, which should run shop/main/db1; hosts with a monitor: db-7"),  # noqa: E501
     ],
 )  # fmt: skip
-def test_each_slip_is_told_once(changed: dict[str, str], expected: str) -> None:
+def test_each_slip_is_reported_once(changed: dict[str, str], expected: str) -> None:
     (warning,) = told(config(**BASE | changed))
     assert expected in warning
 
 
-def test_hosts_with_files_of_their_own_are_told_what_to_list() -> None:
+def test_hosts_with_files_of_their_own_get_what_to_list() -> None:
     (warning,) = told(config(**BASE, more=BASE["shop"].replace("datasets.shop", "datasets.two")))
     assert '[sources."two/main/db1"]' in warning
     named = BASE["shop"].replace("datasets.shop", "datasets.two").replace('"mysql://w@h:1"', '"db1"\nkind = "mysql"')

@@ -34,7 +34,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"user", b":p", b"user:", b"a:b\nc:hunter2", b"\xff"])
-def test_what_is_no_credentials_is_told_without_showing_it(tmp_path: Path, content: bytes | None) -> None:
+def test_what_is_no_credentials_is_reported_without_showing_it(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "auth"
     if content is not None:
         path.write_bytes(content)

@@ -126,7 +126,7 @@ def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
             assert server.hosts != f"127.0.0.1:{taken}"
 
 
-def test_a_port_taken_while_it_was_down_is_told(own_zookeeper: EmbeddedZooKeeper) -> None:
+def test_a_port_taken_while_it_was_down_is_reported(own_zookeeper: EmbeddedZooKeeper) -> None:
     own_zookeeper.stop()
     port = int(own_zookeeper.hosts.rpartition(":")[2])
     with socket.socket() as other:

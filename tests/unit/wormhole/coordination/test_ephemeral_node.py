@@ -52,7 +52,7 @@ async def test_a_deleted_node_is_made_again(sessions: tuple[ZooKeeperSession, Zo
 
 
 @pytest.mark.parametrize("session_timeout", [2.0])
-async def test_another_live_owner_is_told_after_its_session_had_time_to_end(
+async def test_another_live_owner_is_reported_after_its_session_had_time_to_end(
     sessions: tuple[ZooKeeperSession, ZooKeeperSession],
 ) -> None:
     first, second = sessions

@@ -31,7 +31,7 @@ def test_what_names_nothing(target: str) -> None:
         connect(target)
 
 
-def test_a_file_that_names_no_coordinator_is_told_both_ways() -> None:
+def test_a_file_that_names_no_coordinator_is_reported_both_ways() -> None:
     with pytest.raises(ConfigError) as caught:
         connect(config(PLAIN))
     for way in ("zookeeper = ", "subscribers"):

@@ -56,7 +56,7 @@ def test_entries_of_several_at_once_are_all_kept(tmp_path: Path) -> None:
     assert sorted(numbers(HostFiles(tmp_path))) == list(range(40))
 
 
-def test_a_state_folder_that_refuses_is_told(tmp_path: Path) -> None:
+def test_a_state_folder_that_refuses_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the folder should be")
     files = HostFiles(tmp_path / "state")
     with pytest.raises(ConfigError, match="cannot be written") as caught:

@@ -42,7 +42,9 @@ def test_nothing_answers() -> None:
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(0.1, 0.4), (5.0, 5.0), (600.0, 120.0)])
-def test_the_granted_session_timeout_is_told(zookeeper_server: EmbeddedZooKeeper, asked: float, granted: float) -> None:
+def test_the_granted_session_timeout_is_reported(
+    zookeeper_server: EmbeddedZooKeeper, asked: float, granted: float
+) -> None:
     told: list[float] = []
     settings = CoordinatorConfig(zookeeper=zookeeper_server.hosts, session_timeout=asked)
     client = new_client(settings, told.append)

@@ -19,7 +19,7 @@ class Entry:
         """Nothing to withdraw."""
 
 
-async def test_an_outage_is_ridden_out_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outage_is_ridden_out_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     failures = [CoordinationLost("away"), CoordinationLost("away")]
     made = Entry()
 

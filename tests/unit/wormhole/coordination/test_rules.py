@@ -27,7 +27,7 @@ def test_one_address_elsewhere_is_enough_for_others_to_be_able_to_come() -> None
     assert not all_loopback(["127.0.0.1:1", "zk2:2"])
 
 
-def test_a_loopback_address_is_told_only_where_all_are_on_this_machine() -> None:
+def test_a_loopback_address_is_reported_only_where_all_are_on_this_machine() -> None:
     info = SubscriberInfo("cache", "a", "127.0.0.1:7001")
     check_subscriber(info, APPLICATION, service_on_loopback=True)
     check_subscriber(SubscriberInfo("cache", "a", "10.0.0.1:7001"), APPLICATION, service_on_loopback=False)

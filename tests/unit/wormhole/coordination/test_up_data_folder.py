@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_folder_stands_beside_the_file_or_where_it_was_told(
+def test_the_folder_is_beside_the_file_or_where_data_names_it(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -69,7 +69,7 @@ def test_the_environment_names_the_credentials_for_an_address_and_for_the_file_o
     assert zookeeper_at(load(file)).auth_file == Path("/of/the/publisher")  # a daemon's
 
 
-def test_without_up_the_next_step_is_told(file: Path) -> None:
+def test_without_up_the_next_step_is_reported(file: Path) -> None:
     write_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
     remove_embedded(up_folder(file))
     remove_embedded(up_folder(file))
@@ -91,7 +91,7 @@ def test_without_up_the_next_step_is_told(file: Path) -> None:
         '{"zookeeper": "nowhere"}',
     ],
 )
-def test_what_makes_no_sense_there_is_told(file: Path, text: str) -> None:
+def test_what_makes_no_sense_there_is_reported(file: Path, text: str) -> None:
     write_embedded(up_folder(file), EMBEDDED, Path("/data/state"))
     (up_folder(file) / "coordinator.json").write_text(text)
     with pytest.raises(ConfigError, match=r"coordinator\.json: cannot be read"):

@@ -73,7 +73,7 @@ async def test_a_node_that_zookeeper_would_refuse_is_refused_first(client: ZooKe
         await put(client, "/applications/big", b"x" * 2_000_000)
 
 
-async def test_loopback_is_not_told_to_other_machines(client: ZooKeeperCoordinator) -> None:
+async def test_loopback_is_not_reported_to_other_machines(client: ZooKeeperCoordinator) -> None:
     client._on_loopback = False
     with pytest.raises(ConfigError, match="no other machine can reach"):
         await client.register_subscriber(A)
@@ -133,7 +133,7 @@ async def test_a_wish_that_makes_no_sense_leaves_the_one_before(client: ZooKeepe
     assert (await soon(watch)) == HostRequest(True, "eve", 2.0)
 
 
-async def test_a_monitor_page_on_loopback_is_not_told_to_other_machines(client: ZooKeeperCoordinator) -> None:
+async def test_a_monitor_page_on_loopback_is_not_reported_to_other_machines(client: ZooKeeperCoordinator) -> None:
     client._on_loopback = False
     await client.register_monitor(MONITOR)
     assert [info.address for info in await client.monitors()] == [""]

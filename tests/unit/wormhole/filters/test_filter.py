@@ -51,7 +51,7 @@ def test_keep(where: str | None, tables: list[str], kept: list[int] | None) -> N
         assert (found if found is None else list(found)) == kept
 
 
-def test_tables_decide_without_looking_at_rows() -> None:
+def test_tables_decide_without_the_rows() -> None:
     view = RunView(RUN)
     Filter.parse(None, ["shop.users"]).keep(view)
     assert view.size == 0

@@ -146,7 +146,9 @@ def _with_der(path: Path, old: bytes, new: bytes) -> bytes:
     ],
     ids=["version", "kind of key", "curve"],
 )
-def test_what_the_library_does_not_know_is_told_like_any_other_fault(ours: Authority, old: bytes, new: bytes) -> None:
+def test_what_the_library_does_not_know_is_reported_like_any_other_fault(
+    ours: Authority, old: bytes, new: bytes
+) -> None:
     tls = ours.issue("one")
     tls.cert.write_bytes(_with_der(tls.cert, old, new))
     with pytest.raises(ValueError, match=r"version|[Uu]nknown|not supported|tls\.cert"):

@@ -50,7 +50,7 @@ async def test_it_tells_its_port_and_answers_to_names_of_this_host_only() -> Non
                 assert answer.status == status
 
 
-async def test_a_taken_port_is_told_with_the_setting() -> None:
+async def test_a_taken_port_is_reported_with_the_setting() -> None:
     async with serving("127.0.0.1:0") as address:
         with pytest.raises(ConfigError, match=r'publisher.http_listen = "127.0.0.1:\d+".*in use') as refused:
             await serve(web.Application(), address, setting="publisher.http_listen")

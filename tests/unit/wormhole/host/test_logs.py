@@ -47,7 +47,7 @@ def test_one_object_a_line_where_no_terminal_is(
     }
 
 
-async def test_what_a_task_is_bound_to_stands_in_its_lines_and_in_no_others(
+async def test_what_a_task_is_bound_to_is_in_its_lines_and_in_no_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure(json=True)
@@ -111,7 +111,7 @@ def test_secrets_that_a_library_quotes_are_not_written(capsys: pytest.CaptureFix
     assert ":pass@" not in written
 
 
-def test_the_variable_decides_over_the_terminal_and_a_wrong_word_is_told(
+def test_the_variable_decides_over_the_terminal_and_a_wrong_word_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)

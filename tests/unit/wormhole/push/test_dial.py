@@ -21,7 +21,7 @@ def failed(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
 
 
 @pytest.mark.parametrize("tls", [True, False])
-def test_who_cannot_be_reached_is_told_with_where_it_was_dialled_from(tls: bool) -> None:
+def test_who_cannot_be_reached_is_reported_with_where_it_was_dialled_from(tls: bool) -> None:
     why = broken(
         failed(grpc.StatusCode.UNAVAILABLE, "refused"),
         Peer("h:1", cast("Trust | None", "any") if tls else None, here="over there"),

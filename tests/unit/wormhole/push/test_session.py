@@ -249,7 +249,7 @@ def test_what_does_not_fit_a_message_is_said_before_it_is_sent() -> None:
     assert lacking, "the last was too many"
 
 
-def test_a_subscriber_of_version_1_is_told_nothing_of_version_2_and_may_say_nothing_of_it() -> None:
+def test_a_subscriber_of_version_1_hears_nothing_of_version_2_and_may_say_nothing_of_it() -> None:
     peer = Peer(welcomed=False)
     old = push_pb2.Welcome()
     old.CopyFrom(WELCOME.welcome)
@@ -589,7 +589,7 @@ def test_a_schema_goes_out_once_per_stream() -> None:
     assert peer.session.schemas([two, one]) == []
 
 
-def test_a_loss_is_told_with_its_range() -> None:
+def test_a_loss_is_reported_with_its_range() -> None:
     peer = Peer()
     flow = peer.flow(FlowPhase.OPEN)
     expected = push_pb2.DataLoss(

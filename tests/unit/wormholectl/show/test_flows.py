@@ -36,7 +36,7 @@ def test_flows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert second.endswith("the log is purged")
 
 
-def test_what_an_operator_did_stands_with_the_cause(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_operator_did_is_shown_with_the_cause(capsys: pytest.CaptureFixture[str]) -> None:
     one = admin_pb2.FlowStatus(
         flow="cache/db1",
         state="held",

@@ -14,7 +14,7 @@ from wormholectl.show.lists import show
 from wormholectl.show.publishers import PUBLISHERS
 
 
-def test_a_long_cause_stands_once_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_cause_is_printed_once_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     cause = "000004.log, offset 899969: fragment header has a wrong checksum, and valid log follows at 900021"
     one = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db1")
     for shard, why in enumerate([cause, "no subscriber is there", cause, cause + "!"]):
@@ -30,7 +30,7 @@ def test_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "no flows at d/c/l\n"
 
 
-def test_of_several_publishers_each_is_named_and_the_silent_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_several_publishers_each_is_named_and_the_silent_one_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     answers = [Answer("h:7", status("db1")), Answer("h:8", status("db2")), Answer("h:9", None, "h:9 is silent")]
     assert show(FLOWS, answers, as_json=False) == 3
     out, err = capsys.readouterr()
@@ -47,7 +47,7 @@ def test_what_is_wrong_with_a_log_is_printed_whatever_is_listed(capsys: pytest.C
         assert capsys.readouterr().err == "warning: shop/main/db1: the server is away\n"
 
 
-def test_for_programs_who_told_stands_beside_what(capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_programs_the_publisher_is_named_beside_its_status(capsys: pytest.CaptureFixture[str]) -> None:
     show(FLOWS, [Answer("h:7", status("db1")), Answer("h:9", None, "silent")], as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == 1
@@ -101,6 +101,6 @@ def test_a_drained_host_is_reported_and_no_failure(capsys: pytest.CaptureFixture
     assert found["unreachable"] == []
 
 
-def test_publishers_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_publishers_are_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     show(PUBLISHERS, [Answer("h:7", status("db1"))], as_json=True)
     assert list(json.loads(capsys.readouterr().out)) == ["schema", "publishers", "drained", "unreachable"]

@@ -79,7 +79,7 @@ async def test_on_a_terminal_names_have_colours_unless_unwanted(
         assert output.getvalue().startswith("\033[36mmonitor | \033[0mhello") is not unwanted
 
 
-async def test_who_does_not_read_misses_lines_and_is_told(tmp_path: Path) -> None:
+async def test_who_does_not_read_misses_lines_and_is_reported(tmp_path: Path) -> None:
     output = io.StringIO()
     live = LiveLog(tmp_path, "monitor", output)
     for number in range(5000):

@@ -63,7 +63,7 @@ def test_a_pipe_gets_plain_lines_of_any_length(capsys: pytest.CaptureFixture[str
     )
 
 
-def test_a_table_wider_than_the_terminal_is_told_in_blocks(
+def test_a_table_wider_than_the_terminal_is_shown_in_blocks(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)

@@ -181,6 +181,6 @@ def test_what_is_no_password_file(data: bytes, complaint: str, tmp_path: Path) -
         read_password_file(tmp_path / "none")
 
 
-def test_a_password_is_the_line_as_it_stands(tmp_path: Path) -> None:
+def test_a_password_is_the_whole_line(tmp_path: Path) -> None:
     (tmp_path / "p").write_bytes(" pässword \r\n".encode())
     assert read_password_file(tmp_path / "p") == " pässword "

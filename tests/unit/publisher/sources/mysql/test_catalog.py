@@ -56,7 +56,7 @@ def test_nothing_new_is_not_written(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_tried_again(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "folder" / "tables.jsonl")
     catalog.note("shop", "a", True)
     with pytest.raises(SourceUnavailable, match="cannot be written"):

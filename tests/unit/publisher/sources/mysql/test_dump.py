@@ -135,7 +135,7 @@ def test_what_is_needed_is_gathered_over_several_calls(pair: Pair) -> None:
     assert pair.dump.data == b"abcdefgh"
 
 
-def test_an_end_and_a_silence_are_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_and_a_silence_are_reported(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SILENT_BEATS", 0.02)
     assert not pair.dump.more(0, 0.01)
     pair.server.sendall(b"a")

@@ -76,7 +76,7 @@ def test_what_helps_against_a_large_event() -> None:
     assert "SET GLOBAL max_allowed_packet" in str(error.hint)
 
 
-def test_a_reason_that_is_not_known_is_told_as_it_is() -> None:
+def test_a_reason_that_is_not_known_is_reported_as_it_is() -> None:
     error = dump_error(READING, "the moon is full")
     assert type(error) is UnsupportedLog
     assert "the moon is full (error 1236)" in str(error)

@@ -83,7 +83,7 @@ def test_mariadb_purged_what_was_not_delivered() -> None:
     assert (error.value.first_missing, error.value.last_missing) == ("0-1-10,1-1-1", "0-1-12,1-1-2")
 
 
-def test_without_gtids_a_purged_file_is_a_loss_told_by_places() -> None:
+def test_without_gtids_a_purged_file_is_a_loss_reported_by_places() -> None:
     with pytest.raises(PositionPurged) as error:
         mysql("").check(marker(""))
     assert (error.value.first_missing, error.value.last_missing) == ("1/2/300", "1/7/4")

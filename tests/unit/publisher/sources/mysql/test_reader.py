@@ -161,7 +161,7 @@ def test_each_piece_is_of_one_file(tmp_path: Path) -> None:
     assert read.markers[-1].anchor.begin.file == 4
 
 
-def test_what_stands_before_a_fault_goes_out_first(tmp_path: Path) -> None:
+def test_what_comes_before_a_fault_goes_out_first(tmp_path: Path) -> None:
     stream = beginning()
     stream.transaction(1, table(), insert(1))
     reading = Reading(tmp_path, stream)
@@ -221,7 +221,7 @@ def test_missing_log_is_a_segment_of_its_own(tmp_path: Path) -> None:
     assert checked([first, gap, last]).keys() == [1, 3]
 
 
-def test_a_broken_shard_is_told_with_the_transaction_and_not_before(tmp_path: Path) -> None:
+def test_a_broken_shard_is_reported_with_the_transaction_and_not_before(tmp_path: Path) -> None:
     stream = beginning()
     stream.transaction(1, table(), insert(1))
     begin = stream.offset

@@ -96,7 +96,7 @@ def test_what_is_refused_and_what_to_run(settings: Settings, check: str, says: s
     assert caught.value.message.startswith("u@db1:3306: ")
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     settings = changed(MYSQL, variables={"binlog_format": "MIXED", "binlog_row_metadata": "MINIMAL"}, grants=())
     with pytest.raises(UnsupportedLog) as caught:
         refuse(settings, "db1")

@@ -139,7 +139,7 @@ def test_otherwise_the_end_may_have_moved(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("0-1-77", "0-1-77"), (None, "0-1-5"), ("", "0-1-5")])
-def test_a_log_that_never_stands_still_is_looked_up_by_place(
+def test_a_log_that_never_rests_is_looked_up_by_place(
     monkeypatch: pytest.MonkeyPatch, answer: str | None, expected: str
 ) -> None:
     ends = [at(offset) for offset in range(100, 300)]
@@ -150,7 +150,7 @@ def test_a_log_that_never_stands_still_is_looked_up_by_place(
     assert asked == [(f"db.bin.{found.end[0]:06}", found.end[1])]
 
 
-def test_a_mysql_that_never_stands_still_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mysql_that_never_rests_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     server = mysql(monkeypatch, end=[at(offset) for offset in range(100, 300)], gtids=[executed(f"{UUID}:1")])
     found = ask(MYSQL, settled=True)
     assert (found.end[0], found.gtids) == (8, f"{UUID}:1")

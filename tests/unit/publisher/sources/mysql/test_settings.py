@@ -90,7 +90,7 @@ def test_the_names_before_8_2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.replicas == (ReplicaChannel("c", "db0:3306", True, 3),)
 
 
-def test_a_replica_whose_thread_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_whose_thread_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     row: dict[str, Any] = {
         "Replica_IO_Running": "Connecting",
         "Replica_SQL_Running": "Yes",

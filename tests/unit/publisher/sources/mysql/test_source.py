@@ -126,7 +126,7 @@ def test_the_status_is_polled_and_says_what_is_wrong(tmp_path: Path, server: Ser
     assert not any(connection.open for connection in server.connections)
 
 
-def test_readers_of_a_log_that_began_anew_are_told(tmp_path: Path, server: Server) -> None:
+def test_readers_of_a_log_that_began_anew_are_reported(tmp_path: Path, server: Server) -> None:
     source = make(tmp_path)
     source.start()
     told: list[int] = []

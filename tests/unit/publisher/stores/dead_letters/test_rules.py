@@ -31,7 +31,7 @@ def test_a_letter_comes_back_whole() -> None:
         {"index": "0"},
     ],
 )
-def test_what_is_damaged_is_told_with_its_place(change: dict[str, object]) -> None:
+def test_what_is_damaged_is_reported_with_its_place(change: dict[str, object]) -> None:
     told, _ = letter(5)
     text = json.dumps({**json.loads(letter_to_json(told)), **change})
     with pytest.raises(MarkerStoreError, match=r"store\.x holds no valid parked update.*flow app/db1.*backup"):
@@ -39,7 +39,7 @@ def test_what_is_damaged_is_told_with_its_place(change: dict[str, object]) -> No
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "nonsense"])
-def test_what_is_no_letter_is_told(text: str) -> None:
+def test_what_is_no_letter_is_reported(text: str) -> None:
     with pytest.raises(MarkerStoreError, match="holds no valid parked update"):
         letter_from_json(FLOW, text, "store.x")
 

@@ -70,7 +70,7 @@ def test_an_id_may_hold_what_no_node_is_called(store: ZooKeeperMarkerStore) -> N
     assert letters.load(CACHE) == ()
 
 
-def test_whoever_keeps_writing_is_told_of(store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_goes_on_is_reported(store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     letters = store.dead_letters()
     never: Any = lambda self, flow, version, fill: False  # noqa: E731
     monkeypatch.setattr(ZooKeeperDeadLetters, "_commit", never)

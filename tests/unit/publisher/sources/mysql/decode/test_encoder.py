@@ -141,7 +141,7 @@ def test_unknown_table_maps_are_handed_back_once(encoder: ModuleType) -> None:
     assert e.status == stops.OK
 
 
-def test_rows_of_a_table_that_stands_aside_are_handed_back(encoder: ModuleType) -> None:
+def test_rows_of_a_table_that_is_set_aside_are_handed_back(encoder: ModuleType) -> None:
     e, stream = make(encoder, known=False), build.Stream()
     e.add_table(77, MAP, None, 4, 2)
     stream.transaction(1, *insert(1))
@@ -188,7 +188,7 @@ def test_ignored_events_move_the_place(encoder: ModuleType) -> None:
     assert (e.status, e.file_offset) == (stops.OK, stream.offset)
 
 
-def test_what_stands_in_no_file_moves_no_place_and_is_not_in_the_checksum(encoder: ModuleType) -> None:
+def test_what_is_in_no_file_moves_no_place_and_is_not_in_the_checksum(encoder: ModuleType) -> None:
     e, stream = make(encoder), build.Stream()
     stream.add(build.GTID, build.gtid(build.UUID, 5, 1))
     stream.add(27, b"binlog.000001", place=99_999)
@@ -222,7 +222,7 @@ def test_the_format_description_of_a_dump_that_begins_later_moves_nothing(encode
     assert e.file_offset == 9000
 
 
-def test_a_damaged_event_is_told_from_its_checksum(encoder: ModuleType) -> None:
+def test_a_damaged_event_is_recognised_by_its_checksum(encoder: ModuleType) -> None:
     stream = build.Stream()
     stream.transaction(1, *insert(1))
     for i, event in enumerate(stream.events):
@@ -414,7 +414,7 @@ def test_a_transaction_that_goes_on_in_the_next_piece(encoder: ModuleType) -> No
     assert e.last_checksum == anchor(stream.events[5:])
 
 
-def test_an_end_without_updates_of_its_own_is_told(encoder: ModuleType) -> None:
+def test_an_end_without_updates_of_its_own_is_reported(encoder: ModuleType) -> None:
     e, stream = make(encoder), build.Stream()
     stream.transaction(1, *insert(1))
     events = list(map(build.packet, stream.events))

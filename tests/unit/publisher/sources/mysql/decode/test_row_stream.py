@@ -157,7 +157,7 @@ def test_rows_before_the_fault_are_encoded() -> None:
         ((7).to_bytes(6, "little") + b"\1\0\2\0\x09\3", "bits of its present columns are cut"),
     ],
 )
-def test_what_stands_before_the_rows(head: bytes, words: str) -> None:
+def test_what_comes_before_the_rows(head: bytes, words: str) -> None:
     encoder = encoder_of(64)
     encoder.large(header(build.WRITE, len(head)) + bytes(4), 19 + len(head), -1)
     with pytest.raises(DecodeError, match=words):
