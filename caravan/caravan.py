@@ -26,7 +26,7 @@ from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader
 
-__all__ = ["Caravan", "CaravanSettings"]
+__all__ = ["Caravan", "CaravanSettings", "RowsWatch"]
 
 _WAIT_S = 0.25  # how long a reader waits at the live end before it looks whether it should stop
 _SHORT_PAUSE_S = 0.02
@@ -68,9 +68,22 @@ class CaravanSettings(Protocol):
         ...
 
 
+class RowsWatch(Protocol):
+    """What reads existing rows beside the log. Called on the event loop; must not block."""
+
+    def advanced(self, caravan: Caravan, segment: Segment) -> None:
+        """A caravan read a segment; its ``marker`` is still the one before."""
+        ...
+
+    def moved(self) -> None:
+        """A flow came, or took something: it may take more."""
+        ...
+
+
 class Caravan:
     """See the module. ``number`` is unique in the process; ``cause`` says why it was started; ``read_bytes`` counts
-    log. ``waits``: it does not read just now because its buffer is full or a cap is reached.
+    log. ``waits``: it does not read just now because its buffer is full or a cap is reached. ``appends``: held while a
+    segment is added to the buffer.
     """
 
     def __init__(
@@ -83,6 +96,7 @@ class Caravan:
         self.marker = start
         self.read_bytes = 0
         self.waits = False
+        self.appends = asyncio.Lock()
         self._reader = reader
         self._settings = settings
         self._pace = RateCap(rate)
@@ -148,12 +162,21 @@ class Caravan:
             was_small = small
             self._reads.append((now, segment.log_bytes))
             self.read_bytes += segment.log_bytes
-            self.buffer.append(segment)
-            self._settings.advanced(self, segment)
-            if segment.marker is not None:
-                self.marker = segment.marker
-            for flow in tuple(self.flows):
-                flow.wake()
+            async with self.appends:
+                self.buffer.append(segment)
+                self._settings.advanced(self, segment)
+                if segment.marker is not None:
+                    self.marker = segment.marker
+            self._wake_flows()
+
+    def add_rows(self, segment: Segment) -> None:
+        """Add existing rows at the place where the buffer ends, which lies between transactions."""
+        self.buffer.append(segment)
+        self._wake_flows()
+
+    def _wake_flows(self) -> None:
+        for flow in tuple(self.flows):
+            flow.wake()
 
     async def _allowance(self, last_read: float, clock: Callable[[], float]) -> int:
         """Wait until the next read is due and allowed; returns how many bytes it may ask for. They are taken from both
@@ -190,7 +213,7 @@ class Caravan:
         while buffer.size > budget and not self._closing:
             tail = self._tail()
             if not tail:
-                buffer.drop_oldest()
+                self.trim(budget)
                 continue
             held_up = any(flow.cursor == buffer.end for flow in self.flows)
             if held_up and self._settings.may_leave(self):
@@ -199,6 +222,11 @@ class Caravan:
             self._room.clear()
             self.waits = True
             await self._room.wait()
+
+    def trim(self, budget: int) -> None:
+        """Drop the oldest segments that no flow needs, while the buffer takes more than ``budget`` bytes."""
+        while self.buffer.size > budget and not self._tail():
+            self.buffer.drop_oldest()
 
     def shrink(self, size: int) -> int:
         """Give back about ``size`` bytes of the buffer; returns how many.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from caravan.caravan import Caravan
+from caravan.caravan import Caravan, RowsWatch
 from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.governor import Governor, Limits
 from caravan.log_map import LogMap
@@ -73,6 +73,8 @@ class CaravanEvent:
 class Fleet:
     """Caravans over one log. All methods but :meth:`run` are called on the event loop and do not block.
 
+    ``rows_watch``: what reads existing rows, set by that.
+
     ``gather`` returns the least time between two reads at the live end (seconds), see :meth:`Caravan.run`; ``late``
     returns how late the event loop is (seconds). ``clock`` measures durations and dates events.
     """
@@ -94,6 +96,7 @@ class Fleet:
         self.total_cap = self.governor.total_cap
         self.history: deque[CaravanEvent] = deque(maxlen=_HISTORY)
         self.most = 0
+        self.rows_watch: RowsWatch | None = None
         self._source = source
         self._events = events
         self._gather = gather
@@ -139,6 +142,8 @@ class Fleet:
     def advanced(self, caravan: Caravan, segment: Segment) -> None:
         """A caravan read a segment; its ``marker`` is still the one before."""
         self._events.advanced(segment, caravan.marker)
+        if self.rows_watch is not None:
+            self.rows_watch.advanced(caravan, segment)
         self.governor.reclaim(caravan)
         if not self.governor.is_lead(caravan):
             self._changed.set()
@@ -156,6 +161,8 @@ class Fleet:
             self._first_added = now
         self._last_added = now
         self._changed.set()
+        if self.rows_watch is not None:
+            self.rows_watch.moved()
 
     def remove(self, flow: CaravanFlow) -> None:
         """No stream takes from the flow any more."""
@@ -189,6 +196,18 @@ class Fleet:
         caravan = self.caravan_of(flow)
         if caravan is not None:
             caravan.moved()
+        if self.rows_watch is not None:
+            self.rows_watch.moved()
+
+    def add_rows(self, caravan: Caravan, segment: Segment) -> None:
+        """Existing rows enter the log of ``caravan``."""
+        caravan.add_rows(segment)
+        self.governor.reclaim(caravan)
+
+    @property
+    def flows(self) -> Iterable[CaravanFlow]:
+        """Those that were added and not removed."""
+        return self._flows.values()
 
     def caravan_of(self, flow: CaravanFlow) -> Caravan | None:
         """The caravan that the flow travels with."""

@@ -61,8 +61,9 @@ class CaravanFlow:
     update to continue with. ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the
     application has to know. ``verified``: the log was asked whether it is still the one that ``marker`` came from.
     ``blocked``: its subscriber takes less than its caravan reads. ``wake`` is called (from the event loop) when there
-    may be something new to take. ``backfill``: the existing rows that it still needs, if any; then every ``marker``
-    holds how far it came. ``takes_rows``: whether its subscriber has room for some now.
+    may be something new to take. ``begun``: it sends every change from there on, in this epoch. ``backfill``: the
+    existing rows that it still needs, if any; then every ``marker`` holds how far it came. ``takes_rows``: whether its
+    subscriber has room for some now.
 
     Other modules read the attributes and call the methods; they assign nothing.
     """
@@ -85,7 +86,7 @@ class CaravanFlow:
         self.wake = wake
         self.backfill = backfill
         self.takes_rows = takes_rows
-        self.place = marker.order
+        self.place = self.begun = marker.order
         self.marker = marker
         self.resume_index = 0
         self.state = CaravanFlowState.WAITING
@@ -103,7 +104,6 @@ class CaravanFlow:
         self._met: LogGap | None = None
         self._passed: LogGap | None = None
         self._skipped = ""
-        self._begun = marker.order  # it has every change from here on
         self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
 
     @property
@@ -159,11 +159,17 @@ class CaravanFlow:
 
     def pass_gap(self, resume: Datamarker) -> None:
         """The application decided to continue after missing log: the flow's place is ``resume`` now."""
-        self.place = self._begun = resume.order
+        self.place = self.begun = resume.order
         self.marker = self._with_progress(resume)
         self.resume_index = 0
         self._passed = self._met
         self.leave(CaravanFlowState.WAITING, "going on after a data loss")
+
+    def end_backfill(self) -> None:
+        """No more existing rows are wanted."""
+        self.backfill = None
+        self.marker = replace(self.marker, backfill=b"")
+        self._peeked = None
 
     def pass_broken(self, update_id: str) -> None:
         """An operator skips the update that cannot be decoded: the flow continues without it."""
@@ -221,7 +227,7 @@ class CaravanFlow:
             self.backfill is not None
             and self.place == segment.end
             and not self.resume_index
-            and self._begun <= chunk.not_before
+            and self.begun <= chunk.not_before
             and self.backfill.needs(chunk)
         )
 

@@ -18,7 +18,7 @@ from wormhole.filters.tree import And
 from wormhole.model.problem import Problem
 from wormhole.model.segment import ChunkRange
 
-__all__ = ["MOST_BYTES", "BackfillRequest", "FinishedTable", "FlowBackfill"]
+__all__ = ["MOST_BYTES", "BackfillRequest", "FinishedTable", "FlowBackfill", "without"]
 
 MOST_BYTES: Final = 16 << 10
 """The most that the progress takes in a datamarker."""
@@ -218,7 +218,7 @@ class FlowBackfill:
         self.rows += rows
         former = {key: need.again.pop(key) for key in chunk.alone if key in need.again}
         if not chunk.alone:
-            need.ranges = _without(need.ranges, chunk.begin, chunk.end)
+            need.ranges = without(need.ranges, chunk.begin, chunk.end)
         for key in chunk.again:
             before = former.get(key) or need.again.get(key)
             if chunk.alone and before is None:
@@ -365,7 +365,8 @@ def _closed(ranges: list[tuple[int, int]], closed: set[int]) -> list[tuple[int, 
     return found
 
 
-def _without(ranges: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
+def without(ranges: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
+    """What is left of disjoint, ascending ``ranges`` when one is taken away."""
     found: list[tuple[int, int]] = []
     for low, high in ranges:
         found.extend(piece for piece in ((low, min(high, begin)), (max(low, end), high)) if piece[0] < piece[1])

@@ -1,0 +1,171 @@
+"""The rows of a chunk, brought forward: as they are at the place where the chunk enters the log.
+
+A chunk shows its table as of some moment. Every change that the log has between the place that it shows at least and
+the place where it enters is applied to its rows here, whether the chunk shows the change already or not: of a row's
+images the last one counts. Changes of equal keys are in one shard, in order, so each shard is looked at by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["BroughtForward"]
+
+_INSERTS: Final = frozenset((update_pb2.INSERT, update_pb2.UPSERT))
+_MOST_KEY_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class _Shard:
+    """``rows``: to send, by key. ``others``: keys that were touched and are not among them, and whether their rows have
+    to be read again.
+    """
+
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+    others: dict[bytes, bool] = field(default_factory=dict)
+
+    def drop(self, key: bytes) -> None:
+        """There is no row of that key any more."""
+        self.rows.pop(key, None)
+        self.others.pop(key, None)
+
+    def leave_out(self, key: bytes, *, again: bool) -> None:
+        """The row of that key exists and is not sent."""
+        self.rows.pop(key, None)
+        self.others[key] = again or self.others.get(key, False)
+
+
+class BroughtForward:
+    """The rows of one chunk while changes are applied to them. Used by one thread at a time.
+
+    ``spoiled``: why that is not possible; the chunk has to be read again then. ``changes``: how many were applied.
+    """
+
+    def __init__(self, table: str, schema: Schema, rows: Iterable[tuple[str, bytes, bytes]]) -> None:
+        """``rows``: shard, key and update of each."""
+        self.spoiled = ""
+        self.changes = 0
+        self._table = table
+        self._schema = schema
+        self._shards: dict[str, _Shard] = {}
+        self._key_bytes = 0
+        for shard, key, row in rows:
+            self._of(shard).rows[key] = row
+
+    def apply(self, shard: str, run: Run) -> None:
+        """The next changes of that shard in log order."""
+        ours = {number for number, schema in enumerate(run.schemas) if schema.table == self._table}
+        index = run.schema_index
+        rows = self._of(shard)
+        for ordinal, (begin, end) in enumerate(pairwise((0, *run.ends))):
+            number = (index[ordinal] if len(index) > 1 else index[0]) if index else 0
+            if number in ours and not self.spoiled:
+                self.changes += 1
+                self._apply(rows, run.schemas[number], _update(run.blob, begin, end))
+
+    def rows(self) -> Mapping[str, Iterable[bytes]]:
+        """The updates to send, by shard."""
+        return {shard: found.rows.values() for shard, found in self._shards.items() if found.rows}
+
+    def left_out(self) -> tuple[bytes, ...]:
+        """Keys whose rows exist, or may exist, and are not sent."""
+        return tuple(key for found in self._shards.values() for key in found.others)
+
+    def again(self) -> tuple[bytes, ...]:
+        """Those of them that have to be read again."""
+        return tuple(key for found in self._shards.values() for key, again in found.others.items() if again)
+
+    # -- one change
+
+    def _of(self, shard: str) -> _Shard:
+        return self._shards.setdefault(shard, _Shard())
+
+    def _apply(self, shard: _Shard, schema: Schema, change: update_pb2.Update) -> None:
+        op = change.op
+        if op == update_pb2.TRUNCATE:
+            shard.rows.clear()
+            shard.others.clear()
+            return
+        if schema != self._schema:
+            self.spoiled = "the columns of the table changed while its rows were read"
+            return
+        if op == update_pb2.DELETE_RANGE:
+            self._delete_range(shard, change)
+            return
+        key = _key(change.key)
+        self._key_bytes += len(key)
+        if self._key_bytes > _MOST_KEY_BYTES:
+            self.spoiled = "too many rows changed while they were read"
+        elif op == update_pb2.DELETE:
+            shard.drop(key)
+        elif op == update_pb2.MERGE:
+            shard.leave_out(key, again=True)
+        elif op in _INSERTS or op == update_pb2.UPDATE:
+            self._put(shard, key, change)
+        else:
+            self.spoiled = f"a change of the table has an operation that is not known here: {op}"
+
+    def _put(self, shard: _Shard, key: bytes, change: update_pb2.Update) -> None:
+        whole = not change.too_large and self._is_whole(change)
+        if change.old_key:
+            shard.drop(_key(change.old_key))
+        former = shard.rows.get(key)
+        if former is None:
+            # The row is in another range, or was made after the chunk was read: the log has all of it, unless it is an
+            # insert without all its values. Of a key that moved the application has the old row only if its range was
+            # sent already.
+            stayed = change.op == update_pb2.UPDATE and not change.old_key
+            shard.leave_out(key, again=not whole and not stayed)
+            return
+        row = change if whole else self._overlaid(former, change)
+        if row is None:
+            shard.leave_out(key, again=True)
+            return
+        shard.rows[key] = update_pb2.Update(op=update_pb2.READ, key=change.key, after=row.after).SerializeToString()
+
+    def _is_whole(self, change: update_pb2.Update) -> bool:
+        kinds = [value.WhichOneof("kind") for value in change.after]
+        return len(kinds) == len(self._schema.columns) and not any(kind in (None, "unavailable") for kind in kinds)
+
+    def _overlaid(self, former: bytes, change: update_pb2.Update) -> update_pb2.Update | None:
+        """The row after an update of some columns; ``None``: it is not known."""
+        row = update_pb2.Update.FromString(former)
+        width = len(self._schema.columns)
+        if change.too_large or change.op in _INSERTS or len(change.after) != width or len(row.after) != width:
+            return None
+        for value, new in zip(row.after, change.after, strict=True):
+            kind = new.WhichOneof("kind")
+            if kind is None:
+                return None  # it changed, and to what is not in the log
+            if kind != "unavailable":
+                value.CopyFrom(new)
+        return row
+
+    def _delete_range(self, shard: _Shard, change: update_pb2.Update) -> None:
+        bounds = [*change.key, *change.key_end]
+        if len(bounds) != 2 or any(bound.WhichOneof("kind") != "bytes" for bound in bounds):
+            self.spoiled = "a range of rows was deleted, and only the datastore knows their order"
+            return
+        low, high = (bound.bytes for bound in bounds)
+        for key in (*shard.rows, *shard.others):
+            values = update_pb2.RowKey.FromString(key).values
+            if len(values) == 1 and values[0].WhichOneof("kind") == "bytes" and low <= values[0].bytes < high:
+                shard.drop(key)
+
+
+def _key(values: Iterable[update_pb2.Value]) -> bytes:
+    return update_pb2.RowKey(values=values).SerializeToString()
+
+
+def _update(blob: bytes, begin: int, end: int) -> update_pb2.Update:
+    at = begin + 1  # behind the tag, and then the length of the entry
+    while blob[at] > 0x7F:
+        at += 1
+    return update_pb2.Update.FromString(blob[at + 1 : end])

@@ -1,0 +1,74 @@
+"""The tables of a log that can be read, and where their chunks begin and end."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from caravan.backfill.boundaries import Boundaries, BoundaryStore
+from wormhole.ports.table_source import ScannedTable, TableSource
+
+__all__ = ["Catalog"]
+
+_MOST: Final = 1 << 16  # boundaries of one table: of larger ones every second is forgotten
+
+
+class Catalog:
+    """See the module. Methods may block; used by one thread at a time.
+
+    ``tables``: as the datastore described them last. ``lists``: of those that can be read.
+    """
+
+    def __init__(self, source: TableSource, store: BoundaryStore) -> None:
+        self.tables: dict[str, ScannedTable] = {}
+        self.lists: dict[str, Boundaries] = {}
+        self._source = source
+        self._store = store
+
+    def load(self, wanted: Callable[[str], bool]) -> None:
+        """Look at the tables of these names again. A table whose key changed gets a new list.
+
+        Raises what :meth:`~wormhole.ports.table_source.TableSource.tables` raises, and ``OSError``.
+        """
+        self.tables = {table.name: table for table in self._source.tables(wanted)}
+        lists = {}
+        for table in self.tables.values():
+            if not table.refused:
+                known = self.lists.get(table.name) or self._store.load(table.name)
+                if known is None or known.fingerprint != table.fingerprint:
+                    known = self.renew(table.name)
+                lists[table.name] = known
+        self.lists = lists
+
+    def renew(self, table: str) -> Boundaries:
+        """Begin another list: whoever read a part of the table reads it again. Raises ``OSError``."""
+        fresh = Boundaries(_new_id(), self.tables[table].fingerprint)
+        self._store.replace(table, fresh)
+        self.lists[table] = fresh
+        return fresh
+
+    def split(self, table: str, begin: int, end: int, key: bytes) -> int | None:
+        """The number of ``key``, where a chunk ended between two neighbours; durable when this returns. ``None``: there
+        is none left. Raises ``OSError``.
+        """
+        boundaries = self.lists[table]
+        number = boundaries.place(begin, end)
+        if number is not None:
+            self._store.add(table, boundaries, number, key)
+            boundaries.add(number, key)
+        return number
+
+    def thin(self, table: str) -> int | None:
+        """Shorten a list that became too long; returns its former id. ``None``: it is not. Raises ``OSError``."""
+        boundaries = self.lists[table]
+        if len(boundaries) <= _MOST:
+            return None
+        former = boundaries.id
+        boundaries.thin(_new_id())
+        self._store.replace(table, boundaries)
+        return former
+
+
+def _new_id() -> int:
+    return int.from_bytes(secrets.token_bytes(8), "big")

@@ -1,0 +1,106 @@
+"""How a chunk that is in memory enters the log: brought forward to the place where the lead's buffer ends.
+
+Between the last look at the window and the segment that enters, the lead may add none: the rows would lack its changes.
+Looking takes a thread, and the lead reads on meanwhile, so it is tried a few times; then the lead waits for the last
+look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from caravan.backfill.bring_forward import BroughtForward
+from caravan.backfill.window import Piece, Window
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.segment import ChunkRange, Run, Segment
+from wormhole.wire.runs import RunsBuilder
+
+__all__ = ["EnteringChunk"]
+
+_NOWHERE: Final = LogPosition(0, 0, 0)
+
+
+class EnteringChunk:
+    """One chunk on its way. ``range``: without what is left out; ``source`` and ``number``: of its updates' ids.
+
+    :meth:`catch_up` is called in a thread, all else on the event loop, never both at once.
+    """
+
+    def __init__(
+        self,
+        range_: ChunkRange,
+        rows: Iterable[tuple[str, bytes, bytes]],
+        reached: Callable[[Datamarker], bool],
+        source: str,
+        number: int,
+    ) -> None:
+        self.range = range_
+        self.reached = False
+        self._forward = BroughtForward(range_.table, range_.schema, rows)
+        self._has_reached = reached
+        self._source = source
+        self._number = number
+        self._pieces = 0
+        self._segments = -1
+        self._runs: dict[str, Run] | None = None
+        self._built_after = -1
+
+    @property
+    def spoiled(self) -> str:
+        """Why it cannot enter."""
+        return self._forward.spoiled
+
+    def unseen(self, window: Window) -> tuple[list[Piece], int, int]:
+        """What :meth:`catch_up` has to look at."""
+        return window.pieces[self._pieces :], len(window.pieces), window.segments
+
+    def catch_up(self, pieces: Iterable[Piece], count: int, segments: int, marker: Datamarker) -> None:
+        """Apply the changes of the window up to ``marker``, which is the lead's."""
+        for piece in pieces:
+            for shard, run in piece.runs:
+                self._forward.apply(shard, run)
+        self._pieces, self._segments = count, segments
+        self.reached = self.reached or self._has_reached(marker)
+        if self.reached and not self.spoiled and self._built_after != self._forward.changes:
+            self._runs = _build(self.range.schema, self._forward.rows(), self._source, self._number)
+            self._built_after = self._forward.changes
+
+    def segment(self, window: Window, place: LogPosition, marker: Datamarker) -> Segment | None:
+        """To enter at ``place``, where ``window`` ends; ``None``: not yet."""
+        if not self.reached or self._runs is None or self._segments != window.segments:
+            return None
+        for run in self._runs.values():
+            run.tx_file[0], run.tx_offset[0] = place.file, place.offset
+        return Segment(place, place, self._runs, marker, 0, chunk=self._complete())
+
+    def _complete(self) -> ChunkRange:
+        range_ = self.range
+        left_out, again = self._forward.left_out(), self._forward.again()
+        if range_.alone:
+            keys = frozenset(range_.alone)
+            left_out, again = tuple(filter(keys.__contains__, left_out)), tuple(filter(keys.__contains__, again))
+        return ChunkRange(
+            range_.table,
+            range_.schema,
+            range_.after,
+            range_.until,
+            range_.begin,
+            range_.end,
+            range_.not_before,
+            left_out,
+            again,
+            range_.alone,
+            range_.portable,
+        )
+
+
+def _build(schema: Schema, rows: Mapping[str, Iterable[bytes]], source: str, number: int) -> dict[str, Run]:
+    builder = RunsBuilder()
+    builder.begin(source, number, 0, _NOWHERE)
+    for shard, updates in rows.items():
+        for update in updates:
+            builder.add((shard,), schema, update)
+    builder.end(_NOWHERE)
+    return builder.take()

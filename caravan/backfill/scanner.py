@@ -1,0 +1,424 @@
+"""Reads the tables of one log for the flows that need their rows, beside the caravans that read the log.
+
+One chunk at a time: it is read in a thread of its own while the lead reads on and each segment is noted
+(:mod:`caravan.backfill.window`). Then its rows are brought forward to the place where the lead's buffer ends, and enter
+there as one more segment. Until then nothing of it is to be seen, so whatever breaks on the way only costs time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, TypeVar
+
+from caravan.backfill.boundaries import START, BoundaryStore
+from caravan.backfill.catalog import Catalog
+from caravan.backfill.entering import EnteringChunk
+from caravan.backfill.rounds import Taker, Work, next_work
+from caravan.backfill.window import Window
+from caravan.caravan import Caravan
+from caravan.fleet import Fleet
+from caravan.flow import CaravanFlow
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.host.waiting import wait_at_most
+from wormhole.model.errors import DecodeError, SourceUnavailable, UnreadableTable, WormholeError
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.segment import ChunkRange, Segment
+from wormhole.ports.table_source import Chunk, ChunkLimits, TableSource
+
+__all__ = ["ScanSettings", "ScanStatus", "Scanner"]
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_TICK_S: Final = 0.25
+_DESCRIBED_S: Final = 30.0  # how long a description of the tables is used
+_LONGEST_WAIT_S: Final = 30.0
+_MOST_HALVINGS: Final = 12
+_IN_BUFFER: Final = 2  # chunks that a flow may have before it: one to send, one to read meanwhile
+_FREE_TRIES: Final = 3  # looks at the window before the lead waits for one
+_PATIENCE: Final = 10  # discards in a row until a change of the lead discards no more
+_RATE_WINDOW_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSettings:
+    """``rate``: bytes of rows per second; 0: nothing is read; infinite: only the fleet's cap holds. ``memory``: bytes
+    that a chunk and the changes beside it may take. ``limits``: of one chunk.
+    """
+
+    rate: float = 16 << 20
+    memory: int = 16 << 20
+    limits: ChunkLimits = field(default_factory=ChunkLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStatus:
+    """For operators. ``scan``: its number, 0 before anything was read. ``table``: read now. ``rows``, ``chunks``,
+    ``discards``: since the start. ``rate``: bytes of rows per second, over the last few seconds. ``waits``: why nothing
+    is read just now. ``estimates``: rows of the tables as the datastore estimates them.
+    """
+
+    scan: int = 0
+    table: str = ""
+    rows: int = 0
+    chunks: int = 0
+    discards: int = 0
+    rate: float = 0.0
+    waits: Problem = NO_PROBLEM
+    estimates: dict[str, int] = field(default_factory=dict)
+
+
+class Scanner:
+    """See the module. Owned by the fleet's owner; everything but what is said otherwise is called on the event loop.
+
+    ``tables`` is closed when :meth:`run` ends.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        tables: TableSource,
+        store: BoundaryStore,
+        settings: ScanSettings = ScanSettings(),
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._fleet = fleet
+        self._tables = tables
+        self._store = store
+        self._catalog = Catalog(tables, store)
+        self._settings = settings
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="scanner")
+        self._changed = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._window: tuple[Caravan, Window] | None = None
+        self._entered: deque[tuple[int, int, ChunkRange]] = deque(maxlen=_IN_BUFFER)
+        self._reads: deque[tuple[float, int]] = deque()
+        self._table, self._number = "", START
+        self._status = ScanStatus()
+        self._described_at = -math.inf
+        self._due = -math.inf
+        self._halvings = self._failures = self._discards_in_row = 0
+        self._passes: tuple[int, str] | None = None  # incarnation and place that the lead passes before the next chunk
+
+    # -- what the owner does
+
+    async def run(self) -> None:
+        """Read until :meth:`stop` or cancelled."""
+        self._fleet.rows_watch = self
+        try:
+            while not self._stopped.is_set():
+                await self._step()
+        finally:
+            self._fleet.rows_watch = None
+            self._tables.interrupt()
+            self._pool.submit(self._tables.close)
+            self._pool.shutdown(wait=False)
+
+    def stop(self) -> None:
+        """End :meth:`run` soon."""
+        self._stopped.set()
+        self._changed.set()
+        self._tables.interrupt()
+
+    def change(self, settings: ScanSettings) -> None:
+        """From the next chunk on ``settings`` hold."""
+        self._settings = settings
+        self._due = -math.inf
+        self._changed.set()
+
+    @property
+    def status(self) -> ScanStatus:
+        """What it does now."""
+        now = self._clock.monotonic()
+        while self._reads and self._reads[0][0] < now - _RATE_WINDOW_S:
+            self._reads.popleft()
+        known = self._catalog.tables.values()
+        return replace(
+            self._status,
+            rate=sum(size for _, size in self._reads) / _RATE_WINDOW_S,
+            estimates={table.name: table.rows for table in known if table.rows is not None},
+        )
+
+    # -- what the fleet reports (RowsWatch)
+
+    def advanced(self, caravan: Caravan, segment: Segment) -> None:
+        """See :class:`~caravan.caravan.RowsWatch`."""
+        if self._window is not None and self._window[0] is caravan:
+            self._window[1].note(segment)
+            self._changed.set()
+
+    def moved(self) -> None:
+        """See :class:`~caravan.caravan.RowsWatch`."""
+        self._changed.set()
+
+    # -- one step
+
+    async def _step(self) -> None:
+        self._changed.clear()
+        wanting = [flow for flow in self._fleet.flows if flow.backfill is not None and not flow.backfill.finished]
+        try:
+            waits = await self._next(wanting)
+        except WormholeError as error:
+            await self._fail(error.problem)
+            return
+        except OSError as error:
+            hint = "look at the disk and the rights of the state folder"
+            await self._fail(Problem(f"where chunks end cannot be stored: {error}", hint))
+            return
+        except Exception as error:  # noqa: BLE001 - ours: it must cost time only, and be seen
+            _log.exception("the reader of existing rows broke")
+            await self._fail(Problem(f"internal error: {error!r}", "report this with the log of the publisher"))
+            return
+        self._failures = 0
+        if waits is None:
+            self._status = replace(self._status, waits=NO_PROBLEM)
+            return
+        self._status = replace(self._status, waits=waits, table="")
+        await wait_at_most(self._changed, _TICK_S)
+
+    async def _next(self, wanting: list[CaravanFlow]) -> Problem | None:
+        """Read the next chunk; why not, if there is a reason."""
+        if not wanting:
+            return NO_PROBLEM
+        if not self._settings.rate:
+            return Problem("the rate is 0", "set a rate to go on")
+        now = self._clock.monotonic()
+        backfills = [flow.backfill for flow in wanting if flow.backfill is not None]
+        if now - self._described_at > _DESCRIBED_S or not all(one.offered for one in backfills):
+            await self._describe(wanting)
+        lead = self._fleet.lead
+        if lead is None:
+            return Problem(self._fleet.trouble or "no caravan reads the log yet")
+        takers = [taker for flow in wanting if (taker := self._taker(lead, flow)) is not None]
+        if not takers:
+            return Problem("no flow can take rows now: they are paused, behind the lead, or have no credit")
+        work = next_work(takers, self._catalog.lists, self._table, self._number)
+        if work is None:
+            return Problem("the last rows are on their way to their flows")
+        if self._passes is not None:
+            incarnation, high = self._passes
+            if incarnation == lead.buffer.place.incarnation and not await self._call(
+                self._tables.reached, high, lead.marker
+            ):
+                return Problem("more changed while rows were read than fits in memory; the log is read past that now")
+            self._passes = None
+            return None  # a lead may have ended meanwhile
+        if lead.buffer.inside:
+            return Problem("the lead reads a long transaction")
+        budget = self._fleet.budget(lead)
+        lead.trim(budget)
+        if lead.buffer.size > budget:
+            return Problem("the change buffer is full: a flow takes less than the lead reads")
+        limits = self._limits()
+        delay = self._delay(limits.bytes, now)
+        if delay > 0:
+            await wait_at_most(self._stopped, min(delay, _TICK_S))
+            return None
+        try:
+            await self._read(lead, work, limits)
+        except (UnreadableTable, DecodeError) as error:
+            self._refuse(wanting, work.table, error.problem)
+        return None
+
+    def _taker(self, lead: Caravan, flow: CaravanFlow) -> Taker | None:
+        """The flow, if it would take rows that enter the lead's log next."""
+        cursor = flow.cursor
+        if flow not in lead.flows or cursor is None or flow.blocked or flow.backfill is None or flow.backfill.paused:
+            return None
+        if max(flow.begun, flow.place) > lead.buffer.place or not flow.takes_rows():
+            return None
+        coming = [one for number, at, one in self._entered if number == lead.number and at >= cursor]
+        if len(coming) >= _IN_BUFFER:
+            return None
+        return Taker(flow.backfill, tuple(one for one in coming if flow.begun <= one.not_before))
+
+    async def _describe(self, wanting: list[CaravanFlow]) -> None:
+        """Look at the tables, and give the flows the lists of those that they need."""
+        if not self._status.scan:
+            self._status = replace(self._status, scan=await self._call(self._store.next_scan))
+        chosen = [
+            (backfill, backfill.request.wanted(flow.filter))
+            for flow in wanting
+            if (backfill := flow.backfill) is not None
+        ]
+        await self._call(self._catalog.load, lambda name: any(wanted(name) for _, wanted in chosen))
+        self._described_at = self._clock.monotonic()
+        for backfill, wanted in chosen:
+            for table in self._catalog.tables.values():
+                if table.refused and wanted(table.name):
+                    backfill.refuse(table.name, table.refused)
+            for name in backfill.request.tables:
+                if name not in self._catalog.tables and not any(sign in name for sign in "*?["):
+                    backfill.refuse(name, Problem(f"there is no table {name}", "correct the name"))
+            backfill.offer(
+                (name, known)
+                for name, known in self._catalog.lists.items()
+                if name not in backfill.refused and wanted(name)
+            )
+
+    def _limits(self) -> ChunkLimits:
+        limits = self._settings.limits
+        size = min(limits.bytes, self._settings.memory // 4, self._fleet.total_cap.piece)
+        return replace(limits, rows=max(1, limits.rows >> self._halvings), bytes=max(1, size >> self._halvings))
+
+    def _delay(self, size: int, now: float) -> float:
+        """Seconds until a chunk of so many bytes may be read. They are taken from the cap of all readers then, of which
+        the lead always has its part left.
+        """
+        total = self._fleet.total_cap
+        kept = total.piece if total.rate else 0
+        delay = max(self._due - now, total.delay(size + kept, now))
+        if delay <= 0:
+            total.take(size, now)
+        return delay
+
+    def _pay(self, asked: int, read: int) -> None:
+        now = self._clock.monotonic()
+        self._fleet.total_cap.take(read - asked, now)
+        self._reads.append((now, read))
+        self._due = max(now, self._due) + read / self._settings.rate if self._settings.rate else -math.inf
+
+    # -- one chunk
+
+    async def _read(self, lead: Caravan, work: Work, limits: ChunkLimits) -> None:
+        window = Window(work.table, lead.marker, self._settings.memory // 2)
+        self._window = lead, window
+        self._table = work.table
+        self._status = replace(self._status, table=work.table, waits=NO_PROBLEM)
+        read = 0
+        try:
+            chunk, entering = await self._call(self._take_chunk, work, limits, window)
+            read = chunk.memory
+            if entering is None:
+                return
+            self._status = replace(self._status, rows=self._status.rows + len(chunk.rows))
+            discarded = await self._enter(lead, window, entering)
+        finally:
+            self._window = None
+            self._pay(limits.bytes, read)
+        if discarded:
+            if window.over_budget:
+                self._passes = window.begin.order.incarnation, chunk.high
+            self._discard(discarded)
+        else:
+            self._number = entering.range.end if not work.alone else self._number
+            self._halvings = max(0, self._halvings - 1)
+            self._discards_in_row = 0
+            self._status = replace(self._status, chunks=self._status.chunks + 1)
+            await self._shorten(work.table)
+
+    def _take_chunk(self, work: Work, limits: ChunkLimits, window: Window) -> tuple[Chunk, EnteringChunk | None]:
+        """In the thread: read a chunk, and note where it ended."""
+        tables, catalog = self._tables, self._catalog
+        known = catalog.lists[work.table]
+        after, until, end = known.key(work.begin), known.key(work.end), work.end
+        if work.alone:
+            chunk = tables.rows(work.table, work.alone, window.begin)
+        else:
+            chunk = tables.chunk(work.table, after, until, limits, window.begin)
+            if not chunk.done and chunk.last is not None:
+                number = catalog.split(work.table, work.begin, work.end, chunk.last)
+                if number is None:
+                    catalog.renew(work.table)
+                    self._described_at = -math.inf
+                    return chunk, None
+                until, end = chunk.last, number
+            elif not chunk.done:
+                raise SourceUnavailable(f"no row of {work.table} was read in time", hint="look at the datastore's load")
+        range_ = ChunkRange(
+            work.table,
+            chunk.schema,
+            after,
+            until,
+            work.begin,
+            end,
+            window.begin.order,
+            alone=work.alone,
+            portable=catalog.tables[work.table].portable,
+        )
+        rows = [(tables.shard_of(work.table, key), key, row) for key, row in chunk.rows.items()]
+        reached = partial(tables.reached, chunk.high)
+        source = f"read:{self._status.scan}"
+        return chunk, EnteringChunk(range_, rows, reached, source, self._status.chunks + self._status.discards + 1)
+
+    async def _enter(self, lead: Caravan, window: Window, entering: EnteringChunk) -> str:
+        """Bring the chunk forward until it may enter; why it is discarded, if it is."""
+        tries = 0
+        while True:
+            self._changed.clear()
+            async with lead.appends if tries >= _FREE_TRIES else nullcontext():
+                await self._call(partial(entering.catch_up, *entering.unseen(window), lead.marker))
+                lost = self._lost(lead, window) or entering.spoiled
+                if lost:
+                    return lost
+                if not lead.buffer.inside:
+                    segment = entering.segment(window, lead.buffer.place, lead.marker)
+                    if segment is not None:
+                        self._fleet.add_rows(lead, segment)
+                        self._entered.append((lead.number, lead.buffer.end - 1, entering.range))
+                        return ""
+            tries += entering.reached
+            if not entering.reached:
+                waits = Problem("the log is read up to the place that the rows were read at")
+                self._status = replace(self._status, waits=waits)
+            await wait_at_most(self._changed, _TICK_S)
+
+    def _lost(self, lead: Caravan, window: Window) -> str:
+        """Why the chunk cannot enter the log of ``lead`` any more."""
+        if self._stopped.is_set():
+            return "the publisher stops"
+        if self._fleet.caravans.get(lead.number) is not lead:
+            return "the caravan that it was read for ended"
+        if lead is not self._fleet.lead and self._discards_in_row < _PATIENCE:
+            return "another caravan leads now"
+        return window.spoiled
+
+    def _discard(self, cause: str) -> None:
+        _log.debug("rows of %s are read again: %s", self._table, cause)
+        self._discards_in_row += 1
+        self._halvings = min(_MOST_HALVINGS, self._halvings + 1)
+        self._status = replace(self._status, discards=self._status.discards + 1)
+
+    async def _shorten(self, table: str) -> None:
+        former = await self._call(self._catalog.thin, table)
+        if former is None:
+            return
+        known = self._catalog.lists[table]
+        self._number = known.widened(self._number, self._number)[0]
+        for flow in self._fleet.flows:
+            if flow.backfill is not None:
+                flow.backfill.renumber(table, known, former)
+
+    # -- what goes wrong
+
+    async def _fail(self, problem: Problem) -> None:
+        """Try again after a while, with less."""
+        self._failures += 1
+        self._halvings = min(_MOST_HALVINGS, self._halvings + 1)
+        if problem != self._status.waits:
+            _log.warning("existing rows cannot be read just now: %s", problem)
+        self._status = replace(self._status, waits=problem)
+        delay = min(_LONGEST_WAIT_S, _TICK_S * 2 ** min(self._failures - 1, 10))
+        await wait_at_most(self._stopped, delay)
+
+    def _refuse(self, wanting: list[CaravanFlow], table: str, problem: Problem) -> None:
+        _log.warning("the rows of %s cannot be read: %s", table, problem)
+        self._catalog.lists.pop(table, None)
+        for flow in wanting:
+            if flow.backfill is not None and table in flow.backfill.tables:
+                flow.backfill.refuse(table, problem)
+
+    async def _call(self, function: Callable[..., _T], *arguments: object) -> _T:
+        """In the thread that the tables are read by."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)

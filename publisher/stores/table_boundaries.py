@@ -1,0 +1,139 @@
+"""Where the chunks of each table ended, in files of a folder: one file per table, and one with the number of the scan.
+
+A list begins with a record that names its table, and gets one more record for each boundary; each has a checksum. A
+list with anything wrong in it counts as missing: its table is read again from the beginning, for a boundary that was
+lost could be given another key.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from caravan.backfill.boundaries import Boundaries
+from caravan.backfill.encoding import DamagedError, Reader, Writer, sealed, unsealed
+from wormhole.host.private_files import private_folder, private_opener
+
+__all__ = ["TableBoundaries"]
+
+_log = logging.getLogger(__name__)
+
+_VERSION: Final = 1
+_SCAN: Final = "scan"
+_LONGEST: Final = 1 << 16  # bytes of a record: longer keys are none of ours
+
+
+class TableBoundaries:
+    """The files of one log; implements :class:`~caravan.backfill.boundaries.BoundaryStore`.
+
+    ``now``: seconds since 1970. The folder is made when something is stored first.
+    """
+
+    def __init__(self, folder: Path, *, now: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._now = now
+
+    def next_scan(self) -> int:
+        """See the port. Without a number that can be read it is the time, which is above all earlier ones."""
+        try:
+            last = Reader(unsealed(_VERSION, (self._folder / _SCAN).read_bytes())).number()
+        except (FileNotFoundError, DamagedError):
+            last = int(self._now())
+        out = Writer()
+        out.number(last + 1)
+        self._write(self._folder / _SCAN, sealed(_VERSION, out.taken()))
+        return last + 1
+
+    def load(self, table: str) -> Boundaries | None:
+        """See the port."""
+        try:
+            records = list(_records((self._path(table)).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except DamagedError:
+            _log.warning(
+                "where chunks of %s ended cannot be read from %s, which is damaged. Next: nothing; a backfill of the "
+                "table begins again",
+                table,
+                self._path(table),
+            )
+            return None
+        try:
+            head = Reader(records[0])
+            name, fingerprint = head.text(), head.text()
+            list_id = int.from_bytes(head.raw(8), "big")
+            keys = {(source := Reader(record)).number(): source.data() for record in records[1:]}
+        except (DamagedError, IndexError):
+            return None
+        return Boundaries(list_id, fingerprint, keys) if name == table and len(keys) == len(records) - 1 else None
+
+    def replace(self, table: str, boundaries: Boundaries) -> None:
+        """See the port."""
+        head = Writer()
+        head.data(table.encode())
+        head.data(boundaries.fingerprint.encode())
+        head.raw(boundaries.id.to_bytes(8, "big"))
+        records = [head.taken(), *(_boundary(number, key) for number, key in boundaries.keys.items())]
+        self._write(self._path(table), b"".join(map(_framed, records)))
+
+    def add(self, table: str, boundaries: Boundaries, number: int, key: bytes) -> None:
+        """See the port. A list that is not there any more is stored whole."""
+        try:
+            handle = os.open(self._path(table), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            whole = Boundaries(boundaries.id, boundaries.fingerprint, {**boundaries.keys, number: key})
+            self.replace(table, whole)
+            return
+        try:
+            data = _framed(_boundary(number, key))
+            if os.write(handle, data) != len(data):
+                raise OSError(f"{self._path(table)}: only a part of a boundary was written; is the disk full?")
+            os.fdatasync(handle)
+        finally:
+            os.close(handle)
+
+    def _path(self, table: str) -> Path:
+        return self._folder / f"{blake2b(table.encode(), digest_size=16).hexdigest()}.boundaries"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        private_folder(self._folder)
+        made = path.with_suffix(".new")
+        with open(made, "wb", opener=private_opener) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        made.replace(path)
+        handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _boundary(number: int, key: bytes) -> bytes:
+    out = Writer()
+    out.number(number)
+    out.data(key)
+    return out.taken()
+
+
+def _framed(record: bytes) -> bytes:
+    data = sealed(_VERSION, record)
+    return len(data).to_bytes(4, "big") + data
+
+
+def _records(data: bytes) -> Iterable[bytes]:
+    """Raises ``DamagedError``."""
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        at += 4
+        if size > _LONGEST or at + size > len(data):
+            raise DamagedError
+        yield unsealed(_VERSION, data[at : at + size])
+        at += size

@@ -1,0 +1,340 @@
+"""The reader of existing rows over a fleet that runs: what flows receive, and what it does when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import pytest
+
+from caravan.backfill.boundaries import MemoryBoundaries
+from caravan.backfill.progress import BackfillRequest
+from caravan.backfill.scanner import Scanner, ScanSettings
+from caravan.fleet import Fleet, FleetEvents, Limits
+from publisher.sources.memory.source import MemorySource
+from publisher.sources.memory.tables import MemoryTables, key_order
+from tests.support.eventually import patience, until
+from tests.support.rows_received import Receiver
+from wormhole.filters import Filter
+from wormhole.model.errors import SourceUnavailable
+from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import UNAVAILABLE, Op, Value
+from wormhole.ports.table_source import ChunkLimits
+
+SETTINGS = ScanSettings(limits=ChunkLimits(rows=3))
+BY_LOG = Sharding("log")
+NO_LIMITS = Limits()
+
+
+class World:
+    """A source, its tables, and a fleet with a scanner."""
+
+    def __init__(
+        self, sharding: Sharding = BY_LOG, settings: ScanSettings = SETTINGS, limits: Limits = NO_LIMITS
+    ) -> None:
+        self.source = MemorySource(log="log", sharding=sharding)
+        self.tables = MemoryTables(self.source)
+        self.boundaries = MemoryBoundaries()
+        self.fleet = Fleet(self.source, limits, FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0)
+        self.scanner = Scanner(self.fleet, self.tables, self.boundaries, settings)
+        self.receivers: list[Receiver] = []
+        self.version = 0
+        self.start = self.source.latest()
+
+    def put(self, *keys: int, op: Op = Op.INSERT, table: str = "t", **more: Value) -> Datamarker:
+        self.version += 1
+        return self.source.commit([(op, table, key, {"v": self.version, **more}) for key in keys])
+
+    def join(self, marker: Datamarker | None = None, text: str = "", **request: object) -> Receiver:
+        receiver = Receiver(
+            "log",
+            self.source.latest() if marker is None else marker,
+            key_order,
+            Filter.parse(text or None),
+            BackfillRequest(1, **request),  # type: ignore[arg-type]
+        )
+        self.add(receiver)
+        return receiver
+
+    def add(self, receiver: Receiver) -> None:
+        def wake() -> None:
+            if receiver.take():
+                receiver.stored = receiver.flow.marker
+                self.fleet.moved(receiver.flow)
+
+        loop = asyncio.get_running_loop()
+        receiver.flow.wake = lambda: loop.call_soon(wake)  # type: ignore[assignment]
+        self.receivers.append(receiver)
+        self.fleet.add(receiver.flow)
+
+    def matches(self, receiver: Receiver) -> bool:
+        mine: dict[str, dict[object, object]] = {name: {} for name in self.tables.all_rows()}
+        for (table, key), (row, _) in receiver.copy.rows.items():
+            mine[table][key] = row
+        return mine == self.tables.all_rows()
+
+    async def wait(self, done: Callable[[], bool]) -> None:
+        async with patience():
+            while not done():  # noqa: ASYNC110 - what no event reports
+                await asyncio.sleep(0.01)
+
+    async def finished(self, *receivers: Receiver) -> None:
+        await self.wait(lambda: all(one.backfill.finished for one in receivers or self.receivers))
+        await self.wait(lambda: all(one.flow.place == self.source.latest().order for one in self.receivers))
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    tasks = [asyncio.create_task(world.fleet.run(world.start)), asyncio.create_task(world.scanner.run())]
+    try:
+        yield world
+    finally:
+        world.scanner.stop()
+        await tasks[1]
+        tasks[0].cancel()
+        with suppress(asyncio.CancelledError):
+            await tasks[0]
+
+
+async def test_existing_rows_then_changes() -> None:
+    world = World()
+    world.put(*range(10))
+    world.put(3, op=Op.UPDATE)
+    async with running(world):
+        receiver = world.join()
+        await world.finished()
+        assert world.matches(receiver)
+        assert receiver.copy.finished == ["t"]
+        assert len(receiver.copy.reads) == 10
+        world.put(3, op=Op.UPDATE)
+        await world.wait(lambda: world.matches(receiver))
+    assert world.scanner.status.rows == 10
+    assert world.scanner.status.chunks == 4
+    assert world.scanner.status.estimates == {"t": 10}
+
+
+async def test_ids_of_rows_rise_with_the_scan() -> None:
+    world = World()
+    world.put(*range(5))
+    async with running(world):
+        ids: list[str] = []
+        receiver = world.join()
+        receiver.copy._apply = lambda update: ids.append(update.id)  # type: ignore[method-assign]
+        await world.wait(lambda: receiver.backfill.finished)
+    assert ids == ["read:1:1:0", "read:1:1:1", "read:1:1:2", "read:1:2:0", "read:1:2:1"]
+    assert world.boundaries.next_scan() == 2
+
+
+async def test_applications_share_one_scan_and_a_late_one_gets_what_it_missed() -> None:
+    world = World()
+    world.put(*range(30))
+    async with running(world):
+        first = world.join()
+        second = world.join()
+        await world.wait(lambda: first.backfill.rows > 8)
+        late = world.join()
+        await world.finished()
+        assert all(world.matches(one) for one in (first, second, late))
+    assert world.scanner.status.rows <= 30 + 30
+
+
+async def test_changes_made_while_a_chunk_is_read_are_in_its_rows() -> None:
+    world = World()
+    world.put(*range(6), name="a")
+    left = [5]
+
+    def change() -> None:
+        if left[0]:
+            left[0] -= 1
+            world.put(0, op=Op.UPDATE, name=UNAVAILABLE)
+            world.source.commit([(Op.DELETE, "t", 5 - left[0])])
+            world.put(100 + left[0], name="new")
+
+    world.tables.on_snapshot = change
+    async with running(world):
+        receiver = world.join()
+        await world.finished()
+        assert world.matches(receiver)
+
+
+async def test_waits_until_what_the_log_shows_is_visible() -> None:
+    world = World()
+    old = world.put(*range(4))
+    world.tables.visible = old
+    world.put(2, op=Op.UPDATE)
+    async with running(world):
+        receiver = world.join()
+        await world.wait(lambda: "not visible yet" in world.scanner.status.waits.text)
+        assert not receiver.copy.reads
+        world.tables.visible = None
+        await world.finished()
+        assert world.matches(receiver)
+
+
+async def test_a_table_that_cannot_be_read_is_refused_and_the_others_go_on() -> None:
+    world = World()
+    world.put(1, 2)
+    world.put(1, 2, table="u")
+    world.tables.refused["u"] = Problem("it has no key", "give it one")
+    async with running(world):
+        receiver = world.join()
+        named = world.join(tables=("t", "gone"))
+        await world.finished()
+        assert receiver.backfill.refused == {"u": Problem("it has no key", "give it one")}
+        assert named.backfill.refused == {"gone": Problem("there is no table gone", "correct the name")}
+        assert len(receiver.copy.reads) == 2
+
+
+async def test_a_table_dropped_in_the_middle_is_refused() -> None:
+    world = World()
+    world.put(*range(10))
+    async with running(world):
+        receiver = world.join()
+        await world.wait(lambda: receiver.backfill.rows > 0)
+        receiver.has_room = False
+        world.tables.drop("t")
+        receiver.has_room = True
+        world.scanner.moved()
+        await world.wait(lambda: receiver.backfill.finished)
+    assert "t" in receiver.backfill.refused or receiver.copy.finished == ["t"]
+
+
+async def test_goes_on_after_the_datastore_was_away() -> None:
+    world = World()
+    world.put(*range(10))
+    failures = [3]
+    chunk = world.tables.chunk
+
+    def fails(*arguments: object) -> object:
+        if failures[0]:
+            failures[0] -= 1
+            raise SourceUnavailable("killed", hint="it is tried again")
+        return chunk(*arguments)  # type: ignore[arg-type]
+
+    world.tables.chunk = fails  # type: ignore[method-assign,assignment]
+    async with running(world):
+        receiver = world.join()
+        await world.wait(lambda: world.scanner.status.waits.text == "killed")
+        await world.finished()
+        assert world.matches(receiver)
+
+
+async def test_a_rate_of_zero_pauses_and_says_so() -> None:
+    world = World(settings=replace(SETTINGS, rate=0.0))
+    world.put(1)
+    async with running(world):
+        receiver = world.join()
+        await world.wait(lambda: world.scanner.status.waits == Problem("the rate is 0", "set a rate to go on"))
+        world.scanner.change(SETTINGS)
+        await world.finished()
+        assert world.matches(receiver)
+
+
+async def test_nothing_is_read_for_flows_that_cannot_take_it() -> None:
+    world = World()
+    world.put(*range(10))
+    async with running(world):
+        receiver = world.join()
+        receiver.has_room = False
+        await world.wait(lambda: "no flow can take rows now" in world.scanner.status.waits.text)
+        assert world.scanner.status.rows == 0
+        receiver.has_room = True
+        world.scanner.moved()
+        await world.finished()
+        assert world.matches(receiver)
+
+
+async def test_a_chunk_whose_window_does_not_fit_is_read_again_behind_it() -> None:
+    world = World(settings=replace(SETTINGS, memory=1000))
+    world.put(*range(3))
+    left = [2]
+
+    def change() -> None:
+        if left[0]:
+            left[0] -= 1
+            world.put(1, op=Op.UPDATE, name="x" * 1000)
+
+    world.tables.on_snapshot = change
+    async with running(world):
+        receiver = world.join()
+        await world.finished()
+        assert world.matches(receiver)
+    assert world.scanner.status.discards >= 1
+
+
+async def test_keys_that_cannot_be_brought_forward_are_read_again() -> None:
+    world = World()
+    world.put(*range(3), name=b"a")
+    once = [1]
+
+    def change() -> None:
+        if once[0]:
+            once[0] = 0
+            marker = world.source.commit([(Op.MERGE, "t", 1, {"name": b"b"})])
+            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
+
+    world.tables.on_snapshot = change
+    async with running(world):
+        receiver = world.join()
+        await world.finished()
+        assert world.matches(receiver)
+        assert receiver.copy.reads.count(("t", (1,))) == 1
+        assert receiver.copy.finished == ["t"]
+
+
+async def test_the_loop_is_free_while_a_chunk_is_read() -> None:
+    world = World()
+    world.put(1)
+    reading, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        reading.set()
+        go_on.wait(60)
+
+    world.tables.on_snapshot = hold
+    async with running(world):
+        receiver = world.join()
+        await world.wait(reading.is_set)
+        marker = world.put(2)
+        await world.wait(lambda: receiver.flow.place == marker.order)
+        assert not receiver.copy.reads
+        go_on.set()
+        await world.finished()
+        assert world.matches(receiver)
+
+
+async def test_a_total_cap_is_kept_and_does_not_stop_rows() -> None:
+    world = World(limits=Limits(total_read_rate=100_000.0))
+    world.put(*range(30))
+    async with running(world):
+        receiver = world.join()
+        await world.finished()
+        assert world.matches(receiver)
+
+
+@pytest.mark.parametrize("sharding", [Sharding("table"), Sharding("hash", 3)], ids=lambda one: one.by)
+async def test_each_shard_gets_its_rows(sharding: Sharding) -> None:
+    world = World(sharding)
+    world.put(*range(20))
+    world.put(*range(20), table="u")
+    async with running(world):
+        receivers = []
+        for shard in sorted(world.source.shards()):
+            receiver = world.join()
+            world.fleet.remove(receiver.flow)
+            world.receivers.pop()
+            receiver.shard = shard
+            receiver.restart()
+            world.add(receiver)
+            receivers.append(receiver)
+        await world.finished()
+        found: dict[tuple[str, object], object] = {}
+        for receiver in receivers:
+            assert not found.keys() & receiver.copy.rows.keys()
+            found |= {name: row for name, (row, _) in receiver.copy.rows.items()}
+        assert found == {(t, key): row for t, rows in world.tables.all_rows().items() for key, row in rows.items()}
