@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from publisher.sources.memory.tables import MemoryTables
-from tests.support.log_source_harness import MemoryHarness
+from publisher.sources.rocksdb.existing_rows import RocksTables
+from tests.support.log_source_harness import MemoryHarness, RocksHarness
 from wormhole.model.sharding import Sharding
 from wormhole.ports.testing.table_contract import TableHarness
 
-__all__ = ["MemoryTablesHarness"]
+__all__ = ["MemoryTablesHarness", "RocksTablesHarness"]
 
 
 class MemoryTablesHarness(MemoryHarness, TableHarness):
     """The tables of a memory log."""
-
-    shardings = (*TableHarness.shardings, Sharding("database"))
 
     def __init__(self, sharding: Sharding) -> None:
         super().__init__(sharding)
@@ -24,3 +25,32 @@ class MemoryTablesHarness(MemoryHarness, TableHarness):
 
     def drop(self, name: str) -> None:
         self.memory_tables.drop(name)
+
+
+class RocksTablesHarness(RocksHarness, TableHarness):
+    """The column families of a database that another process writes."""
+
+    def __init__(self, folder: Path, sharding: Sharding) -> None:
+        self.folder = folder
+        super().__init__(folder, sharding)
+        self.tables = self._tables()
+
+    def _tables(self) -> RocksTables:
+        return RocksTables(
+            self.path,
+            log="log",
+            folder=self.folder / "tables",
+            sharding=self.sharding,
+            max_update_bytes=1 << 26,
+        )
+
+    def reopen_tables(self) -> None:
+        self.tables.close()
+        self.tables = self._tables()
+
+    def drop(self, name: str) -> None:
+        self.writer.drop_family(name)
+
+    def close(self) -> None:
+        self.tables.close()
+        super().close()

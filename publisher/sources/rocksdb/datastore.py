@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
 from publisher.sources.rocksdb.url import FORM, check_url, database_path
 from wormhole.model.capabilities import Capabilities
+from wormhole.model.errors import UsageError
 from wormhole.model.findings import Report
 from wormhole.model.values import Op
 from wormhole.ports.datastore import Datastore, Login, SourceOptions
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.table_source import TableSource
 
 __all__ = ["DATASTORE"]
 
@@ -47,6 +50,22 @@ class RocksDatastore(Datastore):
             sharding=options.sharding,
             max_update_bytes=options.max_update_bytes,
             disk_budget=options.disk_budget,
+        )
+
+    def open_tables(self, url: str, options: SourceOptions) -> TableSource:
+        from publisher.sources.rocksdb.existing_rows import RocksTables
+
+        if find_spec("rocksdict") is None:
+            raise UsageError(
+                "existing rows of a RocksDB are read through rocksdict, which is not installed",
+                hint=f"pip install '{self.requirement}'",
+            )
+        return RocksTables(
+            database_path(url),
+            log=options.log,
+            folder=options.state_dir / "rocksdb-tables",
+            sharding=options.sharding,
+            max_update_bytes=options.max_update_bytes,
         )
 
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:

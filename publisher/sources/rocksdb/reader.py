@@ -27,7 +27,7 @@ from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import Run, Segment
 from wormhole.model.sharding import Sharding, shard_of_table
 
-__all__ = ["MAX_UPDATE_BYTES", "RocksReader"]
+__all__ = ["MAX_UPDATE_BYTES", "VALUE_SCHEMAS", "RocksReader"]
 
 MAX_UPDATE_BYTES: Final = 64 << 20
 """A larger update goes without its values."""
@@ -38,6 +38,9 @@ _KEY: Final = (Column("key", "bytes"),)
 _KEY_AND_TIMESTAMP: Final = (*_KEY, Column("timestamp", "bytes"))
 _VALUE: Final = (Column("value", "bytes"),)
 _WIDE: Final = (*_VALUE, Column("columns", "entries"))
+
+VALUE_SCHEMAS: Final = {False: (_KEY, _VALUE), True: (_KEY, _WIDE)}
+"""Key and columns of a column family's plain values (``False``), and of its rows of wide columns (``True``)."""
 
 
 class RocksReader:

@@ -1,0 +1,78 @@
+"""Rows of a RocksDB as READ updates, byte for byte as the decoder of its log encodes their keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from wormhole.model.values import Op, Value
+from wormhole.wire.rows import encode_row
+
+__all__ = ["encode_plain", "encode_wide", "is_plain", "key_field_size"]
+
+Columns = Sequence[tuple[bytes, bytes]]
+"""Names and values of a row's columns; a plain value is one without a name."""
+
+_READ: Final = b"\x08\x08"
+_KEY: Final = 0x12
+_AFTER: Final = 0x1A
+
+
+def _varint_size(n: int) -> int:
+    return max(1, (n.bit_length() + 6) // 7)
+
+
+def _varint(n: int) -> bytes:
+    out = bytearray()
+    while n > 0x7F:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+@lru_cache(maxsize=4096)
+def _head(tag: int, size: int) -> bytes:
+    """What precedes ``size`` bytes in a field of kind Value."""
+    return bytes((tag,)) + _varint(1 + _varint_size(size) + size) + b"\x0a" + _varint(size)
+
+
+def is_plain(columns: Columns) -> bool:
+    """Whether the row is one value, and no entity of wide columns."""
+    return len(columns) == 1 and not columns[0][0]
+
+
+def key_field_size(key: bytes) -> int:
+    """Bytes that the key's field takes behind the first two of an update."""
+    return len(_head(_KEY, len(key))) + len(key)
+
+
+def encode_plain(key: bytes, value: bytes, max_update_bytes: int) -> bytes:
+    """The row of a plain value; without it where it is too large."""
+    if len(key) + len(value) > max_update_bytes:
+        return encode_row(Op.READ, (key,), too_large=True)
+    return b"".join((_READ, _head(_KEY, len(key)), key, _head(_AFTER, len(value)), value))
+
+
+def encode_wide(key: bytes, columns: Columns, max_update_bytes: int) -> bytes:
+    """The row of an entity: its default column, NULL without one, and the others by name."""
+    if len(key) + _entity_size(columns) > max_update_bytes:
+        return encode_row(Op.READ, (key,), too_large=True)
+    default: Value = None
+    others: dict[bytes, bytes] = {}
+    for name, value in columns:
+        if name:
+            others[name] = value
+        else:
+            default = value
+    return encode_row(Op.READ, (key,), after=(default, others))
+
+
+def _entity_size(columns: Columns) -> int:
+    """Bytes of an entity in the log: version, number of columns, the sizes and names, the values."""
+    return (
+        1
+        + _varint_size(len(columns))
+        + sum(_varint_size(len(name)) + len(name) + _varint_size(len(value)) + len(value) for name, value in columns)
+    )
