@@ -49,16 +49,20 @@ def show(
 ) -> None:
     """Show the range of an archive for each shard, in positions and in time."""
     from spark_replay.archive.coverage import coverage
-    from wormholectl.show.archives import about, shard_object, show_files, show_spans
+    from spark_replay.archive.newest_snapshot import needed_from
+    from wormholectl.show.archives import about, shard_object, show_files, show_snapshot, show_spans, snapshot_object
 
     store = _store(coordinator, dataset, archives)
     manifests = [manifest for shard in store.chosen(shard or []) if (manifest := store.read(shard)) is not None]
+    noted, needed = needed_from(store)
     if as_json:
-        print_json({**about(store), "shards": [shard_object(one, coverage(one), files) for one in manifests]})
+        shards = [shard_object(one, coverage(one), files) for one in manifests]
+        print_json({**about(store), "shards": shards, "newest_snapshot": snapshot_object(noted, bool(needed))})
     elif files:
         show_files(manifests)
     else:
         show_spans(store, [coverage(one) for one in manifests])
+        show_snapshot(noted, bool(needed))
 
 
 @app.command(
@@ -105,12 +109,22 @@ def expire(
     coordinator: ArchiveAt = "",
     archives: Archives = None,
     shard: Shards = None,
+    ignore_snapshot: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-snapshot", help="Drop also what the next `snapshot --from` needs, and end these for good."
+        ),
+    ] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop updates older than `keep`, and delete files that no manifest has named for a day. Run it daily."""
+    """Drop updates older than `keep`, and delete files that no manifest has named for a day. Run it daily.
+
+    What the next `wormholectl snapshot --from` needs stays until that snapshot is made.
+    """
     from spark_replay.archive import retention
     from spark_replay.archive.choice import archived
+    from spark_replay.archive.newest_snapshot import needed_from
     from spark_replay.archive.store import store_of
     from wormholectl.show.archives import about, expired_object, show_expired
 
@@ -125,12 +139,13 @@ def expire(
             hint=f"give -c FILE, a configuration with keep under [datasets.{chosen.name}.archive]: deleted updates "
             "cannot be restored",
         )
-    found = retention.expire(store, settings.keep, int(now()), shard or [], dry_run)
+    noted, needed = (None, {}) if ignore_snapshot else needed_from(store)
+    found = retention.expire(store, settings.keep, int(now()), shard or [], dry_run, needed)
     if as_json:
         shards = [expired_object(one) for one in found]
         print_json({**about(store), "dry_run": dry_run, "keep_s": settings.keep, "shards": shards})
     else:
-        show_expired(store, found, settings.keep, dry_run)
+        show_expired(store, found, settings.keep, dry_run, noted)
 
 
 @app.command(

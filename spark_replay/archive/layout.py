@@ -6,6 +6,7 @@
     SHARD/manifests/00000000000000000042.json   what counts; the one with the highest number does
     SHARD/data/NAME.parquet               the updates
     SHARD/garbage.json                    which data files nobody names, and since when (``retention``)
+    newest_snapshot.json                  the newest snapshot, for retention (``newest_snapshot``)
 
 Other files there are not part of the archive.
 """

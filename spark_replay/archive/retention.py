@@ -3,6 +3,9 @@
 Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named; when a
 run has seen it unnamed a day ago, and it is a day old itself, a later run deletes it. So ``expire`` is to be run about
 daily, and never frees room at once.
+
+What the next snapshot needs stays (:mod:`spark_replay.archive.newest_snapshot`): without it no snapshot can be made of
+all rows any more.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.storage import Stored
 from spark_replay.archive.store import ArchiveStore
 from wormhole.model.json_input import read_json
+from wormhole.model.position import LogPosition
 
 __all__ = ["GRACE_S", "Expired", "expire", "outdated", "to_delete"]
 
@@ -28,13 +32,15 @@ GRACE_S: Final = 86_400
 @dataclass(frozen=True, slots=True)
 class Expired:
     """What one run did for a shard, or would do. ``dropped``: files that the manifest names no more; ``deleted``: those
-    that are gone; ``waiting``: unnamed ones that stay for now.
+    that are gone; ``waiting``: unnamed ones that stay for now; ``needed``: too old as well, and named still because the
+    next snapshot needs them.
     """
 
     shard: str
     dropped: tuple[FileEntry, ...]
     deleted: tuple[Stored, ...]
     waiting: tuple[Stored, ...]
+    needed: tuple[FileEntry, ...] = ()
 
 
 def outdated(manifest: Manifest, before_us: int, modified_us: Mapping[str, int]) -> int:
@@ -67,29 +73,40 @@ def to_delete(
 
 
 def expire(
-    store: ArchiveStore, keep_s: float | None, now_s: int, shards: Sequence[str] = (), dry_run: bool = False
+    store: ArchiveStore,
+    keep_s: float | None,
+    now_s: int,
+    shards: Sequence[str] = (),
+    dry_run: bool = False,
+    needed_from: Mapping[str, LogPosition] | None = None,
 ) -> list[Expired]:
-    """Run retention over ``shards`` (all when empty). ``keep_s``: seconds that updates stay; ``None``: for ever. May be
-    run by several at once.
+    """Run retention over ``shards`` (all when empty). ``keep_s``: seconds that updates stay; ``None``: for ever.
+    ``needed_from``: by shard, from where on the next snapshot needs the archive, however old it is
+    (:func:`~spark_replay.archive.newest_snapshot.continued_at`). May be run by several at once.
 
     Raises as :meth:`~spark_replay.archive.store.ArchiveStore.chosen` and
     :meth:`~spark_replay.archive.store.ArchiveStore.change`.
     """
-    return [_expire_shard(store, shard, keep_s, now_s, dry_run) for shard in store.chosen(shards)]
+    needed = needed_from or {}
+    return [_expire_shard(store, shard, keep_s, now_s, dry_run, needed.get(shard)) for shard in store.chosen(shards)]
 
 
-def _expire_shard(store: ArchiveStore, shard: str, keep_s: float | None, now_s: int, dry_run: bool) -> Expired:
+def _expire_shard(
+    store: ArchiveStore, shard: str, keep_s: float | None, now_s: int, dry_run: bool, needed_from: LogPosition | None
+) -> Expired:
     # Listed before the manifest is read: what is committed in between is named in it.
     lying = store.data_files(shard)
     modified_us = {one.name: one.modified_s * 1_000_000 for one in lying}
     before_us = 0 if keep_s is None else int((now_s - keep_s) * 1_000_000)
     dropped: tuple[FileEntry, ...] = ()
+    needed: tuple[FileEntry, ...] = ()
 
     def shortened(manifest: Manifest | None) -> Manifest:
-        nonlocal dropped
+        nonlocal dropped, needed
         assert manifest is not None
-        count = outdated(manifest, before_us, modified_us)
-        dropped = manifest.files[:count]
+        old = outdated(manifest, before_us, modified_us)
+        count = min(old, _before(manifest, needed_from))
+        dropped, needed = manifest.files[:count], manifest.files[count:old]
         return manifest.without_first(count) if count else manifest
 
     present = store.read(shard)
@@ -107,7 +124,14 @@ def _expire_shard(store: ArchiveStore, shard: str, keep_s: float | None, now_s: 
             store.delete_data(shard, one.name)
         if still != seen:
             store.storage.replace(garbage_path(shard), json.dumps(still).encode())
-    return Expired(shard, dropped, gone, waiting)
+    return Expired(shard, dropped, gone, waiting, needed)
+
+
+def _before(manifest: Manifest, needed_from: LogPosition | None) -> int:
+    """How many of the oldest files end before anything is needed."""
+    if needed_from is None:
+        return len(manifest.files)
+    return next((i for i, one in enumerate(manifest.files) if one.end.order > needed_from), len(manifest.files))
 
 
 def _seen(store: ArchiveStore, shard: str) -> dict[str, int]:

@@ -138,6 +138,10 @@ class ArchiveStore:
             return None
         return self._checked(manifest_from_json(data, self._manifest_path(shard, version)), shard, version)
 
+    def manifests(self) -> dict[str, Manifest]:
+        """The newest manifest of every shard. Raises as :meth:`read`."""
+        return {shard: manifest for shard in self.shards() if (manifest := self.read(shard)) is not None}
+
     def sealed(self, shard: str) -> bool:
         """Whether the newest manifest has a checksum of its own, or there is none. Raises as :meth:`read`."""
         version, data = self._newest(shard)

@@ -35,7 +35,7 @@ def select_since(store: ArchiveStore, previous: SnapshotAbout, to: str, stop: As
         )
     if previous.general:
         raise ReplayError(f"the snapshot in {to} is not complete: {'; '.join(previous.general)}", hint=ANEW)
-    manifests = {shard: manifest for shard in store.shards() if (manifest := store.read(shard)) is not None}
+    manifests = store.manifests()
     gone = sorted(previous.shards.keys() - manifests.keys())
     problems = [f"the archive has no shard {shard}, which the snapshot in {to} has" for shard in gone]
     ranges: list[ShardFiles] = []

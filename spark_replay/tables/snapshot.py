@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.columns import SCHEMA
+from spark_replay.archive.newest_snapshot import NewestSnapshot, note_snapshot
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, read, reading
 from spark_replay.replay.plan import Asked
@@ -31,7 +32,7 @@ from spark_replay.tables.schemas import attach
 from spark_replay.tables.selection import LATEST, Selection, TableOptions, select, select_tables
 from spark_replay.tables.start import read_about, snapshot_rows
 from spark_replay.tables.updates import UPDATES, TableRows, UpdatesFile, read_updates, summed
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError
 from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -83,14 +84,30 @@ def write_snapshot(
         )
         shaped = decoded(updates, table, columns).drop("_op", "_index", "_old_key", "_key_end")
         folder.write(shaped, one.folder, sum(each.rows for each in held.values()))
-    folder.finish(about_to_json(about, now.astimezone(UTC).isoformat(timespec="seconds")))
+    created = now.astimezone(UTC).isoformat(timespec="seconds")
+    folder.finish(about_to_json(about, created))
     return Written(
         to,
         {table: TableWritten(one.folder, one.rows, about.problems_of(table)) for table, one in about.tables.items()},
         {shard: str(one.marker.order) for shard, one in about.shards.items()},
         about.left_out,
         about.problems,
+        _noted(store, to, about, plan, created),
     )
+
+
+def _noted(store: ArchiveStore, to: str, about: SnapshotAbout, plan: _Plan, created: str) -> tuple[str, ...]:
+    """Note in the archive what the next snapshot can be made from; and why the archive does not know it."""
+    if about.general or about.others:
+        return ()
+    made = NewestSnapshot(
+        to, created.replace("+00:00", "Z"), {shard: one.marker.order for shard, one in about.shards.items()}
+    )
+    try:
+        note_snapshot(store, made, plan.selection.manifests)
+    except (ArchiveError, ArchiveUnavailable) as error:
+        return (f"`archive expire` may drop what the next snapshot needs: this one is not noted there: {error}",)
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

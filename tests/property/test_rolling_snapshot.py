@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.newest_snapshot import needed_from
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import ABOUT
@@ -168,6 +169,9 @@ def check_round(spark: SparkSession, number: int, base: Path) -> Server:
     assert table(base / "rolled") == table(base / "whole")
     assert about(base / "rolled") == about(base / "whole")
     assert replace(rolled, to="") == replace(written, to="")
+    noted, needed = needed_from(store)
+    assert noted is not None
+    assert (noted.to, needed) == (str(base / "rolled"), {"a": marker_at(60).order}), "what retention may remove"
     return server
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from spark_replay.archive.compact import Group, Merged
 from spark_replay.archive.coverage import Coverage, Span
 from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.newest_snapshot import NewestSnapshot
 from spark_replay.archive.retention import GRACE_S, Expired
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import Report
@@ -24,7 +25,9 @@ __all__ = [
     "show_merged",
     "show_planned",
     "show_report",
+    "show_snapshot",
     "show_spans",
+    "snapshot_object",
 ]
 
 _UNCHANGED: Final = "nothing was changed (--dry-run)"
@@ -59,6 +62,24 @@ def _span_rows(held: Coverage) -> list[Sequence[str]]:
         )
         for one in held.spans
     ]
+
+
+def show_snapshot(noted: NewestSnapshot | None, continues: bool) -> None:
+    """The newest snapshot, if one is known."""
+    if noted is None:
+        return
+    places = ", ".join(f"{shard} up to {place}" for shard, place in noted.places.items())
+    print_text(f"newest snapshot: {noted.to} of {noted.created}: {places}")
+    if not continues:
+        print_text("no snapshot can be made from it any more: the archive does not go on at all of these places")
+
+
+def snapshot_object(noted: NewestSnapshot | None, continues: bool) -> dict[str, Any] | None:
+    """The newest snapshot for programs; ``None``: none is known."""
+    if noted is None:
+        return None
+    shards = [{"shard": shard, "place": str(place)} for shard, place in noted.places.items()]
+    return {"to": noted.to, "created": noted.created, "continues": continues, "shards": shards}
 
 
 def show_files(manifests: Sequence[Manifest]) -> None:
@@ -174,11 +195,18 @@ def expired_object(one: Expired) -> dict[str, Any]:
         "deleted": [file.name for file in one.deleted],
         "deleted_bytes": sum(file.bytes for file in one.deleted),
         "waiting": [file.name for file in one.waiting],
+        "needed": [file.name for file in one.needed],
     }
 
 
-def show_expired(store: ArchiveStore, shards: Sequence[Expired], keep_s: float | None, dry_run: bool) -> None:
-    """A table of shards, then the rules."""
+def show_expired(
+    store: ArchiveStore,
+    shards: Sequence[Expired],
+    keep_s: float | None,
+    dry_run: bool,
+    noted: NewestSnapshot | None = None,
+) -> None:
+    """A table of shards, then what the snapshot after the ``noted`` one needs, then the rules."""
     rows = [
         (
             one.shard,
@@ -190,6 +218,13 @@ def show_expired(store: ArchiveStore, shards: Sequence[Expired], keep_s: float |
         for one in shards
     ]
     print_table(("SHARD", "TOO OLD", "DELETED", "FREED", "WAITING"), rows, f"nothing is archived in {store.to} yet")
+    needed = [one for one in shards if one.needed]
+    if needed and noted is not None:
+        files = ", ".join(f"{counted(len(one.needed), 'file')} of {one.shard}" for one in needed)
+        print_text(
+            f"too old, and kept for the next snapshot: {files}; next: `wormholectl snapshot {store.dataset} --from "
+            f"{noted.to} --to NEW`, then run this again; or --ignore-snapshot, after which no snapshot has all rows"
+        )
     kept = "for ever" if keep_s is None else f"for {span(keep_s)}"
     print_text(f"updates are kept {kept}; files stay {span(GRACE_S)} after nothing names them any more")
     if dry_run:

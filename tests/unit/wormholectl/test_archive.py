@@ -10,6 +10,7 @@ import pytest
 from spark_replay.archive import compact as module
 from spark_replay.archive.compact import Group, Merged
 from spark_replay.archive.manifest import KnownLoss
+from spark_replay.archive.newest_snapshot import NewestSnapshot, note_snapshot
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.spark import session
 from tests.support import cli_schema
@@ -96,6 +97,28 @@ def test_whole_and_not(store: ArchiveStore) -> None:
     assert code == 1
     assert lines[1].startswith("b 000001-000001.parquet is not there")
     assert archive("verify", "--shard", "a")[0] == 0
+
+
+def test_what_the_next_snapshot_needs_stays_until_it_is_made(store: ArchiveStore) -> None:
+    assert archive("show", "--json")[0] == 0
+    places = {"a": marker_at(1).order, "b": marker_at(1).order}
+    note_snapshot(store, NewestSnapshot("/data/may", "2026-05-01T00:00:00Z", places), store.manifests())
+    assert archive("show")[1][-1] == (
+        "newest snapshot: /data/may of 2026-05-01T00:00:00Z: a up to 1/1/100, b up to 1/1/100"
+    )
+    code, lines, _ = archive("expire", "--dry-run")
+    assert (code, lines[1:3]) == (0, ["a 1 0 0 B 0", "b 1 0 0 B 0"])
+    assert lines[3] == (
+        "too old, and kept for the next snapshot: 1 file of a; next: `wormholectl snapshot orders --from /data/may "
+        "--to NEW`, then run this again; or --ignore-snapshot, after which no snapshot has all rows"
+    )
+    shown = cli_schema.check("archive-expire", "\n".join(archive("expire", "--json")[1]))
+    assert [one["needed"] for one in shown["shards"]] == [["000001-000002.parquet"], []]
+    shown = cli_schema.check("archive-show", "\n".join(archive("show", "--json", "--shard", "a")[1]))
+    assert shown["newest_snapshot"]["continues"] is True
+    assert archive("expire", "--ignore-snapshot")[1][1].startswith("a 1 0 0 B ")
+    assert archive("show")[1][-1].startswith("no snapshot can be made from it any more")
+    assert archive("expire")[1][1].startswith("a 0 0 0 B "), "nothing is kept for what cannot be"
 
 
 def test_what_goes(store: ArchiveStore) -> None:
