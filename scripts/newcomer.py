@@ -21,8 +21,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from scripts import prepare
+from scripts import debian
 from scripts.quickstart import PAGE, Block, Follower, QuickstartError, read_page, store, written_to
+from scripts.steps import ROOT, quietly
 from tests.support.marked import MARK, marked
 from tests.support.pages import Reader
 
@@ -54,13 +55,13 @@ def commands(block: Block) -> int:
 
 def _others() -> list[str]:
     """The table of others, from the page that has it."""
-    page = (prepare.ROOT / "docs" / "compare.md").read_text()
+    page = (ROOT / "docs" / "compare.md").read_text()
     return re.findall(r"^\|.*\|$", page.rpartition("counted and not run:")[2], re.MULTILINE)
 
 
 def _registry() -> dict[str, str]:
     """How this machine's pip reaches its registry, as an environment."""
-    told = prepare.quietly([sys.executable, "-m", "pip", "config", "list"]).stdout
+    told = quietly([sys.executable, "-m", "pip", "config", "list"]).stdout
     settings = re.findall(r"^(?:global|install|:env:)\.([a-z-]+)='(.*)'$", told, re.MULTILINE)
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     return proxies | {f"PIP_{name.upper().replace('-', '_')}": value for name, value in settings}
@@ -68,10 +69,10 @@ def _registry() -> dict[str, str]:
 
 def _debian(root: Path) -> None:
     """Unpack it; names and certificates are this machine's."""
-    mirror = prepare.debian_mirror()
+    mirror = debian.debian_mirror()
     if mirror is None:
         raise QuickstartError("apt knows no Debian mirror")
-    outcome = prepare.unpack_debian(root, _SUITE, _PACKAGES, mirror)
+    outcome = debian.unpack_debian(root, _SUITE, _PACKAGES, mirror)
     if outcome.returncode:
         raise QuickstartError(f"Debian could not be unpacked: {outcome.stdout[-2000:]}")
     for name in ("dev", "proc"):
@@ -123,10 +124,10 @@ def _follow(root: Path, wheel: Path, variables: Mapping[str, str]) -> list[Clock
 
 def main() -> int:
     """Run the clock and print it; returns 0 when the handler got its change, or when only root could run it."""
-    if reason := prepare.without_chroot():
+    if reason := debian.without_chroot():
         print(f"newcomer: the clock does not run here: {reason}")
         return 0
-    wheels = sorted((prepare.ROOT / "dist").glob(f"*-{_PYTHON}-*.whl"))
+    wheels = sorted((ROOT / "dist").glob(f"*-{_PYTHON}-*.whl"))
     if not wheels:
         print(f"newcomer: dist/ has no wheel for {_PYTHON}: make dist", file=sys.stderr)
         return 1

@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.prepare import ROOT, debian_mirror, registry_environment
+from scripts.debian import debian_mirror
+from scripts.prepare import ROOT, registry_environment
 from tests.support.databases import FLAVOURS, template
 from tests.support.eventually import PATIENCE_S, until
 from tests.support.marked import MARK, marked

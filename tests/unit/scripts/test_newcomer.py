@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts import newcomer, prepare
+from scripts import debian, newcomer
 from scripts.quickstart import DATASTORES, PAGE, Block, read_page
 
 
@@ -32,6 +32,6 @@ def test_the_table_of_others_is_found() -> None:
 def test_a_machine_on_which_it_cannot_run_gets_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(prepare, "without_chroot", lambda: "only root may")
+    monkeypatch.setattr(debian, "without_chroot", lambda: "only root may")
     assert newcomer.main() == 0
     assert "the clock does not run here: only root may" in capsys.readouterr().out

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts import prepare, zookeeper_jars
-from scripts.prepare import SystemPackage, extension_of, hot_sources, install_system_packages, stale
+from scripts import debian, prepare, zookeeper_jars
+from scripts.debian import SystemPackage, install_system_packages
+from scripts.prepare import extension_of, hot_sources, stale
 
 
 @pytest.fixture
@@ -71,8 +72,9 @@ GCC = SystemPackage("gcc", "compiles the hot modules", required=False)
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
     shell = Shell()
-    monkeypatch.setattr(prepare, "quietly", shell)
-    monkeypatch.setattr(prepare, "_root_prefix", list)
+    for module in (prepare, debian):
+        monkeypatch.setattr(module, "quietly", shell)
+    monkeypatch.setattr(debian, "_root_prefix", list)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
     return shell
 
@@ -96,7 +98,7 @@ def test_nothing_missing_runs_nothing(shell: Shell) -> None:
 def test_without_root_a_required_package_is_named_with_its_command(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(prepare, "_root_prefix", lambda: None)
+    monkeypatch.setattr(debian, "_root_prefix", lambda: None)
     with pytest.raises(SystemExit) as ended:
         install_system_packages([JAVA, GCC])
     assert ended.value.code == 1
@@ -107,7 +109,7 @@ def test_without_root_a_required_package_is_named_with_its_command(
 def test_without_root_an_optional_package_is_only_named(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(prepare, "_root_prefix", lambda: None)
+    monkeypatch.setattr(debian, "_root_prefix", lambda: None)
     install_system_packages([GCC])
     said = capsys.readouterr().out
     assert "going on without gcc" in said
@@ -125,10 +127,10 @@ def test_apt_that_fails_shows_its_own_words(shell: Shell, capsys: pytest.Capture
 
 def test_java_and_the_compiler_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    found = {package.name: package.required for package in prepare.missing_system_packages("demo", compile_wanted=True)}
+    found = {package.name: package.required for package in debian.missing_system_packages("demo", compile_wanted=True)}
     assert found["default-jre-headless"] is True
     assert found["gcc"] is False
-    without = prepare.missing_system_packages("demo", compile_wanted=False)
+    without = debian.missing_system_packages("demo", compile_wanted=False)
     assert "gcc" not in {package.name for package in without}
 
 
@@ -137,7 +139,7 @@ def test_each_verb_looks_for_its_own_database_programs(monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     def wanted(group: str) -> dict[str, bool]:
-        found = prepare.missing_system_packages(group, compile_wanted=False)
+        found = debian.missing_system_packages(group, compile_wanted=False)
         return {p.name: p.required for p in found if "mariadb" in p.name or p.name == "debootstrap"}
 
     assert wanted("demo") == {}
@@ -151,7 +153,7 @@ def test_only_developing_asks_for_a_browser(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
 
     def wanted(group: str) -> dict[str, bool]:
-        return {p.name: p.required for p in prepare.missing_system_packages(group, compile_wanted=False)}
+        return {p.name: p.required for p in debian.missing_system_packages(group, compile_wanted=False)}
 
     assert not wanted("dev")["chromium"], "tests are skipped without it"
     assert not wanted("dev")["fonts-liberation"]
@@ -172,16 +174,16 @@ def test_debian_is_fetched_from_where_apt_gets_it(
     entry = tmp_path / "debian.sources"
     entry.write_text(sources)
     shell.output = f"http://debian.example/debian/ {entry}:1\nhttp://debian.example/debian/ {entry}:2\n"
-    assert prepare.debian_mirror() == prepare.Mirror("http://debian.example/debian/", keyring)
+    assert debian.debian_mirror() == debian.Mirror("http://debian.example/debian/", keyring)
     shell.output = ""
-    assert prepare.debian_mirror() is None
+    assert debian.debian_mirror() is None
 
 
 def test_a_mysql_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_nothing(
     shell: Shell, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(prepare, "MYSQL", checkout / ".venv" / "mysql-server")
-    monkeypatch.setattr(prepare, "debian_mirror", lambda: prepare.Mirror("http://debian.example/debian/", ""))
+    monkeypatch.setattr(prepare, "debian_mirror", lambda: debian.Mirror("http://debian.example/debian/", ""))
     shell.failing = "--foreign"
     assert prepare.make_mysql() is False
     said = capsys.readouterr()
