@@ -16,7 +16,7 @@ from publisher.sources.mysql.decode.charset_tables import EUCJPMS_EXTENSION, UPP
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["ERRORS", "charset_name_of", "codec_of", "codec_of_charset", "utf8_parts"]
+__all__ = ["ERRORS", "charset_name_of", "codec_of", "codec_of_charset", "is_reversible", "utf8_parts"]
 
 ERRORS: Final = "wormhole-mysql"
 _PART: Final = 256 << 10  # bytes of text that are decoded at once
@@ -146,6 +146,13 @@ def codec_of(collation_id: int) -> str | None:
 def codec_of_charset(name: str) -> str | None:
     """The same, by the name of the character set. Older servers call ``utf8mb3`` ``utf8``."""
     return _CODECS.get("utf8mb3" if name == "utf8" else name)
+
+
+def is_reversible(codec: str) -> bool:
+    """Whether a text of this codec says which bytes it was made of: no two characters, and no bytes that are none, are
+    the same in it. What is no UTF-8 stays bytes.
+    """
+    return codec in {"utf-8", "ascii"} or len({bytes((n,)).decode(codec, ERRORS) for n in range(256)}) == 256
 
 
 # Where MySQL's table of a single-byte character set differs from Python's: the Python codec, and MySQL's characters.

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import query
-from publisher.sources.mysql.decode.charsets import codec_of_charset
+from publisher.sources.mysql.decode.charsets import codec_of_charset, is_reversible
 from publisher.sources.mysql.described_tables import parse_members
 from publisher.sources.mysql.existing_rows.key_order import ORDERED, PORTABLE, KeyColumn, quoted
 from publisher.sources.mysql.existing_rows.values import Entry, entry_of_kind
@@ -68,7 +68,7 @@ class Listed:
 class Definition:
     """A table's columns and key. ``created``: `creation` of the moment; ``index``: the key's name; ``entries`` and
     ``asked``: of each column how it is encoded and what it is selected as; ``coded_key``: the key's columns whose text
-    is in another character set than UTF-8; ``long``: columns whose values may be larger than an update; ``refused``:
+    may be that of other bytes too; ``long``: columns whose values may be larger than an update; ``refused``:
     why the rows cannot be read, and then nothing else may be used.
     """
 
@@ -153,7 +153,7 @@ def definition_of(
             entry_of_kind(kind, codec, compressed=packed)
             for kind, codec, packed in zip(kinds, codecs, compressed, strict=True)
         ),
-        tuple(bool(column.charset) and codecs[at] != "utf-8" for column, at in zip(key, positions, strict=True)),
+        tuple(bool(column.charset) and not is_reversible(codecs[at]) for column, at in zip(key, positions, strict=True)),
         tuple(quoted(name) for name, kind in zip(names, kinds, strict=True) if kind in _LONG | _GEOMETRIES),
         _fingerprint(key, [str(by_name[column.name]["declared"]) for column in key]),
     )
@@ -190,12 +190,20 @@ def _refusal(listed: Listed, key: Sequence[KeyColumn], parts: Sequence[Mapping[s
                 "make a key of whole columns the primary one",
             )
         unordered = column.kind not in ORDERED or str(part.get("Index_type", "")).upper() not in _ORDERED_INDEXES
-        if unordered or (column.kind in ("enum", "set") and "" in column.members):
+        if unordered or _unordered_members(column):
             return Problem(
                 f"{name}: its key's column {column.name} ({column.kind}) cannot be ordered",
                 "make a key of other columns the primary one",
             )
     return NO_PROBLEM
+
+
+def _unordered_members(column: KeyColumn) -> bool:
+    """Whether a name does not say which number the server orders it by: the empty one is that of the error value, and
+    the server lists names with ``?`` for characters beyond the basic plane. The numbers of a SET of 64 are compared as
+    signed ones."""
+    names = column.members
+    return "" in names or any("?" in name for name in names) or (column.kind == "set" and len(names) == 64)
 
 
 def _index(indexes: Sequence[Mapping[str, Any]], marked: set[str], row_end: str) -> tuple[str, list[Mapping[str, Any]]]:

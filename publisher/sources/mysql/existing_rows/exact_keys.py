@@ -7,7 +7,7 @@ a key cannot be asked for, so that no chunk may begin behind it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError as WireError
 from pymysql.connections import Connection
@@ -18,7 +18,10 @@ from publisher.sources.mysql.existing_rows.key_order import literal
 from publisher.sources.mysql.existing_rows.result_rows import Row
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["is_exact", "last_exact", "literals_of"]
+__all__ = ["cannot_be_asked_for", "is_exact", "last_exact", "literals_of"]
+
+_AMBIGUOUS: Final = {"?", "\\"}
+"""Of other bytes too: what is no character, and a second backslash of sjis and ujis."""
 
 
 def literals_of(definition: Definition, key: bytes) -> list[str]:
@@ -33,8 +36,8 @@ def literals_of(definition: Definition, key: bytes) -> list[str]:
 
 
 def is_exact(connection: Connection[Any], definition: Definition, key: bytes, raw: Row | None) -> bool:
-    """Whether the key as SQL is the row's own. ``raw``: its values as the server has them, where any of them is text in
-    another character set than UTF-8.
+    """Whether the key as SQL is the row's own. ``raw``: its values as the server has them, where any of them is text
+    that may be that of other bytes too (`Definition.coded_key`).
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -50,6 +53,23 @@ def is_exact(connection: Connection[Any], definition: Definition, key: bytes, ra
         if coded
     ]
     return bool(query(connection, f"SELECT {' AND '.join(asked)} AS same")[0]["same"])
+
+
+def cannot_be_asked_for(connection: Connection[Any], definition: Definition, key: bytes) -> bool:
+    """Whether a row may have this key although none was found by it.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+    values = update_pb2.RowKey.FromString(key).values
+    for column, value, coded in zip(definition.key, values, definition.coded_key, strict=True):
+        if not coded:
+            continue
+        if _AMBIGUOUS & set(value.text):
+            return True
+        asked = f"CAST(CONVERT({literal(column, value)} USING utf8mb4) AS BINARY) = x'{value.text.encode().hex()}'"
+        if not query(connection, f"SELECT {asked} AS same")[0]["same"]:
+            return True
+    return False
 
 
 def last_exact(

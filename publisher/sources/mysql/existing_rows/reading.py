@@ -54,8 +54,8 @@ def select(definition: Definition, conditions: Sequence[str], most: int, limit: 
 
 @dataclass(slots=True)
 class Reading:
-    """Fills ``rows`` up to the limits. ``raw_keys``: of keys with text in another character set than UTF-8, as the
-    server has them. ``row_bytes``: what a row takes, as far as is known. ``done``: nothing is left;
+    """Fills ``rows`` up to the limits. ``raw_keys``: the keys as the server has them, where text may be that of
+    other bytes too. ``row_bytes``: what a row takes, as far as is known. ``done``: nothing is left;
     ``timed_out``: the server ended a SELECT, so that nothing may have come. ``cut``: rows were on their way that were
     not wanted any more, so that the connection has to be closed.
     """
@@ -109,13 +109,14 @@ class Reading:
         bound(self.connection, self.limits.seconds + _GRACE_S, _SLACK * (self.limits.bytes + self.most))
         encoder = RowEncoder(self.definition.entries, self.definition.key_positions, self.most)
         flagged = bool(self.definition.long)
-        before, begin = len(self.rows), self.size
+        got, begin = 0, self.size
         rows = rows_of(self.connection, sql)
         dropped = 0
         try:
             for row in rows:
                 large = flagged and row.pop() == b"1"
                 self._add(encoder, row, large)
+                got += 1
                 if self.size >= self.limits.bytes and asked:
                     dropped = self._drain(rows)
                     break
@@ -124,7 +125,6 @@ class Reading:
                 raise
             self.timed_out = True
             return False
-        got = len(self.rows) - before
         if got:
             self.row_bytes = max(1, (self.size - begin) // got)
         self.done = got < asked and not dropped

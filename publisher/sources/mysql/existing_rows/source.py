@@ -25,7 +25,7 @@ from publisher.sources.mysql.existing_rows.definition import (
     no_privilege,
     read_definition,
 )
-from publisher.sources.mysql.existing_rows.exact_keys import last_exact, literals_of
+from publisher.sources.mysql.existing_rows.exact_keys import cannot_be_asked_for, last_exact, literals_of
 from publisher.sources.mysql.existing_rows.key_order import equal, up_to
 from publisher.sources.mysql.existing_rows.reading import Reading
 from publisher.sources.mysql.existing_rows.server import Server, ask_server, prepare_session
@@ -54,6 +54,8 @@ _LISTING_S: Final = 60.0
 _TRIES: Final = 3
 _MOST_SECONDS: Final = 64.0
 _KEYS_AT_ONCE: Final = 200
+_MOST_INEXACT: Final = 100_000
+_WIDER: Final = 16
 
 _GONE: Final = frozenset({1049, 1051, 1146, 1932})
 _DENIED: Final = frozenset({1044, 1142, 1143})
@@ -118,6 +120,15 @@ class MySqlTables:
                 "such time: look for a transaction that has been open for long",
             )
         last = self._end(reading, until)
+        if last is None and reading.rows and not reading.done:
+            if limits.rows >= _MOST_INEXACT:
+                raise UnreadableTable(
+                    f"{table}: {len(reading.rows)} keys in a row hold bytes that are no characters of their column's "
+                    "character set, so that nothing can be read behind them",
+                    hint="correct these values, or make a key of other columns the primary one",
+                )
+            wider = replace(limits, rows=_MOST_INEXACT, bytes=_WIDER * limits.bytes)
+            return self.chunk(table, after, until, wider, not_before)
         done = reading.done or (until is not None and last == until)
         return Chunk(reading.definition.schema, reading.rows, str(high), last, done, reading.memory)
 
@@ -135,6 +146,7 @@ class MySqlTables:
             raise SourceUnavailable(
                 f"{table}: the server ended the query for {len(keys)} rows", hint="it is tried again"
             )
+        self._check_missing(reading, keys)
         asked = set(keys)
         # By the collation another spelling of a key is the same row: it has a key of its own in the log.
         rows = {key: update for key, update in reading.rows.items() if key in asked}
@@ -218,16 +230,23 @@ class MySqlTables:
             return keys[-1] if keys else None
         with self._connected() as (connection, _):
             count = last_exact(connection, reading.definition, keys, reading.raw_keys)
-        if not reading.done:
-            if not count:
-                raise UnreadableTable(
-                    f"{reading.definition.listed.name}: {len(keys)} keys in a row hold bytes that are no characters of "
-                    "their column's character set, so that nothing can be read behind them",
-                    hint="correct these values, or make a key of other columns the primary one",
-                )
+        if not reading.done and count:
             for key in keys[count:]:
                 del reading.rows[key]
         return keys[count - 1] if count else None
+
+    def _check_missing(self, reading: Reading, keys: Sequence[bytes]) -> None:
+        """Rows that were not found are not there."""
+        if not any(reading.definition.coded_key):
+            return
+        with self._connected() as (connection, _):
+            for key in keys:
+                if key not in reading.rows and cannot_be_asked_for(connection, reading.definition, key):
+                    raise UnreadableTable(
+                        f"{reading.definition.listed.name}: a key holds bytes that are no characters of its column's "
+                        "character set, or another character's: its row cannot be asked for",
+                        hint="correct these values, or make a key of other columns the primary one",
+                    )
 
     def _definition(self, connection: Connection[Any], server: Server, table: str) -> Definition:
         found = self._definitions.get(table)
