@@ -114,8 +114,8 @@ def certain(rows: dict[bytes, bytes], lossy: list[str]) -> dict[bytes, bytes]:
 
 
 def expected_refusal(kind: Type) -> bool:
-    """The server does not say which number it orders a member by, or compares the numbers as signed ones."""
-    return kind.name in {"enum with an empty name", "enum of utf8mb4", "set of utf8mb4", "set of 64"}
+    """A SET, and an ENUM of which the server does not say which number it orders a member by."""
+    return kind.name in {"enum with an empty name", "enum of utf8mb4"} or kind.name.startswith("set ")
 
 
 def test_a_row_of_many_columns(scene: TableScene) -> None:

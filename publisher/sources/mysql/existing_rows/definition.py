@@ -200,10 +200,8 @@ def _refusal(listed: Listed, key: Sequence[KeyColumn], parts: Sequence[Mapping[s
 
 def _unordered_members(column: KeyColumn) -> bool:
     """Whether a name does not say which number the server orders it by: the empty one is that of the error value, and
-    the server lists names with ``?`` for characters beyond the basic plane. The numbers of a SET of 64 are compared as
-    signed ones."""
-    names = column.members
-    return "" in names or any("?" in name for name in names) or (column.kind == "set" and len(names) == 64)
+    the server lists names with ``?`` for characters beyond the basic plane."""
+    return any(not name or "?" in name for name in column.members)
 
 
 def _index(indexes: Sequence[Mapping[str, Any]], marked: set[str], row_end: str) -> tuple[str, list[Mapping[str, Any]]]:
@@ -220,7 +218,7 @@ def _index(indexes: Sequence[Mapping[str, Any]], marked: set[str], row_end: str)
 
 def _key_column(row: Mapping[str, Any], part: Mapping[str, Any]) -> KeyColumn:
     kind = str(row["type"]).lower()
-    members = parse_members(str(row["declared"])) if kind in ("enum", "set") else ()
+    members = parse_members(str(row["declared"])) if kind == "enum" else ()
     text = kind in ("char", "varchar")
     return KeyColumn(
         str(row["name"]),

@@ -25,7 +25,7 @@ PORTABLE: Final = _INTEGERS | {"binary", "varbinary"}
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
     """A column of a key. ``kind``: its ``DATA_TYPE``, lower case; ``charset`` and ``collation``: of text, else empty;
-    ``members``: of an ENUM or a SET; ``descending``: in the index."""
+    ``members``: of an ENUM; ``descending``: in the index."""
 
     name: str
     kind: str
@@ -90,11 +90,6 @@ def _enum(column: KeyColumn, value: update_pb2.Value) -> str:
     return str(column.members.index(value.text) + 1 if value.text else 0)
 
 
-def _set(column: KeyColumn, value: update_pb2.Value) -> str:
-    names = value.text.split(",") if value.text else ()
-    return str(sum(1 << column.members.index(name) for name in names))
-
-
 ORDERED: Final[dict[str, tuple[str, Callable[[KeyColumn, update_pb2.Value], str]]]] = {
     **dict.fromkeys((*_INTEGERS, "year"), ("int", _integer)),
     "bit": ("uint", _integer),
@@ -107,7 +102,6 @@ ORDERED: Final[dict[str, tuple[str, Callable[[KeyColumn, update_pb2.Value], str]
     "uuid": ("bytes", _uuid),
     **dict.fromkeys(("inet4", "inet6"), ("bytes", _address)),
     "enum": ("text", _enum),
-    "set": ("text", _set),
 }
 """By type of a key's column: the kind of its values on the wire, and how one is written in SQL."""
 
@@ -144,7 +138,16 @@ def order_by(columns: Sequence[KeyColumn]) -> str:
 def _beyond(columns: Sequence[KeyColumn], literals: Sequence[str], *, after: bool) -> str:
     parts = []
     for i, column in enumerate(columns):
-        sign = ">" if after != column.descending else "<"
-        here = f"{quoted(column.name)} {sign} {literals[i]}"
+        here = _one_side(column, literals[i], greater=after != column.descending)
         parts.append(f"({equal(columns[:i], literals[:i])} AND {here})" if i else here)
     return f"({' OR '.join(parts)})"
+
+
+def _one_side(column: KeyColumn, text: str, *, greater: bool) -> str:
+    """Values of one column above or below a literal."""
+    if column.kind != "enum":
+        return f"{quoted(column.name)} {'>' if greater else '<'} {text}"
+    # Of an ENUM the server makes ranges for equality only, and takes numbers for its members then.
+    number = int(text)
+    numbers = range(number + 1, len(column.members) + 1) if greater else range(number)
+    return f"{quoted(column.name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"

@@ -1,0 +1,209 @@
+"""Keys of existing rows: the server orders and compares them, over the index, whatever they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from publisher.sources.mysql.existing_rows.exact_keys import literals_of
+from publisher.sources.mysql.existing_rows.key_order import above, up_to
+from publisher.sources.mysql.existing_rows.reading import select
+from publisher.sources.mysql.existing_rows.source import MySqlTables
+from tests.support.databases import DatabaseServer
+from tests.support.table_scene import TableScene
+from wormhole.ports.table_source import ChunkLimits
+from wormhole.wire.rows import decode_row
+
+TWO = ChunkLimits(rows=2)
+WORDS = "'a', 'B', 'c', 'A', 'b ', 'Z', 'aa', 'ab', '', '_', '10', '9', 'ß', 'ss', 'ä', 'Ä', 'é', 'E', 'œ', 'ij', 'ch', 'ÿ'"
+
+
+@pytest.fixture
+def scene(database_server: DatabaseServer) -> Iterator[TableScene]:
+    database_server.sql("DROP DATABASE IF EXISTS keyed", "CREATE DATABASE keyed")
+    with TableScene(database_server) as scene:
+        yield scene
+
+
+def check(scene: TableScene, table: str, order: str, limits: ChunkLimits = TWO) -> list[tuple[object, ...]]:
+    """All rows come once, as the log has them, in the order of the index; each range is read over the index.
+
+    ``table`` has a column ``n``. Returns it in the order of the rows.
+    """
+    found = scene.read(table, limits)
+    assert found == scene.rows[table]
+    index = definition(scene, table).index
+    wanted = scene.server.sql(f"SELECT n FROM {table} FORCE INDEX (`{index}`) ORDER BY {order}")
+    keys = list(found)
+    position = [column.name for column in scene.schemas[table].columns].index("n")
+    assert [(decode_row(update).after[position].int,) for update in found.values()] == wanted
+    if len(keys) > 2:
+        explain(scene, table, keys[0], None)
+        explain(scene, table, keys[0], keys[-1])
+        chunk = scene.chunk(table, keys[0], keys[-2], ChunkLimits())
+        assert list(chunk.rows) == keys[1:-1]
+    assert scene.tables.rows(table, keys, scene.marker).rows == found
+    return wanted
+
+
+def definition(scene: TableScene, table: str):  # type: ignore[no-untyped-def]
+    assert isinstance(scene.tables, MySqlTables)
+    return scene.tables._definitions[table]
+
+
+def explain(scene: TableScene, table: str, after: bytes, until: bytes | None) -> None:
+    """The SELECT of a chunk is a range of the key's index, already in its order."""
+    found = definition(scene, table)
+    conditions = [above(found.key, literals_of(found, after))]
+    if until is not None:
+        conditions.append(up_to(found.key, literals_of(found, until)))
+    sql = select(found, conditions, 1 << 20, 100)
+    with scene.server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
+        cursor.execute(f"EXPLAIN {'FORMAT=TRADITIONAL ' if scene.server.flavour == 'mysql' else ''}{sql}")
+        (row,) = cursor.fetchall()
+        columns = [column[0] for column in cursor.description or ()]
+    plan = dict(zip(columns, row, strict=True))
+    assert plan["key"] == found.index, (sql, plan)
+    assert plan["type"] == "range", (sql, plan)
+    assert "filesort" not in (plan["Extra"] or ""), (sql, plan)
+
+
+def test_composite_keys(scene: TableScene) -> None:
+    rows = ", ".join(f"({a}, '{b}', {c}, {n})" for n, (a, b, c) in enumerate(
+        (a, b, c) for a in (-1, 0, 5) for b in ("x", "Y", "yy") for c in ("1.50", "-2.00")
+    ))
+    scene.run(
+        "CREATE TABLE keyed.mixed (a INT, b VARCHAR(20), c DECIMAL(6,2), n INT, PRIMARY KEY (b, a, c))",
+        f"INSERT INTO keyed.mixed VALUES {rows}",
+    )
+    check(scene, "keyed.mixed", "b, a, c")
+    (table,) = scene.tables.tables(lambda name: name == "keyed.mixed")
+    assert not table.portable
+
+
+@pytest.mark.parametrize(
+    "declared, values",
+    [
+        ("INT", "0, -1, 2147483647, -2147483648, 7"),
+        ("BIGINT UNSIGNED", "0, 18446744073709551615, 9223372036854775808, 9223372036854775807, 1"),
+        ("TINYINT", "-128, 127, 0, -1"),
+        ("DECIMAL(20,6)", "0, -0.000001, 99999999999999.999999, -12, 1.5"),
+        ("DATE", "'2024-02-29', '0000-00-00', '9999-12-31', '2024-00-00'"),
+        ("DATETIME(6)", "'2024-02-29 12:00:00.000001', '2024-02-29 12:00:00', '1000-01-01', '0000-00-00'"),
+        ("TIMESTAMP(3)", "'2024-02-29 12:00:00.001', '2024-02-29 12:00:00', '2038-01-19 03:14:07', '1970-01-01 00:00:01'"),
+        ("TIME(2)", "'-838:59:59', '838:59:59', '-00:00:00.01', '00:00:00', '12:00:00.50'"),
+        ("YEAR", "0, 1901, 2155, 2000"),
+        ("BIT(9)", "b'0', b'1', b'111111111', b'100000000'"),
+        ("FLOAT", "0, 0.1, -0.1, 1e10, 3.4028234663852886e38, 16777217"),
+        ("DOUBLE", "0, 0.1, -0.1, 1e300, 5e-324, 0.30000000000000004"),
+        ("BINARY(4)", "x'00', x'ff', x'61', x'6100ff', x'0000ff'"),
+        ("VARBINARY(9)", "'', x'00', x'0000', x'ff', x'61', x'6120'"),
+        ("ENUM('z', 'y', 'x', 'a', 'b')", "'a', 'x', 'y', 'z', 'none'"),
+        ("VARCHAR(20) CHARACTER SET latin1", "'a', 'ä', 'Z', 'é', '', '€'"),
+        ("CHAR(10) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin", "'a', 'ä ', 'Z', 'é', 'ß', '€'"),
+    ],
+)  # fmt: skip
+def test_keys_of_one_column(scene: TableScene, declared: str, values: str) -> None:
+    words = [value.strip() for value in values.split(", ")]
+    rows = ", ".join(f"({value}, {n})" for n, value in enumerate(words))
+    scene.run(
+        f"CREATE TABLE keyed.one (k {declared} NOT NULL PRIMARY KEY, n INT)", f"INSERT INTO keyed.one VALUES {rows}"
+    )
+    assert len(check(scene, "keyed.one", "k")) == len(words)
+    (table,) = scene.tables.tables(lambda name: name == "keyed.one")
+    assert table.portable == declared.startswith(("INT", "BIGINT", "TINYINT", "BINARY", "VARBINARY"))
+    assert not table.refused
+    assert table.fingerprint
+
+
+def test_every_collation_of_the_server(scene: TableScene) -> None:
+    names = scene.server.sql(
+        "SELECT a.CHARACTER_SET_NAME, a.FULL_COLLATION_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY a "
+        "JOIN information_schema.COLLATIONS c ON c.COLLATION_NAME = a.COLLATION_NAME WHERE c.IS_COMPILED = 'Yes'"
+        if scene.server.flavour == "mariadb"
+        else "SELECT CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLLATIONS WHERE IS_COMPILED = 'Yes'"
+    )  # fmt: skip
+    tables = {}
+    with scene.server.connect(database="keyed") as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        for number, (charset, collation) in enumerate(names):
+            declared = "VARBINARY(20)" if collation == "binary" else f"VARCHAR(20) CHARACTER SET {charset} COLLATE {collation}"
+            cursor.execute(f"CREATE TABLE c{number} (k {declared} NOT NULL PRIMARY KEY, n INT)")
+            for n, word in enumerate(WORDS.split(", ")):
+                cursor.execute(f"INSERT IGNORE INTO c{number} VALUES ({word}, {n})")
+            tables[f"keyed.c{number}"] = collation
+    scene.follow()
+    assert len(tables) > 200
+    failures = []
+    for table, collation in tables.items():
+        try:
+            check(scene, table, "k", ChunkLimits(rows=5))
+        except Exception as error:  # all of them are listed
+            failures.append(f"{collation}: {type(error).__name__} {error!s:.600}")
+    assert not failures, "\n".join(failures)
+
+
+def test_an_enum_before_other_columns(scene: TableScene) -> None:
+    rows = ", ".join(f"('{'zyxw'[n % 4]}', {n}, {n})" for n in range(40))
+    scene.run(
+        "CREATE TABLE keyed.ranked (k ENUM('z', 'y', 'x', 'a', 'w'), id INT, n INT, PRIMARY KEY (k, id))",
+        f"INSERT INTO keyed.ranked VALUES {rows}, ('no such member', 41, 41)",
+    )
+    check(scene, "keyed.ranked", "k, id", ChunkLimits(rows=3))
+
+
+def test_a_descending_key(scene: TableScene) -> None:
+    scene.run(
+        "CREATE TABLE keyed.down (a INT, b INT, n INT, PRIMARY KEY (a, b DESC))",
+        f"INSERT INTO keyed.down VALUES {', '.join(f'({n % 3}, {n}, {n})' for n in range(12))}",
+    )
+    check(scene, "keyed.down", "a, b DESC")
+    (table,) = scene.tables.tables(lambda name: name == "keyed.down")
+    assert not table.portable
+
+
+def test_a_unique_key_that_is_not_the_primary_one(scene: TableScene) -> None:
+    scene.run(
+        "CREATE TABLE keyed.uniq (n INT, a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE KEY loose (c), UNIQUE KEY tight (b, a))",
+        f"INSERT INTO keyed.uniq VALUES {', '.join(f'({n}, {n}, {n % 4}, NULL)' for n in range(12))}",
+    )  # fmt: skip
+    check(scene, "keyed.uniq", "b, a")
+    assert [column.name for column in scene.schemas["keyed.uniq"].key] == ["b", "a"]
+
+
+def test_a_key_of_3072_bytes(scene: TableScene) -> None:
+    words = ", ".join(f"(REPEAT('{letter}', 768), {n})" for n, letter in enumerate("aBcöß€😀x"))
+    scene.run(
+        "CREATE TABLE keyed.longest (k VARCHAR(768) CHARACTER SET utf8mb4 PRIMARY KEY, n INT)",
+        f"INSERT INTO keyed.longest VALUES {words}",
+    )
+    check(scene, "keyed.longest", "k")
+
+
+@pytest.mark.parametrize("by", ["HASH (id) PARTITIONS 4", "RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN MAXVALUE)"])  # fmt: skip
+def test_a_partitioned_table(scene: TableScene, by: str) -> None:
+    scene.run(
+        f"CREATE TABLE keyed.parts (id INT PRIMARY KEY, n INT) PARTITION BY {by}",
+        f"INSERT INTO keyed.parts VALUES {', '.join(f'({n}, {n})' for n in range(25))}",
+    )
+    check(scene, "keyed.parts", "id", ChunkLimits(rows=4))
+
+
+def test_a_changed_key_has_another_fingerprint(scene: TableScene) -> None:
+    def fingerprint(*statements: str) -> str:
+        scene.run(*statements)
+        (table,) = scene.tables.tables(lambda name: name == "keyed.printed")
+        return table.fingerprint
+
+    first = fingerprint("CREATE TABLE keyed.printed (a VARCHAR(9) COLLATE utf8mb4_bin, b INT, PRIMARY KEY (a))")
+    assert fingerprint("ALTER TABLE keyed.printed ADD COLUMN c INT FIRST, MODIFY b BIGINT") == first
+    found = {
+        first,
+        fingerprint("ALTER TABLE keyed.printed MODIFY a VARCHAR(9) COLLATE utf8mb4_general_ci"),
+        fingerprint("ALTER TABLE keyed.printed MODIFY a VARCHAR(10) COLLATE utf8mb4_general_ci"),
+        fingerprint("ALTER TABLE keyed.printed DROP PRIMARY KEY, ADD PRIMARY KEY (a, b)"),
+        fingerprint("ALTER TABLE keyed.printed DROP PRIMARY KEY, ADD PRIMARY KEY (b, a)"),
+    }
+    assert len(found) == 5
