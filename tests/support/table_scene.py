@@ -31,8 +31,10 @@ _MIB: Final = 1 << 20
 
 
 class TableScene:
-    """Follows the log of ``server`` from its present end on. ``rows``: by table and key, the READ update that the log's
-    last image of the row would be; ``schemas``: of each table the last one. ``marker``: how far the log was read.
+    """Follows the log of ``server`` from its present end on.
+
+    ``rows``: by table and key, the READ update that the log's last image of the row would be; ``shards``: theirs;
+    ``schemas``: of each table the last one. ``marker``: how far the log was read.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class TableScene:
         self.tables = datastore(server.flavour).open_tables(url, options)
         self.rows: dict[str, dict[bytes, bytes]] = {}
         self.schemas: dict[str, Schema] = {}
+        self.shards: dict[str, dict[bytes, str]] = {}
         self.marker: Datamarker
 
     def __enter__(self) -> Self:
@@ -106,16 +109,16 @@ class TableScene:
         if segment is not None:
             assert not segment.broken, segment.broken
             self.marker = segment.marker or self.marker
-            for run in segment.runs.values():
+            for shard, run in segment.runs.items():
                 schemas = {schema.id: schema for schema in run.schemas}
                 body = build_body(run, segment.end.incarnation)
                 assert body is not None
                 parsed = parse_body(body.data)
                 for i, data in enumerate(parsed.updates):
-                    self._note(decode_row(data), schemas[parsed.schema_id_of(i)])
+                    self._note(decode_row(data), schemas[parsed.schema_id_of(i)], shard)
         return (self.marker.order.file, self.marker.order.offset) >= end
 
-    def _note(self, row: update_pb2.Update, schema: Schema) -> None:
+    def _note(self, row: update_pb2.Update, schema: Schema, shard: str) -> None:
         rows = self.rows.setdefault(schema.table, {})
         self.schemas[schema.table] = schema
         if row.op == update_pb2.TRUNCATE:
@@ -125,6 +128,7 @@ class TableScene:
         if row.op != update_pb2.DELETE:
             read = update_pb2.Update(op=update_pb2.READ, key=row.key, after=row.after, too_large=row.too_large)
             rows[key_of(row.key)] = read.SerializeToString()
+            self.shards.setdefault(schema.table, {})[key_of(row.key)] = shard
 
     def chunk(
         self, table: str, after: bytes | None = None, until: bytes | None = None, limits: ChunkLimits = FEW

@@ -153,7 +153,9 @@ def definition_of(
             entry_of_kind(kind, codec, compressed=packed)
             for kind, codec, packed in zip(kinds, codecs, compressed, strict=True)
         ),
-        tuple(bool(column.charset) and not is_reversible(codecs[at]) for column, at in zip(key, positions, strict=True)),
+        tuple(
+            bool(column.charset) and not is_reversible(codecs[at]) for column, at in zip(key, positions, strict=True)
+        ),
         tuple(quoted(name) for name, kind in zip(names, kinds, strict=True) if kind in _LONG | _GEOMETRIES),
         _fingerprint(key, [str(by_name[column.name]["declared"]) for column in key]),
     )

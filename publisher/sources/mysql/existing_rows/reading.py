@@ -110,9 +110,9 @@ class Reading:
         encoder = RowEncoder(self.definition.entries, self.definition.key_positions, self.most)
         flagged = bool(self.definition.long)
         got, begin = 0, self.size
-        rows = rows_of(self.connection, sql)
         dropped = 0
         try:
+            rows = rows_of(self.connection, sql)
             for row in rows:
                 large = flagged and row.pop() == b"1"
                 self._add(encoder, row, large)

@@ -116,9 +116,10 @@ class MySqlTables:
             self._seconds[table] = min(_MOST_SECONDS, 2 * bounded.seconds)
             raise SourceUnavailable(
                 f"{table}: the server found no row within {bounded.seconds:g} s and ended the query",
-                hint=f"it is tried again with {self._seconds[table]:g} s; deleted rows that are not purged yet take "
-                "such time: look for a transaction that has been open for long",
+                hint=f"it is tried again with {self._seconds[table]:g} s; look for a lock on the table (LOCK TABLES, "
+                "ALTER TABLE), and for a transaction that keeps deleted rows from being purged",
             )
+        self._seconds.pop(table, None)
         last = self._end(reading, until)
         if last is None and reading.rows and not reading.done:
             if limits.rows >= _MOST_INEXACT:
@@ -211,7 +212,9 @@ class MySqlTables:
             reading = Reading(connection, server.snapshots, definition, most, limits, row_bytes)
             try:
                 read(reading)
-                if not reading.cut:
+                if reading.timed_out and not reading.rows:
+                    query(connection, "ROLLBACK")
+                elif not reading.cut:
                     if creation(connection, definition.listed.database, definition.listed.table) != definition.created:
                         raise _AlteredError
                     query(connection, "COMMIT")

@@ -1,0 +1,199 @@
+"""What cannot be read of existing rows: each is refused by name, with the next step, and the next table is read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from publisher.sources.mysql.existing_rows import snapshot
+from tests.support.databases import DatabaseServer, NewServer
+from tests.support.table_scene import TableScene
+from wormhole.model.errors import SourceUnavailable, UnreadableTable
+from wormhole.ports.table_source import ChunkLimits, ScannedTable
+
+READABLE = ("CREATE TABLE odd.fine (n INT PRIMARY KEY, v INT)", "INSERT INTO odd.fine VALUES (1, 1), (2, 2)")
+
+
+@pytest.fixture
+def scene(database_server: DatabaseServer) -> Iterator[TableScene]:
+    database_server.sql("DROP DATABASE IF EXISTS odd", "CREATE DATABASE odd")
+    with TableScene(database_server) as scene:
+        scene.run(*READABLE)
+        yield scene
+
+
+def listed(scene: TableScene) -> dict[str, ScannedTable]:
+    return {table.name: table for table in scene.tables.tables(lambda name: name.startswith("odd."))}
+
+
+@pytest.mark.parametrize(
+    ("table", "why", "hint"),
+    [
+        ("(n INT)", "has no primary key", "ADD COLUMN my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY"),
+        ("(n INT UNIQUE)", "has no primary key", "ADD COLUMN my_row_id"),
+        ("(n INT PRIMARY KEY) ENGINE = MyISAM", "its engine MyISAM has no snapshots", "ENGINE = InnoDB"),
+        ("(n INT PRIMARY KEY) ENGINE = MEMORY", "its engine MEMORY has no snapshots", "ENGINE = InnoDB"),
+        ("(n TEXT, PRIMARY KEY (n(10)))", "the first 10 characters or bytes of n", "a key of whole columns"),
+        ("(n VARCHAR(99), PRIMARY KEY (n(10)))", "the first 10 characters or bytes of n", "a key of whole columns"),
+        ("(n SET('a', 'b') PRIMARY KEY)", "column n (set) cannot be ordered", "a key of other columns"),
+        ("(n ENUM('a', '') PRIMARY KEY)", "column n (enum) cannot be ordered", "a key of other columns"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_read_in_chunks(scene: TableScene, table: str, why: str, hint: str) -> None:
+    scene.server.sql("SET SESSION sql_mode = ''", f"CREATE TABLE odd.bad {table}")
+    found = listed(scene)
+    assert why in found["odd.bad"].refused.text
+    assert found["odd.bad"].refused.text.startswith("odd.bad")
+    assert hint in found["odd.bad"].refused.hint
+    assert not found["odd.fine"].refused
+    with pytest.raises(UnreadableTable, match=r"odd\.bad") as raised:
+        scene.chunk("odd.bad")
+    assert hint in str(raised.value.hint)
+    assert len(scene.read("odd.fine")) == 2
+
+
+def test_views_are_no_tables(scene: TableScene) -> None:
+    scene.server.sql("CREATE VIEW odd.seen AS SELECT * FROM odd.fine")
+    assert list(listed(scene)) == ["odd.fine"]
+    with pytest.raises(UnreadableTable, match="does not exist"):
+        scene.chunk("odd.seen")
+
+
+@pytest.mark.parametrize(
+    "statement", ["DROP TABLE odd.fine", "RENAME TABLE odd.fine TO odd.moved", "DROP DATABASE odd"]
+)
+def test_a_table_that_goes_in_the_middle(scene: TableScene, statement: str) -> None:
+    first = scene.chunk("odd.fine", limits=ChunkLimits(rows=1))
+    scene.run(statement)
+    with pytest.raises(UnreadableTable, match=r"odd\.fine does not exist any more") as raised:
+        scene.chunk("odd.fine", first.last)
+    assert "take a dropped or renamed table out of the backfill" in str(raised.value.hint)
+    scene.run("CREATE DATABASE IF NOT EXISTS odd", *READABLE)
+    assert len(scene.read("odd.fine")) == 2
+
+
+def test_another_key_in_the_middle(scene: TableScene) -> None:
+    first = scene.chunk("odd.fine", limits=ChunkLimits(rows=1))
+    scene.run("ALTER TABLE odd.fine DROP PRIMARY KEY, ADD PRIMARY KEY (v, n)")
+    with pytest.raises(UnreadableTable, match="none of the table's as it is now"):
+        scene.chunk("odd.fine", first.last)
+    assert len(scene.read("odd.fine")) == 2
+    with pytest.raises(UnreadableTable, match="its bytes are no key"):
+        scene.chunk("odd.fine", b"\xff\xff")
+
+
+def test_tables_that_the_account_may_not_read(scene: TableScene) -> None:
+    server = scene.server
+    scene.run("CREATE TABLE odd.closed (n INT PRIMARY KEY, v INT)", "CREATE TABLE odd.half (n INT PRIMARY KEY, v INT)",
+              "CREATE TABLE odd.written (n INT PRIMARY KEY, v INT)")  # fmt: skip
+    server.sql(
+        "DROP USER IF EXISTS 'narrow'@'127.0.0.1'",
+        f"CREATE USER 'narrow'@'127.0.0.1' IDENTIFIED BY '{server.password}'",
+        f"GRANT REPLICATION SLAVE, {'BINLOG MONITOR' if server.flavour == 'mariadb' else 'REPLICATION CLIENT'} ON *.* TO 'narrow'@'127.0.0.1'",  # noqa: E501
+        "GRANT SELECT ON odd.fine TO 'narrow'@'127.0.0.1'",
+        "GRANT SELECT (n) ON odd.half TO 'narrow'@'127.0.0.1'",
+        "GRANT INSERT ON odd.written TO 'narrow'@'127.0.0.1'",
+    )
+    with TableScene(server, user="narrow") as narrow:
+        found = listed(narrow)
+        assert not found["odd.fine"].refused
+        for name in ("closed", "half", "written"):
+            refused = found[f"odd.{name}"].refused
+            assert "may not read" in refused.text, name
+            assert refused.hint == f"GRANT SELECT ON `odd`.`{name}` TO 'narrow'@'127.0.0.1';"
+            with pytest.raises(UnreadableTable) as raised:
+                narrow.chunk(f"odd.{name}")
+            assert f"GRANT SELECT ON `odd`.`{name}`" in str(raised.value.hint)
+        assert len(narrow.read("odd.fine")) == 2
+        server.sql("REVOKE SELECT ON odd.fine FROM 'narrow'@'127.0.0.1'")
+        with pytest.raises(UnreadableTable) as raised:
+            narrow.chunk("odd.fine")
+        assert "GRANT SELECT ON `odd`.`fine`" in str(raised.value.hint)
+
+
+def test_tables_of_which_nothing_or_the_history_is_delivered(
+    database_server: DatabaseServer, scene: TableScene
+) -> None:
+    settings = {"skip_tables": frozenset({"odd.fine"}), "history_tables": frozenset({"odd.old"})}
+    scene.run("CREATE TABLE odd.old (n INT PRIMARY KEY)")
+    with TableScene(database_server, **settings) as other:  # type: ignore[arg-type]
+        found = listed(other)
+        assert "skip_tables" in found["odd.fine"].refused.text
+        assert "history_tables" in found["odd.old"].refused.text
+
+
+@pytest.mark.parametrize("flavour", ["mysql"])
+def test_mysql_without_gtids(new_server: NewServer) -> None:
+    with TableScene(new_server(gtid_mode="OFF", enforce_gtid_consistency="OFF")) as scene:
+        scene.run("CREATE DATABASE odd", *READABLE)
+        (table,) = listed(scene).values()
+        assert "gtid_mode is OFF" in table.refused.text
+        assert "gtid_mode = OFF_PERMISSIVE" in table.refused.hint
+        with pytest.raises(UnreadableTable, match="gtid_mode is OFF"):
+            scene.chunk("odd.fine")
+
+
+def test_the_tables_of_another_server(new_server: NewServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its places mean nothing in the log."""
+    monkeypatch.setattr(snapshot, "_PATIENCE_S", 0.1)
+    first = new_server()
+    second = new_server(server_id="2")
+    with TableScene(first) as scene:
+        scene.run("CREATE DATABASE odd", *READABLE)
+        second.sql("CREATE DATABASE odd", *READABLE)
+        scene.tables._url = second.url  # type: ignore[attr-defined]
+        with pytest.raises(SourceUnavailable, match="the log is read from another one"):
+            scene.chunk("odd.fine")
+
+
+def test_a_call_that_is_interrupted(scene: TableScene) -> None:
+    """The statement waits for a lock; the one who waits for its answer is told at once."""
+    scene.run("CREATE TABLE odd.locked (n INT PRIMARY KEY)")
+    raised: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            scene.chunk("odd.locked")
+        except SourceUnavailable as error:
+            raised.append(error)
+
+    waiting = (
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'wormhole' AND STATE LIKE '%metadata lock%'"
+    )
+    scene.chunk("odd.locked")
+    with scene.server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLES odd.locked WRITE")
+        reader = threading.Thread(target=read)
+        reader.start()
+        while scene.server.sql(waiting) != [(1,)]:
+            assert reader.is_alive()
+        scene.tables.interrupt()
+        reader.join(30)
+        cursor.execute("UNLOCK TABLES")
+    assert "was interrupted" in str(raised[0])
+    assert scene.chunk("odd.locked").done
+
+
+def test_a_table_that_somebody_locks(scene: TableScene) -> None:
+    scene.chunk("odd.fine")
+    with scene.server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLES odd.fine WRITE")
+        with pytest.raises(SourceUnavailable, match="found no row within 1 s") as raised:
+            scene.chunk("odd.fine")
+        assert "look for a lock on the table" in str(raised.value.hint)
+        cursor.execute("UNLOCK TABLES")
+    assert len(scene.read("odd.fine")) == 2
+
+
+def test_a_connection_that_ends(scene: TableScene) -> None:
+    scene.chunk("odd.fine")
+    for (one,) in scene.server.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'wormhole'"):
+        try:
+            scene.server.sql(f"KILL {one}")
+        except Exception:  # it ended by itself
+            continue
+    with pytest.raises(SourceUnavailable):
+        scene.chunk("odd.fine")
+    assert len(scene.read("odd.fine")) == 2
