@@ -22,6 +22,7 @@ from spark_replay.archive.storage import Stored
 from spark_replay.archive.store import ArchiveStore
 from wormhole.model.json_input import read_json
 from wormhole.model.position import LogPosition
+from wormhole.model.values import Op
 
 __all__ = ["GRACE_S", "Expired", "expire", "outdated", "to_delete"]
 
@@ -128,10 +129,17 @@ def _expire_shard(
 
 
 def _before(manifest: Manifest, needed_from: LogPosition | None) -> int:
-    """How many of the oldest files end before anything is needed."""
+    """How many of the oldest files end before anything is needed. Rows that a backfill read at the place itself are
+    needed: they may have come after the snapshot.
+    """
     if needed_from is None:
         return len(manifest.files)
-    return next((i for i, one in enumerate(manifest.files) if one.end.order > needed_from), len(manifest.files))
+
+    def needed(entry: FileEntry) -> bool:
+        reads = bool(entry.ops.get(Op.READ.value))
+        return entry.end.order > needed_from or (reads and entry.end.order == needed_from)
+
+    return next((i for i, one in enumerate(manifest.files) if needed(one)), len(manifest.files))
 
 
 def _seen(store: ArchiveStore, shard: str) -> dict[str, int]:

@@ -145,7 +145,8 @@ def version_rows(
     """The versions as archive rows, whose ``update`` holds the whole image, with ``_valid_from`` .. ``_ended_by``
     beside them.
 
-    ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT as the log had it.
+    ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT where the log had
+    one or a backfill read the row.
     ``inspect``: a Spark job runs at once and collects the changes that end many rows, and changed keys; not needed
     where the manifests list none. Rows without a key must not be among them. Raises
     :class:`~wormhole.model.errors.ReplayError` for too much to hold in memory.
@@ -312,15 +313,17 @@ def _change(row: dict[str, Any]) -> Change:
 
 
 def _made_anew(update: bytes) -> tuple[bytes, str]:
-    """An update that creates the row where it does not exist, and its operation."""
+    """An update that creates the row where it does not exist, and its operation. A row that a backfill read may have
+    been there before.
+    """
     row = read_row(update)
     op = Op.UPSERT if row.op in _UPSERTS else Op.INSERT
-    if op is Op.INSERT:
-        row.op = _INSERT
+    row.op = _INSERT if op is Op.INSERT else _UPSERT
     row.ClearField("before")
     row.ClearField("old_key")
     return row.SerializeToString(deterministic=True), op.value
 
 
 _INSERT: Final = Row(op="INSERT").op
-_UPSERTS: Final = frozenset({Row(op="UPSERT").op})
+_UPSERT: Final = Row(op="UPSERT").op
+_UPSERTS: Final = frozenset({_UPSERT, Row(op="READ").op})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
@@ -30,6 +30,7 @@ from tests.support.archives import gone, marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, flow, seen, setting, wish
 from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
+from wormhole.model.position import Datamarker
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
@@ -45,22 +46,20 @@ def store(tmp_path: Path) -> ArchiveStore:
     return write_archive(tmp_path / "archive", {"a": files})
 
 
-async def test_a_snapshot_comes_first_and_then_what_the_archive_has_behind_it(
-    spark: SparkSession, store: ArchiveStore, tmp_path: Path
+async def begins_with(
+    spark: SparkSession, store: ArchiveStore, folder: str, marker: Datamarker, first: Datamarker
 ) -> None:
-    folder = str(tmp_path / "snapshot")
-    until = Asked("there", place=marker_at(5).order)
-    written = await asyncio.to_thread(write_snapshot, spark, store, folder, until=until, now=datetime.now(UTC))
-    assert not written.problems
-    with replay_publisher(ScriptedReplay(marker_at(6))) as script:
-        asked, found = wish(snapshot=folder, patience_s=60.0), seen(flow("a", marker_at(6)), reach=script.reach)
+    """Replay a flow at ``marker`` from a snapshot up to the fifth transaction. Its datamarker is ``first`` until all of
+    the snapshot's rows are there."""
+    with replay_publisher(ScriptedReplay(marker)) as script:
+        asked, found = wish(snapshot=folder, patience_s=60.0), seen(flow("a", marker), reach=script.reach)
         (one,) = await asyncio.to_thread(plan, asked, setting(store), [found])
-        assert (one.first, one.range.begin, one.range.until) == (marker_at(0), marker_at(5), marker_at(7))
+        assert (one.first, one.range.begin, one.range.until) == (first, marker_at(5), marker_at(7))
         jobs = Jobs(spark, await asyncio.to_thread(start_rows, spark, folder, "orders", "main"))
         one.snapshot_rows = (await asyncio.to_thread(jobs.snapshot_rows))["a"]
         run = ReplayFlow(one, asked, setting(store), lambda: [found], jobs, Listener(), 0.0)
         await asyncio.to_thread(run.begin)
-        script.marker = marker_at(0)  # as the publisher does when the first task opens it
+        script.marker = first  # as the publisher does when the first task opens it
         async with scripted_subscriber("cache", "s1") as subscriber:
             script.address = subscriber.address
             running = asyncio.create_task(asyncio.to_thread(run.run))
@@ -70,13 +69,47 @@ async def test_a_snapshot_comes_first_and_then_what_the_archive_has_behind_it(
             )
             rest = await takes_all(subscriber)
             report = await running
-    assert script.begun == [marker_at(0)], "the datamarker goes back to the first row until they are"
     assert [(update.key, (update.after or {}).get("value")) for update in rows] == [
         ((b"k1",), b"v3"),
         ((b"k3",), b"v4"),
     ]
     assert [update.id for update in rest] == ["source-a:6:0", "source-a:7:0"]
     assert (report.handed_over, report.updates, script.marker) == (True, 4, marker_at(7))
+    assert script.begun == ([first] if first != marker else [])
+
+
+async def snapshot(spark: SparkSession, store: ArchiveStore, folder: Path, stop: int, previous: str = "") -> str:
+    until = Asked("there", place=marker_at(stop).order)
+    written = await asyncio.to_thread(
+        write_snapshot, spark, store, str(folder), until=until, previous=previous, now=datetime.now(UTC)
+    )
+    assert not written.problems
+    return written.to
+
+
+async def test_a_snapshot_comes_first_and_then_what_the_archive_has_behind_it(
+    spark: SparkSession, store: ArchiveStore, tmp_path: Path
+) -> None:
+    folder = await snapshot(spark, store, tmp_path / "snapshot", 5)
+    # The datamarker goes back to the first row until all of them are there.
+    await begins_with(spark, store, folder, marker_at(6), marker_at(0))
+
+
+async def test_an_application_begins_from_a_snapshot_of_a_trimmed_archive(
+    spark: SparkSession, store: ArchiveStore, tmp_path: Path
+) -> None:
+    first = await snapshot(spark, store, tmp_path / "1", 2)
+    second = await snapshot(spark, store, tmp_path / "2", 4, first)
+    third = await snapshot(spark, store, tmp_path / "3", 5, second)
+
+    def trimmed(now: Manifest | None) -> Manifest:
+        assert now is not None
+        store.delete_data("a", now.files[0].name)
+        return now.without_first(1)
+
+    await asyncio.to_thread(store.change, "a", trimmed)
+    # An application that has not begun yet.
+    await begins_with(spark, store, third, marker_at(0), marker_at(0))
 
 
 def task_of(store: ArchiveStore, reach: str) -> Task:

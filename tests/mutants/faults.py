@@ -24,6 +24,7 @@ from tests.mutants.push_faults import PUSH_FAULTS
 from tests.mutants.replay_faults import REPLAY_FAULTS
 from tests.mutants.robust_faults import ROBUST_FAULTS
 from tests.mutants.runner import Fault
+from tests.mutants.snapshot_faults import SNAPSHOT_FAULTS
 from tests.mutants.statement_faults import STATEMENT_FAULTS
 from tests.mutants.trust_faults import TRUST_FAULTS
 
@@ -372,6 +373,7 @@ FAULTS: list[Fault] = [
     *STATEMENT_FAULTS,
     *FOLD_FAULTS,
     *ARCHIVE_FAULTS,
+    *SNAPSHOT_FAULTS,
     *HOST_FAULTS,
     *ACCESS_FAULTS,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,17 @@ def test_what_the_next_one_needs_is_not_too_old(store: ArchiveStore) -> None:
     assert (a.dropped, a.needed) == ((), ()), "nothing is too old"
     (a,) = expire(store, 1, LATER_S, ["a"])
     assert [len(one) for one in (a.dropped, a.needed)] == [1, 0], "unless that is asked for"
+
+
+def test_rows_that_were_read_at_the_place_itself_are_needed(store: ArchiveStore) -> None:
+    for one in store.data_files("a"):
+        os.utime(store.data_path("a", one.name), (0, 0))
+    manifest = manifest_of(store, "a")
+    second = replace(manifest.files[1], ops={"read": 1})
+    files = (manifest.files[0], second, *manifest.files[2:])
+    store.commit(replace(manifest, version=manifest.version + 1, files=files))
+    (a,) = expire(store, 1, LATER_S, ["a"], dry_run=True, needed_from=at(a=2))
+    assert [len(one) for one in (a.dropped, a.needed)] == [1, 3]
 
 
 def test_a_damaged_note_is_an_error_that_names_it(store: ArchiveStore) -> None:

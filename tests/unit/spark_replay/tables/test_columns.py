@@ -22,6 +22,16 @@ def test_the_newest_columns_come_first_and_those_that_went_stay() -> None:
     assert [(one.name, one.type) for one in found] == [("id", "int"), ("city", "text"), ("old", "text")]
 
 
+def test_columns_that_the_table_has_no_more_are_left_out() -> None:
+    older, newest, other = table(id="int", gone="text", x="int"), table(id="int", x="text"), table(id="int", y="bool")
+    found = unite([older, newest], only=[newest])
+    assert [(one.name, one.type) for one in found] == [("id", "int"), ("x", "text")]
+    assert [one.name for one in unite([older, other, newest], only=[newest, other])] == ["id", "x", "y"]
+    with pytest.raises(UsageError, match="no column gone") as caught:
+        unite([older, newest], {"gone": "text"}, only=[newest])
+    assert "the columns are id, x" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize(
     ("kinds", "one"),
     [

@@ -79,6 +79,19 @@ def test_a_snapshots_rows_make_their_rows_anew() -> None:
     assert (row["op"], op_of(decode_row(row["update"]))) == ("upsert", Op.UPSERT)
 
 
+def test_a_row_that_a_backfill_read_replaces_what_was_known_of_it() -> None:
+    changes = [archived(1, Op.INSERT, 1, "x", partial=True), archived(2, Op.READ, 1, "z")]
+    (row,) = run(task(current=True), changes)
+    update = decode_row(row["update"])
+    assert (row["op"], op_of(update), values_of(update.after)) == ("upsert", Op.UPSERT, (1, "z"))
+    assert (row["partial"], row["place"][0]) == (False, 2)
+    assert [(one["op"], one["_ended_by"]) for one in run(task(), changes)] == [("insert", "read"), ("read", None)]
+    # What a snapshot has of it is what it has of it again in the next one.
+    again = {**row, "_group": b"1", "_left": False}
+    again = {name: value for name, value in again.items() if name in changes[0]}
+    assert run(task(current=True), [again, archived(2, Op.READ, 1, "z")]) == [row]
+
+
 def test_barriers_are_those_of_the_shard_and_table() -> None:
     barriers = Barriers([Ended(b"\x05" * 25, None, "truncate")])
     rows = [archived(1, Op.INSERT, 1, "x")]
