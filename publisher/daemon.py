@@ -21,9 +21,10 @@ from publisher.operate.admin import serve_admin
 from publisher.operate.http import serve_http
 from publisher.operate.metrics import collect
 from publisher.publisher import Publisher
-from publisher.sources import open_source
+from publisher.sources import open_tables, open_with
 from publisher.sources.supervised import SupervisedSource
 from publisher.stores.markers import open_store
+from publisher.stores.table_boundaries import TableBoundaries
 from wormhole import __version__
 from wormhole.config import Config, check_formats, find_log, source_of
 from wormhole.config.one_log import digest, write_running
@@ -38,7 +39,7 @@ from wormhole.host.tls import check_listen, open_trust
 from wormhole.metrics import Exporter
 from wormhole.metrics.otel import exported, on_this_loop
 from wormhole.model.errors import ConfigError, Retryable, WormholeError
-from wormhole.ports.datastore import Login
+from wormhole.ports.datastore import Login, SourceOptions
 
 __all__ = ["run", "serve"]
 
@@ -72,8 +73,7 @@ async def serve(
         await warn(coordinator, _log)
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
-        inner = open_source(
-            place.source,
+        options = SourceOptions(
             log=log,
             state_dir=place.pin_folder or state / "source",
             sharding=shard_by,
@@ -84,7 +84,7 @@ async def serve(
             history_tables=frozenset(settings.history_tables),
             login=Login(place.password_file),
         )
-        source = SupervisedSource(inner)
+        source = SupervisedSource(open_with(place.source, options))
         stack.push_async_callback(asyncio.to_thread, source.stop)
         try:
             await asyncio.to_thread(source.start)
@@ -99,7 +99,15 @@ async def serve(
         formats = await asyncio.to_thread(open_formats, settled.value_format, settled.values)
         served = Served(settled, copy, log, place.kind, publishing, trust, formats)
         witness = None if publishing.markers == "memory" else state / "flows.json"
-        publisher = Publisher(served, source, store, coordinator, KnownFlows(coordinator, witness))
+        publisher = Publisher(
+            served,
+            source,
+            store,
+            coordinator,
+            KnownFlows(coordinator, witness),
+            open_tables=partial(open_tables, place.source, options),
+            boundaries=TableBoundaries(state / "tables"),
+        )
         address = await stack.enter_async_context(serve_admin(publisher, publishing.admin_listen, trust))
         http = await serve_http(publisher, publishing.http_listen, trust, config.insecure)
         stack.push_async_callback(http.close)

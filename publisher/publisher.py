@@ -12,10 +12,12 @@ import socket
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from caravan.backfill.boundaries import BoundaryStore, MemoryBoundaries
 from caravan.fleet import Fleet, FleetEvents
 from caravan.flow import CaravanFlow
 from publisher.flows.applications import Applications, Served
 from publisher.flows.assigner import Assigner, Timeouts
+from publisher.flows.backfills import Backfills
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.configured_limits import ConfiguredLimits, limits_of
 from publisher.flows.dead_letters import DeadLetterOffice
@@ -29,6 +31,7 @@ from publisher.flows.ownership import Ownership
 from publisher.flows.progress import Progress
 from publisher.flows.registrar import Registrar
 from publisher.flows.replays import Replays
+from publisher.flows.row_scans import RowScans
 from publisher.flows.update_ids import is_behind
 from publisher.push.epoch_conflict import EpochConflict, after_refusal, explained, store_was_lost
 from publisher.push.flow import PublisherFlow
@@ -38,12 +41,13 @@ from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.metrics import Histogram, catalogue
-from wormhole.model.errors import ProtocolError, WormholeError
+from wormhole.model.errors import ProtocolError, UsageError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
+from wormhole.ports.table_source import TableSource
 from wormhole.push.parking import open_letter
 from wormhole.push.room import Room
 from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, ParkWanted
@@ -57,8 +61,15 @@ _RETRY_S = 2.0
 _BESIDE_AN_UPDATE = 2 << 20
 
 
+def _no_tables() -> TableSource:
+    raise UsageError("existing rows of this log cannot be read", hint='use `start = "latest"`')
+
+
 class Publisher:
-    """Tails one log and pushes it. ``run`` serves until cancelled and then stops gracefully."""
+    """Tails one log and pushes it. ``run`` serves until cancelled and then stops gracefully.
+
+    ``open_tables``: the rows that the log's tables hold; ``boundaries``: where chunks of these end.
+    """
 
     def __init__(
         self,
@@ -68,6 +79,9 @@ class Publisher:
         coordinator: Coordinator,
         known: KnownFlows | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        *,
+        open_tables: Callable[[], TableSource] = _no_tables,
+        boundaries: BoundaryStore | None = None,
     ) -> None:
         self.clock = clock
         self.served = served
@@ -98,7 +112,10 @@ class Publisher:
         self.progress = Progress()
         fleet_events = FleetEvents(self._held, self._advanced)
         self.fleet = Fleet(source, limits, fleet_events, self._gather_interval, lambda: self._lag, clock=clock)
-        self.caps = ConfiguredLimits(coordinator, served.dataset, self.fleet, clock)
+        self.scans = RowScans(
+            self.fleet, open_tables, boundaries or MemoryBoundaries(), served.dataset.existing_rows, clock
+        )
+        self.caps = ConfiguredLimits(coordinator, served.dataset, self.fleet, self.scans, clock)
         events = StreamEvents(
             ready=lambda stream: self.assigner.changed(),
             opened=self._opened,
@@ -153,6 +170,9 @@ class Publisher:
             self.parking_room,
             clock,
         )
+        self.backfills = Backfills(
+            served, self.assigner.flows, self.scans, self._background, self.control, self._anew, clock
+        )
         self.housekeeping = Housekeeping(
             source,
             self.fleet,
@@ -161,6 +181,7 @@ class Publisher:
             self.ownership,
             self.replays,
             self.dead_letters,
+            self.backfills,
             self.log_watch,
             self.progress,
             lambda: self.record(self.assigner.flows.values()),
@@ -195,6 +216,7 @@ class Publisher:
                 group.create_task(self.assigner.run(), name="assigner")
                 group.create_task(self.markers.run(), name="markers")
                 group.create_task(self.housekeeping.run(), name="housekeeping")
+                group.create_task(self.scans.run(), name="existing-rows")
                 group.create_task(self._measure_lag(), name="lag")
                 ready()
         finally:
@@ -255,7 +277,7 @@ class Publisher:
         if not self.ownership.ours() or (flow.caravan_flow is not None and not self.ownership.may_send()):
             return self.ownership.why_silent()
         waits = NO_PROBLEM if flow.caravan_flow is None else flow.caravan_flow.problem
-        return self.replays.cause(flow) or flow.problem or waits
+        return self.replays.cause(flow) or flow.problem or waits or self.backfills.problem(flow)
 
     def _advanced(self, segment: Segment, before: Datamarker) -> None:
         self.log_watch.read(segment)
@@ -286,6 +308,8 @@ class Publisher:
         if have is not None and have.order < flow.marker.order:
             self._background.spawn(self._rewind(stream, flow, have))
             return
+        if have is not None and have.order == flow.marker.order and have.backfill != flow.marker.backfill:
+            self._acked(flow, flow.epoch, have)  # of the same changes, and other rows
         if have is not None and have.order > flow.marker.order:
             if flow.rewound:  # a subscriber of an earlier release does not know that it was
                 _log.warning(
@@ -312,7 +336,16 @@ class Publisher:
             self._begin(stream, flow)
 
     def _begin(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
-        caravan_flow = CaravanFlow(flow.application, flow.shard, flow.filter, flow.marker, flow.epoch, stream.wake)
+        caravan_flow = CaravanFlow(
+            flow.application,
+            flow.shard,
+            flow.filter,
+            flow.marker,
+            flow.epoch,
+            stream.wake,
+            self.backfills.begin(flow, stream),
+            lambda: stream.takes_rows(flow),
+        )
         flow.begin(caravan_flow)
         self.fleet.add(caravan_flow)
 
@@ -328,6 +361,9 @@ class Publisher:
         """Set the flow's marker, forwards or backwards, in a new epoch; the subscriber that has the flow is asked to
         release it and gets it again at ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its
         record."""
+        if not to.backfill:
+            # First: died between the two, it begins anew at the former datamarker, and nothing is missing.
+            await self.backfills.restart(flow, f"its datamarker goes to {to}")
         async with self._controlling:  # an operator and the application may want it at once
             self.markers.drop(flow.key)
             flow.begin_move()
@@ -402,6 +438,7 @@ class Publisher:
         flow = self.assigner.flows.get(write.flow)
         if flow is not None and write.epoch == flow.epoch:
             flow.stored(write.marker)
+            self.backfills.stored(flow)
             if any(is_behind(self.served.kind, item, write.marker) for item in flow.control.skip):
                 self._background.spawn(self._forget_skipped(flow))
 
@@ -438,6 +475,7 @@ class Publisher:
         self._background.spawn(park())
 
     async def _prepare(self, flow: PublisherFlow) -> None:
+        await self.backfills.prepare(flow)
         await self.dead_letters.load(flow)
         await self.delivery_counter.load(flow)
 
@@ -446,6 +484,11 @@ class Publisher:
         flow = self.present(flow)
         self.assigner.recall(flow, cause)
         flow.resume()
+        self.assigner.changed()
+
+    def _anew(self, flow: PublisherFlow, cause: str) -> None:
+        """Assign the flow in a new epoch; one that is halted stays so."""
+        self.assigner.recall(self.present(flow), cause)
         self.assigner.changed()
 
     def _lost(self, flow: PublisherFlow) -> None:

@@ -6,17 +6,43 @@ were sent so far prove nothing: another filter, a datamarker that somebody set, 
 
 from __future__ import annotations
 
+import glob
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
+from urllib.parse import unquote
 
+from wormhole.filters import Filter
+from wormhole.filters.tree import Changed, Moved, OpIn, leaves
+from wormhole.formats import ValueFormats
+from wormhole.model.capabilities import Capabilities
+from wormhole.model.errors import FilterError, UsageError
+from wormhole.model.sharding import Sharding
 from wormhole.ports.marker_store import BackfillControl, FlowControl
 
-__all__ = ["CANCELLED", "DONE", "START", "first_backfill", "is_unfinished", "renewed"]
+__all__ = [
+    "CANCELLED",
+    "DONE",
+    "START",
+    "asked",
+    "check_size",
+    "compiled",
+    "ended",
+    "first_backfill",
+    "is_unfinished",
+    "paused",
+    "renewed",
+    "tables_of_shard",
+]
 
 START: Final = "start"
 """``BackfillControl.who`` of an application's own ``start = "existing"``."""
 DONE: Final = "done"
 CANCELLED: Final = "cancelled"
+
+_MOST_TABLES: Final = 1_000
+_LONGEST: Final = 64 << 10  # characters of all tables and the filter: kept with the flow's record
 
 
 def first_backfill(epoch: int, filter_hash: str, now_s: float) -> BackfillControl:
@@ -24,6 +50,12 @@ def first_backfill(epoch: int, filter_hash: str, now_s: float) -> BackfillContro
     0 for a new flow: its generations went with the record, and each that delivered anything had an epoch.
     """
     return BackfillControl(epoch + 1, START, now_s, filter_hash=filter_hash)
+
+
+def asked(control: FlowControl, wanted: BackfillControl, epoch: int) -> FlowControl:
+    """``control`` with the backfill ``wanted``, in the generation after the last one. ``epoch``: the flow's."""
+    last = control.backfill.generation if control.backfill is not None else epoch
+    return replace(control, backfill=replace(wanted, generation=last + 1))
 
 
 def is_unfinished(control: FlowControl) -> bool:
@@ -37,3 +69,60 @@ def renewed(control: FlowControl, filter_hash: str) -> FlowControl:
         return control
     generation = control.backfill.generation + 1
     return replace(control, backfill=replace(control.backfill, generation=generation, filter_hash=filter_hash))
+
+
+def paused(control: FlowControl, by: str) -> FlowControl:
+    """``control`` with an unfinished backfill paused ``by`` somebody, or not paused (empty)."""
+    if control.backfill is None or control.backfill.ended:
+        return control
+    return replace(control, backfill=replace(control.backfill, paused=by))
+
+
+def ended(control: FlowControl, how: str, generation: int) -> FlowControl:
+    """``control`` with its backfill ended (:data:`DONE`, :data:`CANCELLED`), if it is still in that generation."""
+    backfill = control.backfill
+    if backfill is None or backfill.ended or backfill.generation != generation:
+        return control
+    return replace(control, backfill=replace(backfill, ended=how, paused=""))
+
+
+def tables_of_shard(shard: str, log: str, sharding: Sharding) -> tuple[str, ...]:
+    """Patterns of the tables whose rows are in a shard; empty: any table may have some there."""
+    if sharding.by not in ("table", "database"):
+        return ()
+    name = ".".join(unquote(part) for part in shard.removeprefix(f"{log}.").split("."))
+    return (glob.escape(name) if sharding.by == "table" else f"{glob.escape(name)}.*",)
+
+
+def compiled(where: str, formats: ValueFormats, source: Capabilities) -> Filter | None:
+    """The filter that a backfill was given; ``None`` for none.
+
+    Raises :class:`~wormhole.model.errors.FilterError` for one that cannot be read, or decided for a row that is there.
+    """
+    if not where:
+        return None
+    found = Filter.parse(where, (), formats)
+    found.check(source)
+    for leaf in leaves(found.where):
+        if isinstance(leaf, Changed | Moved | OpIn):
+            raise FilterError(
+                "where: changed, entered, left and op say something of a change, and an existing row is none",
+                hint="test the table, the key and columns of the row",
+            )
+    return found
+
+
+def check_size(tables: Sequence[str], where: str, rate: float | None) -> None:
+    """Raises :class:`~wormhole.model.errors.UsageError` for a request that is too large or whose rate is none."""
+    if rate is not None and not (math.isfinite(rate) and rate > 0):
+        raise UsageError(
+            f"rate {rate:g}: no row would ever be sent",
+            hint="give bytes of rows per second above 0, or leave it out; `backfill pause` stops one",
+        )
+    if len(tables) > _MOST_TABLES or sum(map(len, tables)) + len(where) > _LONGEST:
+        raise UsageError(
+            f"at most {_MOST_TABLES} tables and {_LONGEST} characters can be asked for",
+            hint="leave out the tables for all that the application receives, or use fewer",
+        )
+    if not all(tables):
+        raise UsageError("a table has an empty name", hint="name it as updates do")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from caravan.fleet import Fleet, Limits
+from publisher.flows.row_scans import RowScans
 from wormhole.config import CaravanCaps, DatasetConfig, format_size
 from wormhole.coordination.port import Coordinator
 from wormhole.host.clock import Clock
@@ -23,12 +24,15 @@ def limits_of(caps: CaravanCaps, buffer_bytes: int) -> Limits:
 
 
 class ConfiguredLimits:
-    """Gives ``fleet`` the caps of its dataset.
+    """Gives ``fleet`` the caps of its dataset, and ``scans`` the limits on existing rows.
 
     ``caps`` are those that hold: at first those that it was started with.
     """
 
-    def __init__(self, coordinator: Coordinator, dataset: DatasetConfig, fleet: Fleet, clock: Clock) -> None:
+    def __init__(
+        self, coordinator: Coordinator, dataset: DatasetConfig, fleet: Fleet, scans: RowScans, clock: Clock
+    ) -> None:
+        self._scans = scans
         self._clock = clock
         self.caps = dataset.caravans
         self._name = dataset.name
@@ -46,6 +50,8 @@ class ConfiguredLimits:
                     dataset = datasets.get(self._name)
                     if dataset is not None and dataset.caravans != self.caps:
                         self._change(dataset.caravans)
+                    if dataset is not None:
+                        self._scans.change(dataset.existing_rows)
                 return
             except WormholeError as error:
                 _log.error("the caps on reading cannot be followed, it is tried again: %s", error)

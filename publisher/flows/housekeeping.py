@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from caravan.fleet import Fleet
 from publisher.flows.applications import Applications
 from publisher.flows.assigner import Assigner
+from publisher.flows.backfills import Backfills
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.log_watch import LogWatch
 from publisher.flows.ownership import Ownership
@@ -42,6 +43,7 @@ class Housekeeping:
         ownership: Ownership,
         replays: Replays,
         dead_letters: DeadLetterOffice,
+        backfills: Backfills,
         log_watch: LogWatch,
         progress: Progress,
         note: Callable[[], Awaitable[None]],
@@ -55,6 +57,7 @@ class Housekeeping:
         self._ownership = ownership
         self._replays = replays
         self._dead_letters = dead_letters
+        self._backfills = backfills
         self._log_watch = log_watch
         self._progress = progress
         self._note = note
@@ -70,6 +73,7 @@ class Housekeeping:
             self._look_at_lead(now)
             if self._ownership.ours():
                 self._replays.look(now)
+                self._backfills.look()
             else:
                 self._let_go()
             if now - released >= _RELEASE_EVERY_S:

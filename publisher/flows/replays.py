@@ -25,6 +25,7 @@ from typing import Final
 import grpc
 
 from publisher.flows.assigner import Assigner
+from publisher.flows.backfill_rules import renewed
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.delivery_counter import DeliveryCounter
@@ -163,7 +164,7 @@ class Replays:
             known = self.run_of(flow)
             leased = known is None or self._clock.monotonic() < known.until
             with _recorded(flow):
-                await self._control(flow, lambda c: replace(c, replay=taken(flow.name, c.replay, wanted, leased)))
+                await self._control(flow, lambda c: _held_for(flow, c, wanted, leased))
             run = Run(wanted.id, self._clock.monotonic() + wanted.lease_s)
             if known is not None and known.id == run.id:
                 run.updates, run.bytes = known.updates, known.bytes
@@ -519,6 +520,12 @@ class Replays:
         """One request about a flow at a time."""
         async with self.lock(key):
             yield self._flow(key)
+
+
+def _held_for(flow: PublisherFlow, control: FlowControl, wanted: ReplayControl, leased: bool) -> FlowControl:
+    """``control`` with the replay. What it delivers belongs to no generation: a backfill begins anew after it."""
+    present = control if control.replay is not None else renewed(control, flow.filter.hash)
+    return replace(present, replay=taken(flow.name, control.replay, wanted, leased))
 
 
 def _check_projects(flow: PublisherFlow, *, projects: bool) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from caravan.fleet import Fleet
-from caravan.flow import CaravanFlow, CaravanFlowState
+from caravan.flow import CaravanFlow, CaravanFlowState, Piece
 from publisher.push.flow import PublisherFlow
 from publisher.push.messages import Messages
 from publisher.push.obstacles import ask_about_gap, hold_at_bad_value, hold_at_undecodable, skip_undecodable
+from wormhole.model.segment import ChunkRange
 from wormhole.push.connection import Traffic
 from wormhole.push.session import FlowPhase, PushFlow, PushSession
 
@@ -144,8 +145,10 @@ class Outgoing:
                 flow.sent(body)
                 quantum -= len(body.data)
                 self._traffic.batches += 1
+            if piece.chunk is not None:
+                self._add_ends(push, caravan_flow, piece, piece.chunk, out)
             caravan_flow.take()
-            if piece.marker is not None and self._session.marker_due(push, now):
+            if piece.marker is not None and self._session.marker_due(push, now, soon=bool(piece.finished)):
                 self._offer(push, flow, caravan_flow, now, out)
         else:
             if quantum <= 0:
@@ -154,6 +157,21 @@ class Outgoing:
                 self._offer(push, flow, caravan_flow, now, out)
         if caravan_flow.cursor != cursor:  # also when it only skipped what it has
             self._fleet.moved(caravan_flow)
+
+    def _add_ends(
+        self, push: PushFlow, caravan_flow: CaravanFlow, piece: Piece, chunk: ChunkRange, out: Messages
+    ) -> None:
+        """What follows the rows of a chunk: which range they are, and that a table is through. Nothing follows from
+        rows that a filter of the backfill left out, or that could not be read.
+        """
+        backfill = caravan_flow.backfill
+        assert backfill is not None
+        rows = 0 if piece.body is None else piece.body.updates
+        for frame in self._session.chunk_end(push, chunk, narrowed=backfill.narrowed, rows=rows):
+            out.add(frame)
+        for table in piece.finished:
+            if not backfill.narrowed and not table.unread:
+                out.add(self._session.scan_end(push, table.table, backfill.generation, table.rows))
 
     def _offer(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, now: float, out: Messages) -> None:
         frame = self.datamarker(push, flow, caravan_flow, now)

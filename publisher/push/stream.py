@@ -157,6 +157,21 @@ class SubscriberStream:
         return self._session.parks
 
     @property
+    def backfills(self) -> bool:
+        """Whether the subscriber takes existing rows."""
+        return self._session.backfills
+
+    @property
+    def version(self) -> int:
+        """The protocol version that it chose; 0 before its welcome."""
+        return self._session.version
+
+    def takes_rows(self, flow: PublisherFlow) -> bool:
+        """Whether the flow has credit for existing rows beside the changes."""
+        push = self._push_flow(flow)
+        return push is not None and push.phase is FlowPhase.OPEN and push.window.half_free
+
+    @property
     def max_frame_bytes(self) -> int:
         """The largest message that both sides take."""
         return self._session.max_frame_bytes
@@ -182,6 +197,7 @@ class SubscriberStream:
             rolled_back=flow.rolled_back,
             rewound=flow.rewound,
             yields=yields,
+            generation=0 if flow.control.backfill is None else flow.control.backfill.generation,
         )
         if (flow.control.skip or flow.parks) and not self._session.parks and not self._warned_version:
             self._warned_version = True

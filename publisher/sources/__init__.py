@@ -9,10 +9,11 @@ from wormhole.config.datastores import datastore, installed
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 from wormhole.model.sharding import Sharding
-from wormhole.ports.datastore import Login, SourceOptions
+from wormhole.ports.datastore import Datastore, Login, SourceOptions
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.table_source import TableSource
 
-__all__ = ["DISK_BUDGET", "MAX_UPDATE_BYTES", "open_source"]
+__all__ = ["DISK_BUDGET", "MAX_UPDATE_BYTES", "open_source", "open_tables", "open_with"]
 
 MAX_UPDATE_BYTES: Final = 64 << 20
 """Larger updates come without their values."""
@@ -40,30 +41,48 @@ def open_source(
     Raises :class:`~wormhole.model.errors.UsageError` for a URL that no datastore can read, for a driver that is not
     installed, and for a source that lacks a method.
     """
-    scheme = url.partition(":")[0] if ":" in url else ""
-    found = datastore(scheme)
-    try:
-        found.check_url(url)
-    except ValueError as error:
-        raise UsageError(f"{without_password(url)!r} {error}") from None
+    options = SourceOptions(
+        log=log,
+        state_dir=state_dir,
+        sharding=sharding,
+        max_update_bytes=max_update_bytes,
+        disk_budget=disk_budget,
+        login=login,
+        server_ids=server_ids,
+        skip_tables=skip_tables,
+        history_tables=history_tables,
+    )
+    return open_with(url, options)
+
+
+def open_with(url: str, options: SourceOptions) -> LogSource:
+    """As :func:`open_source`, with all options."""
+    scheme, found = _found(url)
     with installed(found):
-        source = found.open(
-            url,
-            SourceOptions(
-                log=log,
-                state_dir=state_dir,
-                sharding=sharding,
-                max_update_bytes=max_update_bytes,
-                disk_budget=disk_budget,
-                login=login,
-                server_ids=server_ids,
-                skip_tables=skip_tables,
-                history_tables=history_tables,
-            ),
-        )
+        source = found.open(url, options)
     if missing := [name for name in _CONTRACT if not callable(getattr(source, name, None))]:
         raise UsageError(
             f"the source of {scheme}:// ({type(source).__module__}) lacks {', '.join(missing)}",
             hint="install a release of its package that fits this one: wormhole.ports.log_source has the contract",
         )
     return source
+
+
+def open_tables(url: str, options: SourceOptions) -> TableSource:
+    """The existing rows of the log that :func:`open_with` tails with the same arguments.
+
+    Raises :class:`~wormhole.model.errors.UsageError` where there are none that can be read.
+    """
+    _, found = _found(url)
+    with installed(found):
+        return found.open_tables(url, options)
+
+
+def _found(url: str) -> tuple[str, Datastore]:
+    scheme = url.partition(":")[0] if ":" in url else ""
+    found = datastore(scheme)
+    try:
+        found.check_url(url)
+    except ValueError as error:
+        raise UsageError(f"{without_password(url)!r} {error}") from None
+    return scheme, found

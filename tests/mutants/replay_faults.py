@@ -226,10 +226,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="live-while-replayed",
         file="publisher/flows/replays.py",
-        old="                await self._control(flow, lambda c: replace(c, replay=taken(flow.name, c.replay, "
-        "wanted, leased)))\n",
-        new="                flow.controlled(replace(flow.control, replay=taken(flow.name, flow.control.replay, "
-        "wanted, leased)))\n",
+        old="                await self._control(flow, lambda c: _held_for(flow, c, wanted, leased))\n",
+        new="                flow.controlled(_held_for(flow, flow.control, wanted, leased))\n",
         tests=(
             "tests/unit/publisher/flows/test_replay_leases.py::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
             "tests/unit/publisher/flows/test_replay_handover.py::test_a_store_that_fails_leaves_everything_as_it_was",

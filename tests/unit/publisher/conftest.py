@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from caravan.backfill.boundaries import MemoryBoundaries
 from publisher.flows.applications import Served
 from publisher.publisher import Publisher
 from publisher.sources.memory.source import MemorySource
+from publisher.sources.memory.tables import MemoryTables
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
 from tests.support.clocks import FAST, fast_clock
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.receiving import taken
-from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
+from wormhole.config import ApplicationConfig, DatasetConfig, ExistingRows, PublisherConfig
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration
 from wormhole.formats import ValueFormats
@@ -34,6 +36,8 @@ class World:
     def __init__(self, clock: Clock = SYSTEM_CLOCK, long_s: float = 30.0) -> None:
         self.clock = clock
         self.source = MemorySource(log="log", sharding=Sharding("table"))
+        self.tables = MemoryTables(self.source)
+        self.boundaries = MemoryBoundaries()
         self.markers = MemoryMarkers()
         self.coordination = MemoryWorld()
         # So long that no test meets their end on a slow machine; one that waits for it makes them short.
@@ -44,6 +48,7 @@ class World:
             "stop_timeout": 0.2,
         }
         self.caravans = 4
+        self.existing_rows = ExistingRows()
         self.formats = ValueFormats()
         self.trust: Trust | None = None
         self._here = MemoryCoordinator(self.coordination)
@@ -78,10 +83,19 @@ class World:
         dataset = DatasetConfig(
             name="shop",
             caravans={"max": self.caravans},  # type: ignore[arg-type]
+            existing_rows=self.existing_rows,
             copies={"main": {"logs": {"log": {"source": "rocksdb:///none"}}}},  # type: ignore[dict-item]
         )
         served = Served(dataset, "main", "log", "memory", PublisherConfig(**self.settings), self.trust, self.formats)
-        publisher = Publisher(served, self.source, store, coordinator, clock=self.clock)
+        publisher = Publisher(
+            served,
+            self.source,
+            store,
+            coordinator,
+            clock=self.clock,
+            open_tables=lambda: self.tables,
+            boundaries=self.boundaries,
+        )
         running = asyncio.create_task(publisher.run())
         try:
             yield publisher

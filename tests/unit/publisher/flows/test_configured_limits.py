@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
+from caravan.backfill.boundaries import MemoryBoundaries
 from caravan.fleet import CaravanEventKind, Fleet, FleetEvents
 from publisher.flows.configured_limits import ConfiguredLimits, limits_of
+from publisher.flows.row_scans import RowScans
 from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
-from wormhole.config import CaravanCaps, DatasetConfig
+from wormhole.config import CaravanCaps, DatasetConfig, ExistingRows
 from wormhole.coordination import ConfigChange, HistoryEntry, MemoryCoordinator
-from wormhole.model.errors import ConfigError
+from wormhole.model.errors import ConfigError, UsageError
+from wormhole.ports.table_source import TableSource
 
 MIB = 1 << 20
 
@@ -84,9 +87,14 @@ async def test_what_cannot_be_followed_is_tried_again(world: World, monkeypatch:
     fleet = Fleet(
         world.source, limits_of(CaravanCaps(), MIB), FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0
     )
+    scans = RowScans(fleet, _none, MemoryBoundaries(), ExistingRows(), ScriptedClock().clock)
     following = asyncio.create_task(
-        ConfiguredLimits(client, dataset(CaravanCaps()), fleet, ScriptedClock().clock).run()
+        ConfiguredLimits(client, dataset(CaravanCaps()), fleet, scans, ScriptedClock().clock).run()
     )
     await eventually(lambda: fleet.limits.caravans == 1, "the caps at the second try")
     await client.stop()
     await following
+
+
+def _none() -> TableSource:
+    raise UsageError("there are no tables")

@@ -1,0 +1,330 @@
+"""The backfills of the flows of one log: what was asked for, and how far it came. The one owner of these requests.
+
+Each change of a request is one write of the flow's control. If the process dies between any two of them the request
+says what is to be done, and the flow's datamarker how far it came.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import grpc
+
+from caravan.backfill.progress import BackfillRequest, FlowBackfill
+from publisher.flows.applications import Served
+from publisher.flows.backfill_rules import (
+    CANCELLED,
+    DONE,
+    asked,
+    check_size,
+    compiled,
+    ended,
+    is_unfinished,
+    paused,
+    renewed,
+    tables_of_shard,
+)
+from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.refused_error import RefusedError
+from publisher.flows.row_scans import RowScans
+from publisher.push.flow import PublisherFlow
+from publisher.push.stream import SubscriberStream
+from wormhole.config.datastores import capabilities_of
+from wormhole.host.clock import Clock
+from wormhole.model.errors import WormholeError
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.visible import few
+from wormhole.ports.marker_store import BackfillControl, FlowControl, FlowKey
+from wormhole.ports.table_source import ScannedTable
+
+__all__ = ["Backfills", "Plan"]
+
+_log = logging.getLogger(__name__)
+
+_RELEASE: Final = "0.1.0"  # the first one that speaks protocol version 3
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A backfill that may be started: ``wanted``, of ``tables``. ``resumes``: it is there already, and paused."""
+
+    wanted: BackfillControl
+    tables: Sequence[ScannedTable]
+    resumes: bool = False
+
+
+class Backfills:
+    """See the module. ``control``: changes what was asked of a flow, durably; ``recall``: has a flow assigned anew, in
+    a new epoch. Methods are called on the event loop.
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        flows: Mapping[FlowKey, PublisherFlow],
+        scans: RowScans,
+        background: BackgroundTasks,
+        control: Callable[[PublisherFlow, Callable[[FlowControl], FlowControl]], Awaitable[None]],
+        recall: Callable[[PublisherFlow, str], None],
+        clock: Clock,
+    ) -> None:
+        self._scans = scans
+        self._served = served
+        self._flows = flows
+        self._background = background
+        self._control = control
+        self._recall = recall
+        self._clock = clock
+        self._ending: set[FlowKey] = set()
+        self._reported: dict[FlowKey, tuple[int, int]] = {}  # generation, and how many finished tables were logged
+        self._problems: dict[FlowKey, Problem] = {}
+
+    # -- what the publisher reports
+
+    async def prepare(self, flow: PublisherFlow) -> None:
+        """The flow is about to be assigned, in an epoch that was raised for it. Under another filter than it began
+        with, a backfill begins anew.
+        """
+        backfill = flow.control.backfill
+        if backfill is not None and not backfill.ended and backfill.filter_hash != flow.filter.hash:
+            await self.restart(flow, "its filter changed")
+
+    async def restart(self, flow: PublisherFlow, cause: str) -> None:
+        """What was sent of an unfinished backfill proves nothing any more."""
+        if is_unfinished(flow.control):
+            await self._control(flow, lambda control: renewed(control, flow.filter.hash))
+            _log.info("the backfill of %s begins anew: %s", flow.name, cause, extra=flow.about)
+
+    def begin(self, flow: PublisherFlow, stream: SubscriberStream) -> FlowBackfill | None:
+        """What the flow needs in the epoch that begins at its datamarker; ``None``: no rows."""
+        self._problems.pop(flow.key, None)
+        control = flow.control.backfill
+        if control is None or control.ended:
+            return None
+        if not stream.backfills:
+            self._problems[flow.key] = Problem(
+                f"subscriber {stream.info.id} speaks protocol version {stream.version}, and existing rows need 3",
+                f"install wormhole-pubsub {_RELEASE} or later there; changes are delivered meanwhile",
+            )
+            _log.warning("%s gets no existing rows: %s", flow.name, self._problems[flow.key], extra=flow.about)
+            return None
+        try:
+            where = compiled(control.where, self._served.formats, capabilities_of(self._served.kind))
+        except WormholeError as error:  # another release took it
+            self._problems[flow.key] = error.problem
+            _log.error("%s gets no existing rows: %s", flow.name, error, extra=flow.about)
+            return None
+        own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
+        request = BackfillRequest(control.generation, control.tables or own, where, paused=bool(control.paused))
+        backfill = FlowBackfill.resume(request, flow.marker.backfill, flow.filter.hash)
+        self._reported[flow.key] = control.generation, len(backfill.finished_tables())
+        self._scans.want()
+        _log.info(
+            "existing rows of %s are sent, in generation %d: %s",
+            flow.name,
+            control.generation,
+            few(control.tables) if control.tables else "all tables of its filter",
+            extra=flow.about,
+        )
+        return backfill
+
+    def look(self) -> None:
+        """Note which tables and backfills are through; about once a second, and when a datamarker is durable."""
+        rates = []
+        for flow in tuple(self._flows.values()):
+            backfill, control = self.progress_of(flow), flow.control.backfill
+            if backfill is not None:
+                self._look_at(flow, backfill)
+                if control is not None and not backfill.finished:
+                    rates.append(control.rate)
+        self._scans.ask_rates(rates)
+        self._scans.keep(bool(rates))
+
+    def stored(self, flow: PublisherFlow) -> None:
+        """The flow's datamarker is durable."""
+        backfill = self.progress_of(flow)
+        if backfill is not None:
+            self._look_at(flow, backfill)
+
+    def problem(self, flow: PublisherFlow) -> Problem:
+        """Why the flow gets no existing rows although it should; for operators."""
+        return self._problems.get(flow.key, NO_PROBLEM) if is_unfinished(flow.control) else NO_PROBLEM
+
+    @staticmethod
+    def progress_of(flow: PublisherFlow) -> FlowBackfill | None:
+        """How far the flow's backfill is; ``None`` while its subscriber takes no rows."""
+        return None if flow.caravan_flow is None else flow.caravan_flow.backfill
+
+    # -- what operators ask
+
+    async def plan(self, flow: PublisherFlow, tables: Sequence[str], where: str, rate: float | None, who: str) -> Plan:
+        """What a start would do. Raises :class:`~wormhole.model.errors.WormholeError` where it cannot be done."""
+        check_size(tables, where, rate)
+        present = flow.control.backfill
+        resumes = False
+        if present is not None and not present.ended:
+            same = (set(present.tables), present.where) == (set(tables), where)
+            if not (present.paused and same):
+                raise self._runs_already(flow, present)
+            resumes = True
+        compiled(where, self._served.formats, capabilities_of(self._served.kind))
+        found = await self._scans.tables(self._wants(flow, tables))
+        self._check_tables(flow, tables, found)
+        if resumes and present is not None:
+            return Plan(replace(present, paused="", rate=rate or present.rate), found, resumes=True)
+        wanted = BackfillControl(
+            1, who, self._clock.wall(), tuple(tables), where, flow.filter.hash, 0.0 if rate is None else rate
+        )
+        epoch = flow.epoch if present is None else 0
+        planned = asked(flow.control, wanted, epoch).backfill
+        assert planned is not None
+        return Plan(planned, found)
+
+    async def start(self, flow: PublisherFlow, plan: Plan) -> None:
+        """Start what was planned."""
+        if plan.resumes:
+            await self._change(flow, lambda control: replace(control, backfill=plan.wanted))
+            self._set_paused(flow, False)
+            return
+
+        def begun(control: FlowControl) -> FlowControl:
+            if control.backfill == plan.wanted:
+                return control
+            if control.backfill is not None and not control.backfill.ended:
+                raise self._runs_already(flow, control.backfill)
+            return asked(control, plan.wanted, flow.epoch)
+
+        await self._control(flow, begun)
+        self._recall(flow, f"existing rows are sent, as {plan.wanted.who} asked")
+
+    async def pause(self, flow: PublisherFlow, by: str) -> None:
+        """Send no rows until :meth:`resume`."""
+        await self._change(flow, lambda control: paused(control, by))
+        self._set_paused(flow, True)
+
+    async def resume(self, flow: PublisherFlow) -> None:
+        """Go on where it was."""
+        await self._change(flow, lambda control: paused(control, ""))
+        self._set_paused(flow, False)
+
+    async def cancel(self, flow: PublisherFlow) -> None:
+        """End it early; its generation is not used again."""
+        generation = self.unfinished(flow).generation
+        await self._change(flow, lambda control: ended(control, CANCELLED, generation))
+        caravan_flow = flow.caravan_flow
+        if caravan_flow is not None and caravan_flow.backfill is not None:
+            caravan_flow.end_backfill()
+        _log.info("the backfill of %s was cancelled", flow.name, extra=flow.about)
+
+    def unfinished(self, flow: PublisherFlow) -> BackfillControl:
+        """The flow's backfill.
+
+        Raises :class:`~publisher.flows.refused_error.RefusedError` when there is none that has not ended.
+        """
+        backfill = flow.control.backfill
+        if backfill is None or backfill.ended:
+            state = "none was asked for" if backfill is None else f"the last one is {backfill.ended}"
+            raise RefusedError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"{flow.name}: no backfill runs, {state}",
+                hint=f"`wormholectl backfill start {flow.application}` begins one",
+            )
+        return backfill
+
+    # -- inside
+
+    async def _change(self, flow: PublisherFlow, change: Callable[[FlowControl], FlowControl]) -> None:
+        self.unfinished(flow)
+        await self._control(flow, change)
+
+    def _set_paused(self, flow: PublisherFlow, value: bool) -> None:
+        backfill = self.progress_of(flow)
+        if backfill is not None:
+            backfill.paused = value
+            self._scans.want()
+
+    def _wants(self, flow: PublisherFlow, tables: Sequence[str]) -> Callable[[str], bool]:
+        names = set(tables)
+        own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
+        of_shard = BackfillRequest(1, own).wanted(flow.filter)
+        return lambda table: table in names or (not names and of_shard(table))
+
+    def _check_tables(self, flow: PublisherFlow, tables: Sequence[str], found: Sequence[ScannedTable]) -> None:
+        there = {table.name: table for table in found}
+        own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
+        of_shard = BackfillRequest(1, own).wanted(flow.filter)
+        missing = [name for name in tables if name not in there]
+        if missing:
+            raise RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"there is no table {few(missing)}",
+                flow=flow.name,
+                hint=f"`wormholectl backfill start {flow.application}` without tables and --yes lists them",
+            )
+        excluded = [name for name in tables if flow.filter.wants_none_of(name)]
+        if excluded:
+            raise RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"{flow.application} receives nothing of {few(excluded)}, by its tables or its filter",
+                flow=flow.name,
+                hint="leave these tables out, or change the application's configuration first",
+            )
+        elsewhere = [name for name in tables if not of_shard(name)]
+        if elsewhere:
+            raise RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"{few(elsewhere)} has no rows in shard {flow.shard}",
+                flow=flow.name,
+                hint="ask the flow of that table's shard",
+            )
+        refused = [table for table in found if table.refused]
+        if refused and len(refused) == len(found):
+            raise RefusedError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"the rows of {refused[0].name} cannot be read: {refused[0].refused.text}",
+                flow=flow.name,
+                hint=refused[0].refused.hint or None,
+            )
+
+    @staticmethod
+    def _runs_already(flow: PublisherFlow, present: BackfillControl) -> RefusedError:
+        state = f"was paused by {present.paused}" if present.paused else "runs"
+        return RefusedError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"{flow.name}: the backfill that {present.who} started {state} (generation {present.generation})",
+            hint=f"wait until it has ended, or `wormholectl backfill cancel {flow.application}`",
+        )
+
+    def _look_at(self, flow: PublisherFlow, backfill: FlowBackfill) -> None:
+        generation, logged = self._reported.get(flow.key, (backfill.generation, 0))
+        finished = backfill.finished_tables()
+        for table in finished[logged if generation == backfill.generation else 0 :]:
+            unread = f"; {table.unread} keys could not be read" if table.unread else ""
+            _log.info("%s was sent the rows of %s: %d%s", flow.name, table.table, table.rows, unread, extra=flow.about)
+        self._reported[flow.key] = backfill.generation, len(finished)
+        caravan_flow = flow.caravan_flow
+        # What was taken last is in its datamarker, and durable once the store has just that.
+        durable = caravan_flow is not None and caravan_flow.marker.backfill == flow.durable.backfill
+        if backfill.finished and durable and flow.key not in self._ending and is_unfinished(flow.control):
+            self._ending.add(flow.key)
+            self._background.spawn(self._finish(flow, backfill))
+
+    async def _finish(self, flow: PublisherFlow, backfill: FlowBackfill) -> None:
+        try:
+            await self._control(flow, lambda control: ended(control, DONE, backfill.generation))
+            refused = f", without {few(list(backfill.refused))}" if backfill.refused else ""
+            _log.info(
+                "the backfill of %s is done: %d rows in generation %d%s",
+                flow.name,
+                backfill.rows,
+                backfill.generation,
+                refused,
+                extra=flow.about,
+            )
+        except (WormholeError, KeyError) as error:  # tried again at the next look
+            _log.warning("that the backfill of %s is done is not stored yet: %s", flow.name, error, extra=flow.about)
+        finally:
+            self._ending.discard(flow.key)

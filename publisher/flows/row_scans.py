@@ -1,0 +1,135 @@
+"""When the tables of the log are read: a scanner runs while a flow wants rows, and none else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from caravan.backfill.boundaries import BoundaryStore
+from caravan.backfill.scanner import Scanner, ScanSettings, ScanStatus
+from caravan.fleet import Fleet
+from wormhole.config import ExistingRows, format_size
+from wormhole.host.clock import Clock
+from wormhole.model.errors import WormholeError
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.ports.table_source import ScannedTable, TableSource
+
+__all__ = ["RowScans"]
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 2.0
+
+
+class RowScans:
+    """See the module. ``open_tables``: raises :class:`~wormhole.model.errors.WormholeError` where the datastore has no
+    tables that can be read.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        open_tables: Callable[[], TableSource],
+        boundaries: BoundaryStore,
+        limits: ExistingRows,
+        clock: Clock,
+    ) -> None:
+        self._fleet = fleet
+        self._open_tables = open_tables
+        self._boundaries = boundaries
+        self._limits = limits
+        self._clock = clock
+        self._rates: frozenset[float] = frozenset((0.0,))
+        self._wanted = asyncio.Event()
+        self._scanner: Scanner | None = None
+        self._problem = NO_PROBLEM
+        self._last = ScanStatus()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self._wanted.wait()
+            try:
+                tables = await asyncio.to_thread(self._open_tables)
+            except WormholeError as error:
+                if error.problem != self._problem:
+                    _log.error("existing rows cannot be read: %s", error)
+                self._problem = error.problem
+                await self._clock.sleep(_RETRY_S)
+                continue
+            self._problem = NO_PROBLEM
+            self._scanner = Scanner(self._fleet, tables, self._boundaries, self._settings(), clock=self._clock)
+            try:
+                await self._scanner.run()
+            finally:
+                self._last, self._scanner = self._scanner.status, None
+
+    def want(self) -> None:
+        """A flow wants rows."""
+        self._wanted.set()
+
+    def keep(self, wanted: bool) -> None:
+        """Whether a flow still wants rows; without one the tables are closed."""
+        if wanted:
+            self._wanted.set()
+        else:
+            self._wanted.clear()
+            if self._scanner is not None:
+                self._scanner.stop()
+
+    def change(self, limits: ExistingRows) -> None:
+        """These limits are configured from now on."""
+        if limits != self._limits:
+            _log.info("limits on existing rows: %s/s, %s", format_size(limits.rate), format_size(limits.memory))
+            self._limits = limits
+            self._apply()
+
+    def ask_rates(self, rates: Iterable[float]) -> None:
+        """What the backfills under way were asked for with; 0: what is configured."""
+        asked = frozenset(rates) or frozenset((0.0,))
+        if asked != self._rates:
+            self._rates = asked
+            self._apply()
+
+    @property
+    def rate(self) -> float:
+        """Bytes of rows per second that are read at most: backfills share a scan, and the highest rate holds."""
+        return max(rate or self._limits.rate for rate in self._rates)
+
+    @property
+    def status(self) -> ScanStatus:
+        """Of the scanner that runs, or of the last one."""
+        return self._last if self._scanner is None else self._scanner.status
+
+    @property
+    def running(self) -> bool:
+        """Whether tables are being read."""
+        return self._scanner is not None
+
+    @property
+    def problem(self) -> Problem:
+        """Why the tables cannot be opened; empty where they can."""
+        return self._problem
+
+    async def tables(self, wanted: Callable[[str], bool]) -> Sequence[ScannedTable]:
+        """The tables whose names are ``wanted``, as they are now, by a connection of its own.
+
+        Raises :class:`~wormhole.model.errors.WormholeError`.
+        """
+        return await asyncio.to_thread(self._tables, wanted)
+
+    def _tables(self, wanted: Callable[[str], bool]) -> Sequence[ScannedTable]:
+        tables = self._open_tables()
+        try:
+            return tables.tables(wanted)
+        finally:
+            tables.close()
+
+    def _settings(self) -> ScanSettings:
+        return ScanSettings(rate=self.rate, memory=self._limits.memory)
+
+    def _apply(self) -> None:
+        if self._scanner is not None:
+            self._scanner.change(self._settings())
