@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.manifest import FileEntry
-from spark_replay.archive.reader import open_file, upto
+from spark_replay.archive.reader import after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 from wormhole.model.position import Datamarker
@@ -76,7 +76,7 @@ class ShardFiles:
         """Rows with the first < place <= the second are meant."""
         if not self.files:
             return b"", b""
-        return upto(self.begin or self.files[0].begin), upto(self.until or self.files[-1].end)
+        return after(self.begin or self.files[0].begin), upto(self.until or self.files[-1].end)
 
 
 def within_times(files: Iterable[FileEntry], since_us: int = 0, until_us: int = 0) -> tuple[FileEntry, ...]:

@@ -22,7 +22,7 @@ __all__ = ["Image", "SchemaOf", "encoded", "fold", "read_row"]
 SchemaOf = Callable[[int], Schema]
 """Schema by id; raises ``KeyError`` for one that no file of the archive names."""
 
-_WHOLE = frozenset({Op.INSERT, Op.UPSERT})
+_WHOLE = frozenset({Op.INSERT, Op.UPSERT, Op.READ})
 
 
 @dataclass(slots=True)
@@ -52,8 +52,8 @@ def fold(base: Image | None, schema: Schema, row: Row) -> Image | None:
     """The image after ``row``; ``base``: the one before it, ``None`` where nothing is known of it. ``None`` after a
     delete.
 
-    An INSERT or UPSERT is the whole row: what it lacks is unknown. An UPDATE leaves what it lacks as it was, unless its
-    values were left out because they are too large, or the log says that a value changed and not to what
+    An INSERT, UPSERT or READ is the whole row: what it lacks is unknown. An UPDATE leaves what it lacks as it was,
+    unless its values were left out because they are too large, or the log says that a value changed and not to what
     (``PARTIAL_JSON`` without the document before). After a MERGE the value is unknown: the operand is not the result.
     """
     op = op_of(row)

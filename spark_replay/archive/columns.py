@@ -15,7 +15,8 @@ import pyarrow as pa
 from wormhole.model.errors import ArchiveError
 from wormhole.model.position import LogPosition
 
-__all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA", "check_format", "place_bytes", "position_of"]
+__all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA"]
+__all__ += ["check_format", "place_bytes", "position_of", "read_number", "read_place"]
 
 FORMAT: Final = 1
 """Version of the archive's format; a reader refuses a newer one."""
@@ -53,6 +54,7 @@ SCHEMA: Final = pa.schema(
 )
 
 _TAIL: Final = struct.Struct(">BI")
+_READS: Final = 1 << 31  # indexes of a log's updates are below it
 
 
 def check_format(version: object, where: str) -> None:
@@ -74,6 +76,19 @@ def place_bytes(position: LogPosition, inside: bool, index: int) -> bytes:
     push.proto.
     """
     return position.to_bytes() + _TAIL.pack(inside, index)
+
+
+def read_place(position: LogPosition, number: int) -> bytes:
+    """What orders a row that a backfill read: behind every update of the log at its position, and in the order in which
+    such rows came, which ``number`` counts from 0 at each position.
+    """
+    return place_bytes(position, False, _READS + number)
+
+
+def read_number(place: bytes) -> int | None:
+    """The number in :func:`read_place`; ``None`` for the place of an update of the log."""
+    inside, index = _TAIL.unpack_from(place, LogPosition.SIZE)
+    return index - _READS if not inside and index >= _READS else None
 
 
 def position_of(place: bytes) -> LogPosition:

@@ -26,10 +26,11 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore
 from wormhole.model.errors import ArchiveError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.reads import is_read_source
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run, Segment
 
-__all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "open_file", "segments_of", "upto"]
+__all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "after", "open_file", "segments_of", "upto"]
 
 LIMIT: Final = 1 << 20
 """Bytes of updates in one piece, about: large enough that what is done per piece does not count, small beside the
@@ -42,13 +43,26 @@ END: Final = b"\xff" * PLACE_BYTES
 _NO_TIME: Final = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _MASK: Final = (1 << 64) - 1
 _LAST_INDEX: Final = (1 << 32) - 1
+_LAST_OF_LOG: Final = (1 << 31) - 1
 COLUMNS: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "committed_at", "schema_id", "update")
 """What a piece of log is made of; the other columns serve queries."""
 
 
 def upto(marker: Datamarker) -> bytes:
-    """The greatest position of an update before ``marker``: those with ``place <= upto(marker)`` are before it."""
+    """The greatest position of an update before ``marker``: those with ``place <= upto(marker)`` are before it, and so
+    are rows that a backfill read at its position.
+    """
     return place_bytes(marker.order, False, _LAST_INDEX)
+
+
+def after(marker: Datamarker) -> bytes:
+    """The bound for what follows ``marker``: what has ``place > after(marker)`` does. Rows that a backfill read at its
+    position count on both sides: whether they came before the marker is not known, and they are what was there.
+    """
+    return place_bytes(marker.order, False, _LAST_OF_LOG)
+
+
+_after = after  # under a name that no parameter has
 
 
 def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
@@ -186,7 +200,7 @@ class DataFile:
         begin = footer.begin if after is None or after.order < footer.begin.order else after
         end = footer.end if until is None or until.order > footer.end.order else until
         markers = [marker for marker in footer.markers if begin.order < marker.order <= end.order]
-        batches = self.batches(upto(begin), upto(end), COLUMNS)
+        batches = self.batches(_after(begin), upto(end), COLUMNS)
         return segments_of(
             batches,
             shard=footer.shard,
@@ -268,7 +282,14 @@ class _Rows:
         """Where each piece ends."""
         stops = array("I", (_upto(self._places, self.count, upto(marker)) for marker in markers))
         found = boundaries(self._places, self._numbers, self._source_of, self._ends, stops, limit, whole)
-        return [*found, self.count]
+        return [*sorted({*found, *self._borders()}), self.count]
+
+    def _borders(self) -> Iterator[int]:
+        """Where rows that a backfill read begin or end: they are no changes, and no piece has both."""
+        reads = {number for number, source in enumerate(self._sources) if is_read_source(source)}
+        if reads:
+            of = [source in reads for source in self._source_of]
+            yield from (at for at in range(1, self.count) if of[at] != of[at - 1])
 
     def bytes(self, begin: int, end: int) -> int:
         """Bytes of the updates of these rows."""
@@ -334,7 +355,7 @@ def segments_of(
     whole: bool = False,
 ) -> Iterator[Segment]:
     """Rows of one shard, ascending by place, as pieces of log from ``begin`` on; batches need the columns of
-    :data:`COLUMNS` only.
+    :data:`COLUMNS` only. A piece has updates of the log, or rows that a backfill read, never both.
 
     ``markers``: datamarkers among the rows, ascending. A segment has the newest one that lies at its end; ``None``:
     none does, and there is nothing to offer. Where nothing but a datamarker came, it has no run. A piece holds about

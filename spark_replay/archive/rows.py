@@ -4,38 +4,53 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_replay.archive.columns import PLACE_BYTES, SCHEMA
+from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, read_place
 from spark_replay.archive.kernel import LARGE, PARTIAL, scan, spread
 from wormhole.model.errors import DecodeError
+from wormhole.model.position import LogPosition
+from wormhole.model.reads import is_read_source, is_read_transaction
 from wormhole.model.schema import Schema
 from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["Rows"]
+__all__ = ["NO_READS", "ReadsAt", "Rows"]
 
 # What the columns beside the bytes of update and key take per row, about.
 _ROW_BYTES: Final = 80
 # By number in the wire format; there is no number 0.
-_OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, 8)))
+_OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, 9)))
 _KNOWN: Final = bytes(range(1, len(_OPS)))
 _SIGNED: Final = 1 << 63
+
+
+class ReadsAt(NamedTuple):
+    """``rows`` that backfills read have come at ``position``, which is the newest that has any."""
+
+    position: LogPosition
+    rows: int
+
+
+NO_READS: Final = ReadsAt(LogPosition(0, 0, 0), 0)
 
 
 class Rows:
     """Updates of one shard, in log order, until they are written.
 
+    ``reads``: rows of backfills that came before.
+
     The columns are plain arrays: a batch from the network may hold one update, for which an Arrow batch would cost more
     than the update.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reads: ReadsAt = NO_READS) -> None:
+        self.reads = reads
         self._clear()
 
     def _clear(self) -> None:
@@ -155,12 +170,28 @@ class Rows:
             indexes,
             ends_tx,
         )
+        self._order_reads(body, places, stops)
         self._places += places
         self._numbers += numbers
         self._indexes += indexes
         self._times += times
         self._source_of += sources
         self._ends_tx += ends_tx
+
+    def _order_reads(self, body: ParsedBody, places: bytearray, stops: array[int]) -> None:
+        """Give rows that a backfill read the places behind the updates of the log at their position."""
+        if not any(map(is_read_source, body.sources)):
+            return
+        begin = 0
+        for tx, stop in enumerate(stops):
+            if is_read_transaction(body.transaction_id(tx)):
+                position = body.position_of(tx)
+                first = self.reads.rows if self.reads.position == position else 0
+                for at in range(begin, stop):
+                    place = read_place(position, first + at - begin)
+                    places[PLACE_BYTES * at : PLACE_BYTES * (at + 1)] = place
+                self.reads = ReadsAt(position, first + stop - begin)
+            begin = stop
 
     def take(self) -> pa.RecordBatch:
         """The rows, as :data:`~spark_replay.archive.columns.SCHEMA` says.

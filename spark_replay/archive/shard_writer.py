@@ -16,13 +16,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from spark_replay.archive.columns import position_of, read_number
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
-from spark_replay.archive.rows import Rows
+from spark_replay.archive.reader import open_file
+from spark_replay.archive.rows import NO_READS, ReadsAt, Rows
 from spark_replay.archive.storage import storage_errors
 from spark_replay.archive.store import ArchiveStore, NewFile
 from spark_replay.archive.writer import DataFileWriter
 from wormhole.model.errors import ArchiveError, EpochRefused
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.reads import is_read_transaction
+from wormhole.model.values import Op
 from wormhole.wire.update import Update
 
 __all__ = ["ROW_GROUP", "ShardWriter"]
@@ -45,6 +49,7 @@ class ShardWriter:
         self._writer: DataFileWriter | None = None
         self._markers: list[Datamarker] = []
         self._leaving = 0
+        self._rows.reads = _reads_at_end(store, manifest)
         self.manifest = _newest(manifest)
         self.written = 0
         """Bytes of rows in row groups of the open file, as they were in memory."""
@@ -95,7 +100,9 @@ class ShardWriter:
     def add(self, updates: Sequence[Update]) -> None:
         """Updates of one batch, in order.
 
-        What the archive holds already is passed over: it was committed, and the answer to that was lost.
+        What the archive holds already is passed over: it was committed, and the answer to that was lost. Rows that a
+        backfill read where the archive ends are not: their place does not tell whether they are in it. Those that are
+        there twice have equal ids and equal values.
         """
         end = self.manifest.end.order
         if updates and _held(updates[0], end):
@@ -109,10 +116,11 @@ class ShardWriter:
     def mark(self, marker: Datamarker) -> None:
         """A datamarker of the publisher after all that was added.
 
-        One that the archive is at, or past, came again and says nothing new.
+        One that the archive is at, or past, came again and says nothing new, unless a backfill got further there.
         """
         self.dirty = False
-        if marker.order > self.manifest.end.order:
+        end = self.manifest.end
+        if marker.order > end.order or (marker.order == end.order and marker != end):
             self._markers.append(marker)
 
     def spill(self) -> None:
@@ -140,7 +148,7 @@ class ShardWriter:
         epoch = self.manifest.epoch
         if self._writer is None and not len(self._rows):
             self._markers.clear()
-            if end.order <= self.manifest.end.order:
+            if end.order < self.manifest.end.order or end == self.manifest.end:
                 return None  # what came was archived before, and came again
             self.manifest = _newest(
                 self._store.change(self.shard, lambda present: _reaching(self._mine(present), end, epoch))
@@ -181,7 +189,7 @@ class ShardWriter:
     def abandon(self) -> None:
         """Forget what is not committed; it comes again. Raises nothing."""
         file, self._file, self._writer = self._file, None, None
-        self._rows, self._markers = Rows(), []
+        self._rows, self._markers = Rows(self._rows.reads), []
         self.written, self.dirty = 0, False
         if file is not None:
             file.abort()
@@ -229,6 +237,17 @@ class ShardWriter:
         return self._writer
 
 
+def _reads_at_end(store: ArchiveStore, manifest: Manifest) -> ReadsAt:
+    """How many rows of backfills the archive holds at the place where it ends."""
+    last = manifest.files[-1] if manifest.files else None
+    if last is None or not last.ops.get(Op.READ.value):
+        return NO_READS
+    with open_file(store, manifest.shard, last) as file:
+        place = max((greatest for _, greatest in file.spans()), default=b"")
+    number = read_number(place) if place else None
+    return NO_READS if number is None else ReadsAt(position_of(place), number + 1)
+
+
 def _newest(manifest: Manifest) -> Manifest:
     return replace(manifest, files=manifest.files[-1:])
 
@@ -268,9 +287,12 @@ def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: 
 def _held(update: Update, end: LogPosition) -> bool:
     """Whether an archive up to ``end`` holds it.
 
-    An archive ends between transactions; one that is not finished has the place where it begins.
+    An archive ends between transactions; one that is not finished has the place where it begins. A row that a backfill
+    read has the place of the transaction before it, which the archive may hold without it.
     """
-    return update.position < end or (update.position == end and not update.in_unfinished)
+    if update.position != end:
+        return update.position < end
+    return not update.in_unfinished and not is_read_transaction(update.transaction.id)
 
 
 def _is_beginning(marker: Datamarker) -> bool:

@@ -17,7 +17,7 @@ from spark_replay.archive.columns import position_of
 from spark_replay.archive.coverage import chain_problems
 from spark_replay.archive.layout import data_folder
 from spark_replay.archive.manifest import FileEntry, Manifest
-from spark_replay.archive.reader import DataFile, upto
+from spark_replay.archive.reader import DataFile, after, upto
 from spark_replay.archive.store import ArchiveStore
 from wormhole.model.errors import ArchiveError
 from wormhole.wire.tally import Tally, tally_rows, total
@@ -132,9 +132,10 @@ def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> lis
     if sum(entry.ops.values()) != entry.rows or sum(entry.tables.values()) != entry.rows:
         problems.append(f"the manifest's counts by operation and by table do not make {entry.rows:,} rows")
     orders = [marker.order for marker in footer.markers]
-    if orders != sorted(set(orders)) or (
-        orders and (orders[0] <= footer.begin.order or orders[-1] != footer.end.order)
-    ):
+    begin = footer.begin.order
+    # A file with nothing but rows that a backfill read where it begins ends there too.
+    rising = not orders or orders[0] > begin or orders == [begin]
+    if orders != sorted(set(orders)) or not rising or orders[-1:] not in ([], [footer.end.order]):
         problems.append("its datamarkers do not ascend to its end")
     return problems
 
@@ -148,7 +149,7 @@ class _Rows:
     def __init__(self, entry: FileEntry, last: bytes) -> None:
         self._entry = entry
         # A row that belongs to the file before, or to the next one, is out of these bounds.
-        self.last = max(last, upto(entry.begin))
+        self.last = max(last, after(entry.begin))
         self._until = upto(entry.end)
 
     def bounds(self, file: DataFile) -> list[str]:

@@ -99,7 +99,11 @@ class DataFileWriter:
             self._last_us = max(self._last_us, last)
 
     def mark(self, marker: Datamarker) -> None:
-        """A datamarker of the publisher: all rows so far are before it, all later ones after it."""
+        """A datamarker of the publisher: all rows so far are before it, all later ones after it. Of several at one
+        place, which a backfill has, the last one counts.
+        """
+        if self._markers and self._markers[-1].order == marker.order:
+            self._markers.pop()
         self._markers.append(marker)
 
     def finish(self, end: Datamarker) -> FileEntry:

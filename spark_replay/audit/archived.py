@@ -21,6 +21,7 @@ from spark_replay.replay.pieces import Formats
 from wormhole.audit.delivery_counts import Range, RangeKind
 from wormhole.filters import Filter, RunView
 from wormhole.model.position import LogPosition
+from wormhole.model.reads import is_read_source
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run
 from wormhole.wire.rows import entry
@@ -179,7 +180,7 @@ class _Row:
 
 
 class _Selected:
-    """Rows of batches that pass the filter."""
+    """Rows of batches that pass the filter. Those that a backfill read are in no delivery count."""
 
     def __init__(self, selecting: Selecting) -> None:
         self._filter = selecting.filter()
@@ -191,7 +192,7 @@ class _Selected:
         every = zip(*(column.to_pylist() for column in (*columns, times)), strict=True)
         kept = self._kept(batch)
         for ordinal, (shard, place, source, number, index, at) in enumerate(every):
-            if kept is None or ordinal in kept:
+            if (kept is None or ordinal in kept) and not is_read_source(source):
                 yield _Row(shard, place, source, number, index, at or 0)
 
     def _kept(self, batch: pa.RecordBatch) -> frozenset[int] | None:

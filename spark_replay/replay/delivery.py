@@ -89,13 +89,14 @@ class Piece:
     nothing).
 
     ``gap``: log that the archive does not hold either, before the body; it is reported, and delivery continues only at
-    the datamarker when the application says so.
+    the datamarker when the application says so. ``reads``: the body has rows that a backfill read.
     """
 
     body: Body | None
     begins: LogPosition
     offer: Offer | None
     gap: tuple[LogGap, Datamarker] | None = None
+    reads: bool = False
 
 
 @dataclass(slots=True)
@@ -266,6 +267,12 @@ class Delivery:
         if piece.gap is not None:
             await self._tell_gap(push, *piece.gap)
         if body is not None:
+            if piece.reads and not session.backfills:
+                raise ReplayError(
+                    f"the range holds existing rows that a backfill read, and the subscriber speaks version "
+                    f"{session.version} of the protocol, which has none",
+                    hint="upgrade wormhole-pubsub of the subscriber (docs/upgrade.md), or replay a range without them",
+                )
             await self._until(lambda: push.window.admits(len(body.data)))
             pause = self.bucket.wait_s(len(body.data), self.clock.monotonic())
             if pause > 0:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.manifest import FileEntry
-from spark_replay.archive.reader import END, open_file, upto
+from spark_replay.archive.reader import END, after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.latest import folded, keyless
@@ -91,11 +91,11 @@ def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = _C
 
     Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged.
     """
-    after = upto(chosen.begin) if chosen.begin is not None else b""
+    begin = after(chosen.begin) if chosen.begin is not None else b""
     until = upto(chosen.until) if chosen.until is not None else END
     for entry in chosen.files:
         with open_file(store, chosen.shard, entry) as file:
-            yield from file.batches(after, until, columns)
+            yield from file.batches(begin, until, columns)
 
 
 def last_changes(

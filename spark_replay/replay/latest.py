@@ -4,10 +4,10 @@ Rows come with those of one key together, by place; they are folded to one::
 
     last change      first change     the row says
     DELETE           any              DELETE
-    UPSERT           any              UPSERT    (the log does not say what was there)
+    UPSERT, READ     any              UPSERT    (it does not say what was there)
     INSERT, UPDATE   INSERT           INSERT    there was no such row as the range began
                      UPDATE, DELETE   UPDATE    there was one
-                     UPSERT           UPSERT
+                     UPSERT, READ     UPSERT
 
 with the values after the last change, and as ``before`` the values before the first one: the net change of the range.
 Where the log holds parts of rows, the values are laid over each other column by column; what is absent erases nothing.
@@ -34,7 +34,7 @@ from wormhole.wire.v1 import update_pb2
 
 __all__ = ["FOLDABLE", "folded", "keyless", "net_op"]
 
-FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE)
+FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE, Op.READ)
 """The operations that say what becomes of one row.
 
 The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they came.
@@ -44,6 +44,7 @@ _INSERT: Final[str] = Op.INSERT.value
 _UPDATE: Final[str] = Op.UPDATE.value
 _UPSERT: Final[str] = Op.UPSERT.value
 _DELETE: Final[str] = Op.DELETE.value
+_READ: Final[str] = Op.READ.value
 _NUMBERS: Final = {op.value: update_pb2.Op.Value(op.name) for op in FOLDABLE}
 _KEY: Final = ("table", "key")
 _U64: Final = (1 << 64) - 1
@@ -51,9 +52,9 @@ _U64: Final = (1 << 64) - 1
 
 def net_op(first: str, last: str) -> str:
     """What the changes of one key come to: the table at the top of the module."""
-    if last in (_DELETE, _UPSERT):
-        return last
-    return {_INSERT: _INSERT, _UPSERT: _UPSERT}.get(first, _UPDATE)
+    if last in (_DELETE, _UPSERT, _READ):
+        return _UPSERT if last == _READ else last
+    return {_INSERT: _INSERT, _UPSERT: _UPSERT, _READ: _UPSERT}.get(first, _UPDATE)
 
 
 @dataclass(slots=True)
@@ -230,7 +231,7 @@ class _Folder:
         row = read_row(last.update if group.image is None else encoded(group.image, Op(op)))
         row.op = _NUMBERS[op]  # type: ignore[assignment]
         row.ClearField("before")
-        if not self._by_values and first.op != _INSERT and first.schema_id == last.schema_id:
+        if not self._by_values and op != _UPSERT and first.op != _INSERT and first.schema_id == last.schema_id:
             row.before.extend(read_row(first.update).before)
         return _Net(last, op, row.SerializeToString(), not _complete(group.image), group.changes)
 

@@ -24,11 +24,12 @@ from wormhole.formats import FormatSpec, ValueFormats, open_formats
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
+from wormhole.model.reads import is_read_source
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run, Segment
 from wormhole.wire.body import Body, build_body
 
-__all__ = ["Formats", "Pass", "Selector", "log_pieces"]
+__all__ = ["Formats", "Pass", "Selector", "is_read", "log_pieces"]
 
 _BODY_BYTES: Final = 256 << 10
 _DUE_BYTES: Final = 64 << 20
@@ -84,8 +85,9 @@ class Selector:
         Raises :class:`~wormhole.model.errors.DecodeError` where they cannot be projected.
         """
         projection = self._application.projection
+        counted = not is_read(run)
         if self._all:
-            return build_body(projection.project(run, None), incarnation)
+            return build_body(projection.project(run, None), incarnation, counted=counted)
         view = RunView(run)
         found = self._application.select(view)
         kept, bad = found.kept, found.bad
@@ -95,7 +97,7 @@ class Selector:
             kept = wanted if kept is None else [i for i in kept if i in chosen]
             bad = [one for one in bad if one[0] in chosen]
         run = projection.project(run, kept)
-        body = build_body(run, incarnation, kept, marks=found.marks, instead=found.key_only, bad=bad)
+        body = build_body(run, incarnation, kept, marks=found.marks, instead=found.key_only, bad=bad, counted=counted)
         if body is not None and body.bad and self._halts:
             first = body.bad[0]
             raise ReplayError(
@@ -181,7 +183,11 @@ def _lacks(store: ArchiveStore, shard: str, entry: FileEntry) -> ArchiveError:
 
 
 def _given(marker: Datamarker | None) -> Offer | None:
-    return None if marker is None else Offer(marker, marker)
+    """What may be offered at a datamarker of the archive, whose own backfill says nothing about another flow's."""
+    if marker is None:
+        return None
+    marker = replace(marker, backfill=b"")
+    return Offer(marker, marker)
 
 
 def _gaps(manifest: Manifest, start: Datamarker) -> deque[tuple[LogGap, Datamarker]]:
@@ -208,7 +214,12 @@ def _piece(
 ) -> Piece:
     run = segment.runs.get(shard)
     body = None if run is None else selector.body(run, segment.end.incarnation)
-    return Piece(body, segment.begin, offer, gap)
+    return Piece(body, segment.begin, offer, gap, reads=body is not None and run is not None and is_read(run))
+
+
+def is_read(run: Run) -> bool:
+    """Whether a run of the archive holds rows that a backfill read; it holds nothing else then."""
+    return is_read_source(run.sources[run.tx_source[0] if run.tx_source else 0])
 
 
 class Pass:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from spark_replay.archive.coverage import chain_problems
@@ -16,6 +16,7 @@ from spark_replay.archive.manifest import FileEntry, Manifest
 from wormhole.config import parse_duration
 from wormhole.model.errors import ArchiveError, PositionError, ReplayError, UsageError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.values import Op
 
 __all__ = [
     "Asked",
@@ -122,12 +123,16 @@ def asked_time(text: str, option: str, now_us: int) -> Asked:
 
 
 def files_between(manifest: Manifest, begin: Datamarker, until: Datamarker) -> tuple[FileEntry, ...]:
-    """The files that may hold rows between two datamarkers, in order."""
-    return tuple(
-        entry
-        for entry in manifest.files
-        if entry.rows and entry.end.order > begin.order and entry.begin.order < until.order
-    )
+    """The files that may hold rows between two datamarkers, in order. Rows that a backfill read at a datamarker's place
+    count on both sides of it.
+    """
+
+    def between(entry: FileEntry) -> bool:
+        if entry.ops.get(Op.READ.value):
+            return entry.end.order >= begin.order and entry.begin.order <= until.order
+        return entry.end.order > begin.order and entry.begin.order < until.order
+
+    return tuple(entry for entry in manifest.files if entry.rows and between(entry))
 
 
 def done_rows(files: Sequence[FileEntry], place: LogPosition) -> int:
@@ -231,6 +236,8 @@ def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, 
             shard=manifest.shard,
             hint=f"{held(manifest)}",
         )
+    # How far the archiver's own backfill came says nothing about another flow's.
+    begin, until = (marker if marker is stored else replace(marker, backfill=b"") for marker in (begin, until))
     files = files_between(manifest, begin, until)
     rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
     return Range(manifest.shard, begin, until, start != Asked(), rows, size)

@@ -15,7 +15,7 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from subscriber_sdk import RetryPolicy
-from subscriber_sdk.testing import Kit, KitFlow, marker_at, update
+from subscriber_sdk.testing import Kit, KitFlow, marker_at, read, update
 from tests.support.archives import manifest_of
 from wormhole.model.errors import ArchiveUnavailable, HandlerFailed
 
@@ -326,3 +326,19 @@ def test_what_it_tells(archivers: Archivers) -> None:
     assert told["wormhole_archive_files_total"] == told["wormhole_archive_updates_total"] == 1
     assert told["wormhole_archive_pending_seconds"] == told["wormhole_archive_pending_bytes"] == 0
     assert told["wormhole_archive_file_bytes_total"] > 0
+
+
+def test_existing_rows_are_archived_among_changes(archivers: Archivers, store: ArchiveStore) -> None:
+    flow = archivers.attach()
+    flow.commit(update("users", key=1, after={"name": "ada"}))
+    flow.begin_backfill()
+    flow.chunk("users", read("users", key=1, after={"name": "ada"}), until=1)
+    flow.commit(update("users", key=2, after={"name": "bob"}))
+    flow.crash_and_redeliver(2, subscriber=archivers.new())
+    flow.chunk("users", read("users", key=2, after={"name": "bob"}), after=1)
+    flow.end_scan("users")
+    archivers.kit.advance(61)
+    assert flow.datamarker == flow.end
+    entries = manifest_of(store, "shop").files
+    assert sum(entry.ops.get("read", 0) for entry in entries) == 2
+    assert sum(entry.ops.get("insert", 0) for entry in entries) == 2

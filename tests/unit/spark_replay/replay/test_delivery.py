@@ -9,6 +9,7 @@ import pytest
 
 from spark_replay.replay.delivery import Delivery, Offer, Park, Piece, Route, Stored
 from spark_replay.replay.pieces import Selector, log_pieces
+from subscriber_sdk.testing import body_of, read
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
 from tests.support.letters import letter
@@ -22,6 +23,7 @@ from wormhole.model.position import Datamarker
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
 from wormhole.push.allowance import TokenBucket
 from wormhole.push.parking import park_frames
+from wormhole.wire.body import Body, parse_body
 from wormhole.wire.tally import total
 from wormhole.wire.v1 import push_pb2
 
@@ -92,6 +94,21 @@ async def finishes(subscriber: ScriptedSubscriber, flow: push_pb2.Assign) -> Non
     await subscriber.hears("notice")
     await subscriber.hears("revoke")
     await subscriber.releases(flow)
+
+
+async def test_existing_rows_are_not_pushed_to_a_subscriber_that_knows_none(
+    subscriber: ScriptedSubscriber,
+) -> None:
+    body = parse_body(body_of([read("t", key=1, after={"v": 1})], source="read:1"))
+    piece = Piece(Body(body.to_bytes(), 1, ()), marker_at(0).order, None, reads=True)
+
+    def pieces(start: object) -> Generator[Piece, None, None]:
+        yield piece
+
+    run, _ = await accepted(subscriber, delivery(subscriber, pieces))
+    with pytest.raises(ReplayError, match="the subscriber speaks version 1 of the protocol, which has none") as caught:
+        await run
+    assert "upgrade wormhole-pubsub of the subscriber" in str(caught.value)
 
 
 async def test_everything_is_pushed_acknowledged_and_stored(archived: object) -> None:
