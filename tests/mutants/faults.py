@@ -9,6 +9,7 @@ from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.bounds_faults import BOUNDS_FAULTS
 from tests.mutants.certificate_faults import CERTIFICATE_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
+from tests.mutants.existing_rows_faults import EXISTING_ROWS_FAULTS
 from tests.mutants.fold_faults import FOLD_FAULTS
 from tests.mutants.host_faults import HOST_FAULTS
 from tests.mutants.mask_faults import MASK_FAULTS
@@ -363,6 +364,7 @@ FAULTS: list[Fault] = [
     *BEGIN_FAULTS,
     *AUDIT_FAULTS,
     *PARKING_FAULTS,
+    *EXISTING_ROWS_FAULTS,
     *MODEL_FAULTS,
     *PUSH_FAULTS,
     *REPLAY_FAULTS,

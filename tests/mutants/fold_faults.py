@@ -13,7 +13,7 @@ FOLD_FAULTS: list[Fault] = [
     Fault(
         name="what-a-key-came-to-forgets-how-it-began",
         file="spark_replay/replay/latest.py",
-        old="    return {_INSERT: _INSERT, _UPSERT: _UPSERT}.get(first, _UPDATE)\n",
+        old="    return {_INSERT: _INSERT, _UPSERT: _UPSERT, _READ: _UPSERT}.get(first, _UPDATE)\n",
         new="    return last\n",
         tests=(f"{_LATEST}::test_of_whole_rows_there_is_one_per_key_with_the_net_change",),
         promise="a row that the range inserted comes as an INSERT, also when it changed since",
@@ -53,7 +53,7 @@ FOLD_FAULTS: list[Fault] = [
     Fault(
         name="last-changes-from-before-the-range",
         file="spark_replay/replay/keyed.py",
-        old='upto(chosen.begin) if chosen.begin is not None else b""',
+        old='after(chosen.begin) if chosen.begin is not None else b""',
         new='b""',
         tests=(f"{_KEYED}::test_only_the_range_counts",),
         promise="a replay pushes its range",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from subscriber_sdk.acks import BatchItem, FlowLog, Item, MarkerItem
+from subscriber_sdk.acks import BatchItem, FlowLog, Item, MarkerItem, RangeItem, ScanEndItem
 from subscriber_sdk.testing import marker_at
+from wormhole.model.schema import Schema
 
 
 def batch(number: int, size: int = 10) -> BatchItem:
@@ -34,6 +35,23 @@ def taken(log: FlowLog) -> list[Item]:
 def test_items_come_in_order() -> None:
     items: list[Item] = [batch(1), marker(1), batch(2)]
     assert taken(filled(*items)) == items
+
+
+def test_the_ends_of_existing_rows_come_in_order_and_keep_what_follows_unfinished() -> None:
+    ended = RangeItem(b"", Schema("t", (), ())), ScanEndItem("t", 1)
+    log = filled(rows := batch(1), *ended, last := marker(1))
+    assert log.take() is rows
+    log.finish(rows)
+    unfinished = [log.unfinished]
+    for item in ended:
+        assert log.take() is item
+        unfinished.append(log.unfinished)
+        log.passed()
+        unfinished.append(log.unfinished)
+    assert unfinished == [False, True, False, True, False], "no datamarker behind one that runs may be acknowledged"
+    assert log.take() is last
+    assert log.rollback()
+    assert taken(log) == [rows, *ended, last]
 
 
 def test_progress_rises_only_without_a_gap() -> None:

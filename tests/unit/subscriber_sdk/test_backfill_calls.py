@@ -155,6 +155,14 @@ def test_an_end_waits_for_every_callback_before_it_and_is_acknowledged_after(
     assert flow.datamarker == flow.end
 
 
+def test_what_arrives_at_once_is_reported_in_order(wormhole_kit: Kit) -> None:
+    flow = attached(wormhole_kit, Table())
+    flow.backfill(TABLE, [row(number) for number in range(4)], chunks=2)
+    flow.crash_and_redeliver(3, subscriber=(table := Table()))
+    order = [call if isinstance(call, str) else "read" for call in table.calls]
+    assert order == [*["read", "read", "range", "marker"] * 2, "end", "marker"]
+
+
 @pytest.mark.parametrize("fails", ["read 3", "range", "end"])
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_what_fails_is_tried_again_with_the_rows_before_it(wormhole_kit: Kit, fails: str, concurrency: int) -> None:

@@ -1,0 +1,80 @@
+"""The faults of existing rows at the subscriber and in the archive; :mod:`tests.mutants.faults` lists them with the
+others."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+_CALLS = "tests/unit/subscriber_sdk/test_backfill_calls.py"
+_ARCHIVE = "tests/unit/spark_replay/archive/test_existing_rows.py"
+
+EXISTING_ROWS_FAULTS: list[Fault] = [
+    Fault(
+        name="reads-passed-over-by-the-archive",
+        file="spark_replay/archive/shard_writer.py",
+        old="    return not update.in_unfinished and not is_read_transaction(update.transaction.id)\n",
+        new="    return not update.in_unfinished\n",
+        tests=(f"{_ARCHIVE}::test_rows_read_where_the_archive_ends_are_not_passed_over",),
+        promise="rows that a backfill read while the log was idle are archived",
+    ),
+    Fault(
+        name="scan-end-before-the-last-rows",
+        file="subscriber_sdk/acks.py",
+        old="            waiting.append(item)\n            if isinstance(item, BatchItem):\n",
+        new="            (waiting.appendleft if isinstance(item, ScanEndItem) else waiting.append)(item)\n"
+        "            if isinstance(item, BatchItem):\n",
+        tests=(
+            f"{_CALLS}::test_an_end_waits_for_every_callback_before_it_and_is_acknowledged_after",
+            "tests/unit/subscriber_sdk/test_acks.py",
+        ),
+        promise="on_scan_end runs after the callbacks of the table's last rows have returned",
+    ),
+    Fault(
+        name="settled-behind-an-end-that-failed",
+        file="subscriber_sdk/acks.py",
+        old="        return bool(self._running) or self._single is not None\n",
+        new="        return bool(self._running)\n",
+        tests=(f"{_CALLS}::test_a_datamarker_is_not_settled_behind_an_end_that_failed_as_the_flow_went",),
+        promise="a datamarker is stored only when every callback before it has returned",
+    ),
+    Fault(
+        name="parked-rows-deleted-at-the-end",
+        file="subscriber_sdk/backfill_calls.py",
+        old="self._generation, parked, item.rows)",
+        new="self._generation, frozenset(), item.rows)",
+        tests=(f"{_CALLS}::test_a_row_that_is_parked_is_not_deleted_at_the_end",),
+        promise="nothing live is deleted: a row whose update is parked was not received",
+    ),
+    Fault(
+        name="end-amid-a-transaction-is-taken",
+        file="subscriber_sdk/flow.py",
+        old="        if self._unfinished:\n",
+        new="        if self._unfinished and not kind:\n",
+        tests=("tests/unit/subscriber_sdk/test_backfill.py::test_an_end_comes_amid_no_transaction",),
+        promise="the end of a range follows all of its rows",
+    ),
+    Fault(
+        name="existing-rows-are-counted-as-changes",
+        file="subscriber_sdk/counts.py",
+        old="    if not count or len(reads) == len(body.sources):\n        return {}\n    if reads:\n",
+        new="    if not count:\n        return {}\n    if False and reads:\n",
+        tests=(f"{_CALLS}::test_rows_of_a_backfill_are_in_no_delivery_count",),
+        promise="the audit compares changes with changes",
+    ),
+    Fault(
+        name="the-archivers-progress-is-offered",
+        file="spark_replay/replay/pieces.py",
+        old='    marker = replace(marker, backfill=b"")\n',
+        new="",
+        tests=(f"{_ARCHIVE}::test_a_replay_offers_nothing_of_the_archivers_own_backfill",),
+        promise="a flow's backfill goes on where its own came to",
+    ),
+    Fault(
+        name="existing-rows-are-asked-about-a-row-before",
+        file="wormhole/filters/evaluate.py",
+        old="        case Op.INSERT | Op.MERGE | Op.READ:\n",
+        new="        case Op.INSERT | Op.MERGE:\n",
+        tests=("tests/unit/wormhole/filters/test_evaluate.py",),
+        promise="a filter selects existing rows by what they are",
+    ),
+]
