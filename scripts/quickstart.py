@@ -154,7 +154,8 @@ def store(kind: str, folder: Path) -> Iterator[Store]:
             rocks.exit()
         return
     # As servers are when nobody thought of tailing them.
-    usual = {"binlog-row-metadata": "MINIMAL"} | ({} if kind == "MySQL" else {"binlog-format": "MIXED"})
+    no_gtids = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
+    usual = {"binlog-row-metadata": "MINIMAL"} | (no_gtids if kind == "MySQL" else {"binlog-format": "MIXED"})
     flavour = kind.lower()
     with FLAVOURS[flavour](options=usual, template=template(flavour)) as server:
         server.sql(

@@ -357,7 +357,8 @@ def _privileges(settings: Settings) -> Iterator[Finding]:
             "select",
             WARN,
             f"{settings.account} has SELECT on nothing",
-            "tables cannot be examined here: keys, cascades and character sets",
+            'existing rows are refused (start = "existing", `wormholectl backfill`), and no table can be examined: '
+            "keys, cascades and character sets",
             grant_to(settings, "SELECT"),
         )
 
