@@ -27,6 +27,7 @@ from spark_replay.archive.rows import Rows
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.writer import DataFileWriter
 from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.reads import read_source
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import Segment
 from wormhole.model.values import Op, Value
@@ -93,7 +94,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Tx:
-    """One transaction. ``pieces``: in how many pieces the log was read (none but the last has the place after it);
+    """One transaction, or of a ``chunk`` (its number) the rows that a backfill read after the transaction before.
+    ``pieces``: in how many pieces the log was read (none but the last has the place after it);
     ``at_us``: commit time in microseconds, 0 for none, ``None`` for one of its own. ``marked``: whether a datamarker
     stands after it; the last one of a file always has one."""
 
@@ -101,6 +103,7 @@ class Tx:
     pieces: int = 1
     at_us: int | None = None
     marked: bool = True
+    chunk: int = 0
 
 
 def put(key: bytes, value: bytes, schema: Schema = KEYS) -> Change:
@@ -132,6 +135,11 @@ def tx(*changes: Change, pieces: int = 1, at_us: int | None = None, marked: bool
     return Tx(changes, pieces, at_us, marked)
 
 
+def chunk(number: int, *changes: Change) -> Tx:
+    """The rows of a chunk; see :class:`Tx`."""
+    return Tx(changes, chunk=number)
+
+
 def manifest_of(store: ArchiveStore, shard: str = "a") -> Manifest:
     """The newest one, of a shard that has one."""
     found = store.read(shard)
@@ -152,7 +160,17 @@ def segments(shard: str, transactions: Iterable[Tx], first: int = 1) -> list[Seg
     """Transactions as the pieces of log that a source hands on; the first has number ``first``."""
     found: list[Segment] = []
     builder = RunsBuilder()
-    for number, one in enumerate(transactions, first):
+    number = first - 1
+    for one in transactions:
+        if one.chunk:
+            at = marker_at(number, shard)
+            builder.begin(read_source(1), one.chunk, 0, at.order)
+            for change in one.changes:
+                builder.add([shard], change.schema, change.encoded())
+            builder.end(at.order)
+            found.append(Segment(at.order, at.order, builder.take(), at, 0))
+            continue
+        number += 1
         begin, end = marker_at(number - 1, shard), marker_at(number, shard, one.at_us)
         at_us = end.committed_at_us
         builder.begin(f"source-{shard}", number, at_us, begin.order)
@@ -231,7 +249,7 @@ def write_archive(
         number = int(present.end.delivered) + 1 if present is not None else 1
         for transactions in files:
             pieces = segments(shard, transactions, number)
-            number += len(transactions)
+            number += sum(not one.chunk for one in transactions)
             end = marker_at(number - 1, shard, transactions[-1].at_us)
             write_file(store, shard, pieces, end, epoch=epoch, row_group=row_group, whole=whole)
     return store
