@@ -2,7 +2,8 @@
 
 An offset is a place in each shard: up to there everything was read. Which files hold what lies between two offsets is
 looked up in the newest manifests each time, so that files which were merged meanwhile, or a restart from a checkpoint,
-change nothing about the rows. This module imports PySpark: others import it when they need it.
+change nothing about the rows. Only rows that a backfill read at an offset's place may come twice: it does not say which
+of them were read. This module imports PySpark: others import it when they need it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from spark_replay.tables.schemas import attach
 from spark_replay.tables.selection import select
 from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.position import LogPosition
+from wormhole.model.values import Op
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +36,7 @@ __all__ = ["FORMAT_NAME", "ArchiveStream", "Piece", "next_offset", "pieces", "st
 FORMAT_NAME: Final = "wormhole_archive"
 _MOST_FILES: Final = 64  # of a shard in one batch, so that the first does not hold the whole archive
 _LAST_INDEX: Final = (1 << 32) - 1
+_LAST_OF_LOG: Final = (1 << 31) - 1
 
 
 def stream(
@@ -205,17 +208,15 @@ def pieces(
             continue
         if not skip_gaps:
             _refuse_gaps(manifest, after, until)
-        low, high = _bound(after), _bound(until)
+        # A backfill may have read rows at the place after it was an offset: they come then, perhaps again.
+        low, high = place_bytes(after, False, _LAST_OF_LOG), place_bytes(until, False, _LAST_INDEX)
         found += [Piece(shard, entry, low, high) for entry in manifest.files if _between(entry, after, until)]
     return found
 
 
 def _between(entry: FileEntry, after: LogPosition, until: LogPosition) -> bool:
-    return bool(entry.rows) and entry.end.order > after and entry.begin.order < until
-
-
-def _bound(place: LogPosition) -> bytes:
-    return place_bytes(place, inside=False, index=_LAST_INDEX)
+    goes_on = entry.end.order > after or (entry.end.order == after and bool(entry.ops.get(Op.READ.value)))
+    return bool(entry.rows) and goes_on and entry.begin.order < until
 
 
 def _refuse_gaps(manifest: Manifest, after: LogPosition, until: LogPosition) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.newest_snapshot import NewestSnapshot, noted_snapshot
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import Asked
@@ -15,7 +16,7 @@ from spark_replay.tables.about import ABOUT, SnapshotAbout, about_to_json
 from spark_replay.tables.folder import Folder
 from spark_replay.tables.snapshot import _noted, _planned
 from spark_replay.tables.updates import TableRows
-from tests.support.archives import CUSTOMERS, KEYS, Change, marker_at, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, KEYS, Change, manifest_of, marker_at, put, row, tx, write_archive
 from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Op
@@ -59,6 +60,19 @@ def test_tables_that_the_previous_one_was_made_without_are_in_no_later_one(store
     assert (only.names, only.others) == (("new",), ("default", "events", "shop.customers"))
     with pytest.raises(UsageError, match=r"cannot be continued.*it was made without shop\.customers"):
         _planned(store, ("shop.customers",), Asked(), previous)
+
+
+def test_how_far_the_archivers_own_backfill_came_is_not_in_it(store: ArchiveStore) -> None:
+    """It would be taken for the progress of the flow that begins from the snapshot."""
+
+    def further(now: Manifest | None) -> Manifest:
+        assert now is not None
+        return now.extended(replace(now.end, backfill=b"archiver"), now.epoch)
+
+    store.change("a", further)
+    assert manifest_of(store).end.backfill
+    about = _planned(store, (), Asked(), "").about(store, (), {})
+    assert about.shards["a"].marker == marker_at(4)
 
 
 def noted(store: ArchiveStore, about: SnapshotAbout) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_replay.archive.columns import place_bytes, read_place
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.tables.stream import Piece, next_offset, pieces
 from wormhole.model.errors import ArchiveError
@@ -47,6 +48,21 @@ def test_a_batch_has_so_many_files_at_most() -> None:
     assert next_offset([TEN], at(40), 2) == at(50)
     assert next_offset([TEN], at(50), 2) == at(50)
     assert next_offset([TEN], at(0), None) == at(50)
+
+
+def test_rows_that_a_backfill_read_at_an_offset_come_with_what_follows() -> None:
+    read_there = replace(entry(10, 10), name="reads", ops={"read": 5})
+    shard = manifest(entry(0, 10), read_there, entry(10, 20), entry(20, 30))
+    assert [piece.entry.name for piece in pieces([shard], at(0), at(10))] == ["0-10"]
+    assert next_offset([shard], at(10), 1) == at(20)
+    (reads, log) = pieces([shard], at(10), at(20))
+    assert (reads.entry.name, log.entry.name) == ("reads", "10-20")
+    last_of_log, first_read = (
+        place_bytes(LogPosition(1, 1, 10), False, (1 << 31) - 1),
+        read_place(LogPosition(1, 1, 10), 0),
+    )
+    assert last_of_log <= reads.after < first_read <= reads.until, "the log's updates there do not come again"
+    assert [piece.entry.name for piece in pieces([shard], at(20), at(30))] == ["20-30"]
 
 
 def test_a_query_that_takes_what_is_there_ends_there() -> None:
