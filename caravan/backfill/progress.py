@@ -180,6 +180,11 @@ class FlowBackfill:
         need = self._needs.get(table)
         return () if need is None else need.ranges
 
+    def rows_of(self, table: str) -> int:
+        """Rows that were sent of a table of which something is needed; 0 for any other."""
+        need = self._needs.get(table)
+        return 0 if need is None else need.rows
+
     def again(self, table: str) -> Iterable[bytes]:
         """Keys of ``table`` to read again."""
         need = self._needs.get(table)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
 
+from wormhole.config import EXISTING
 from wormhole.filters import Filter
 from wormhole.filters.tree import Changed, Moved, OpIn, leaves
 from wormhole.formats import ValueFormats
@@ -26,6 +27,7 @@ __all__ = [
     "DONE",
     "START",
     "asked",
+    "begun_anew",
     "check_size",
     "compiled",
     "ended",
@@ -50,6 +52,16 @@ def first_backfill(epoch: int, filter_hash: str, now_s: float) -> BackfillContro
     0 for a new flow: its generations went with the record, and each that delivered anything had an epoch.
     """
     return BackfillControl(epoch + 1, START, now_s, filter_hash=filter_hash)
+
+
+def begun_anew(control: FlowControl, start: str, filter_hash: str, now_s: float) -> FlowControl:
+    """What is asked of a flow whose record is made as if it were new, when its application starts with ``start``. Its
+    generations go on: the application may hold rows of the former ones.
+    """
+    former = control.backfill
+    if start == EXISTING:
+        return asked(FlowControl(backfill=former), first_backfill(0, filter_hash, now_s), 0)
+    return FlowControl(backfill=None if former is None else replace(former, ended=former.ended or CANCELLED, paused=""))
 
 
 def asked(control: FlowControl, wanted: BackfillControl, epoch: int) -> FlowControl:

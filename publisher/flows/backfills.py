@@ -7,6 +7,7 @@ says what is to be done, and the flow's datamarker how far it came.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -40,11 +41,30 @@ from wormhole.model.visible import few
 from wormhole.ports.marker_store import BackfillControl, FlowControl, FlowKey
 from wormhole.ports.table_source import ScannedTable
 
-__all__ = ["Backfills", "Plan"]
+__all__ = ["Backfills", "Plan", "Speed"]
 
 _log = logging.getLogger(__name__)
 
 _RELEASE: Final = "0.1.0"  # the first one that speaks protocol version 3
+
+
+class Speed:
+    """How fast a count grows, over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque(maxlen=6)
+
+    def note(self, count: int, now: float) -> None:
+        """The count at ``now``, in seconds; about once a second."""
+        self._counts.append((now, count))
+
+    @property
+    def per_s(self) -> float:
+        """Per second; 0 while it is not known."""
+        if len(self._counts) < 2:
+            return 0.0
+        (first, before), (last, after) = self._counts[0], self._counts[-1]
+        return max(0.0, (after - before) / (last - first)) if last > first else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +101,8 @@ class Backfills:
         self._ending: set[FlowKey] = set()
         self._reported: dict[FlowKey, tuple[int, int]] = {}  # generation, and how many finished tables were logged
         self._problems: dict[FlowKey, Problem] = {}
+        self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that nobody has now
+        self._speeds: dict[FlowKey, Speed] = {}
 
     # -- what the publisher reports
 
@@ -121,6 +143,7 @@ class Backfills:
         request = BackfillRequest(control.generation, control.tables or own, where, paused=bool(control.paused))
         backfill = FlowBackfill.resume(request, flow.marker.backfill, flow.filter.hash)
         self._reported[flow.key] = control.generation, len(backfill.finished_tables())
+        self._last[flow.key], self._speeds[flow.key] = backfill, Speed()
         self._scans.want()
         _log.info(
             "existing rows of %s are sent, in generation %d: %s",
@@ -138,6 +161,7 @@ class Backfills:
             backfill, control = self.progress_of(flow), flow.control.backfill
             if backfill is not None:
                 self._look_at(flow, backfill)
+                self._speeds[flow.key].note(backfill.rows, self._clock.monotonic())
                 if control is not None and not backfill.finished:
                     rates.append(control.rate)
         self._scans.ask_rates(rates)
@@ -157,6 +181,21 @@ class Backfills:
     def progress_of(flow: PublisherFlow) -> FlowBackfill | None:
         """How far the flow's backfill is; ``None`` while its subscriber takes no rows."""
         return None if flow.caravan_flow is None else flow.caravan_flow.backfill
+
+    def last_progress_of(self, flow: PublisherFlow) -> FlowBackfill | None:
+        """How far the flow's last backfill came, as far as this process knows."""
+        last, control = self._last.get(flow.key), flow.control.backfill
+        return last if last is not None and control is not None and last.generation == control.generation else None
+
+    def rows_per_s(self, flow: PublisherFlow) -> float:
+        """Rows that the flow is sent per second, over the last few seconds."""
+        speed = self._speeds.get(flow.key)
+        return 0.0 if speed is None else speed.per_s
+
+    def tables_of(self, flow: PublisherFlow) -> Callable[[str], bool]:
+        """Which tables may have rows for the flow, by name."""
+        own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
+        return BackfillRequest(1, own).wanted(flow.filter)
 
     # -- what operators ask
 
@@ -247,15 +286,12 @@ class Backfills:
             self._scans.want()
 
     def _wants(self, flow: PublisherFlow, tables: Sequence[str]) -> Callable[[str], bool]:
-        names = set(tables)
-        own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
-        of_shard = BackfillRequest(1, own).wanted(flow.filter)
+        names, of_shard = set(tables), self.tables_of(flow)
         return lambda table: table in names or (not names and of_shard(table))
 
     def _check_tables(self, flow: PublisherFlow, tables: Sequence[str], found: Sequence[ScannedTable]) -> None:
         there = {table.name: table for table in found}
-        own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
-        of_shard = BackfillRequest(1, own).wanted(flow.filter)
+        of_shard = self.tables_of(flow)
         missing = [name for name in tables if name not in there]
         if missing:
             raise RefusedError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from caravan.backfill.boundaries import BoundaryStore
@@ -46,6 +47,7 @@ class RowScans:
         self._scanner: Scanner | None = None
         self._problem = NO_PROBLEM
         self._last = ScanStatus()
+        self._before = 0, 0, 0  # rows, chunks and discards of scanners that ended
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -65,6 +67,8 @@ class RowScans:
                 await self._scanner.run()
             finally:
                 self._last, self._scanner = self._scanner.status, None
+                self._before = self.rows, self.chunks, self.discards
+                self._last = replace(self._last, rows=0, chunks=0, discards=0, table="")
 
     def want(self) -> None:
         """A flow wants rows."""
@@ -102,6 +106,26 @@ class RowScans:
     def status(self) -> ScanStatus:
         """Of the scanner that runs, or of the last one."""
         return self._last if self._scanner is None else self._scanner.status
+
+    @property
+    def rows(self) -> int:
+        """Rows that were read since the start."""
+        return self._before[0] + self.status.rows
+
+    @property
+    def chunks(self) -> int:
+        """Chunks that entered the log since the start."""
+        return self._before[1] + self.status.chunks
+
+    @property
+    def discards(self) -> int:
+        """Chunks that were read again since the start."""
+        return self._before[2] + self.status.discards
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a flow wants rows."""
+        return self._wanted.is_set()
 
     @property
     def running(self) -> bool:

@@ -10,24 +10,27 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 import grpc
 
+from publisher.flows.backfill_rules import begun_anew
 from publisher.flows.marker_target import by_start, by_text, by_time, distance, located
 from publisher.flows.refused_error import RefusedError
 from publisher.flows.update_ids import check_update_id, is_behind
+from publisher.operate.backfill_changes import BackfillChanges
 from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
 from publisher.operate.status import flow_status
+from publisher.operate.step import Step
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.model.problem import NO_PROBLEM
-from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, FlowKey, ReplayState, start_key
+from wormhole.ports.marker_store import MOST_SKIPPED, FlowKey, ReplayState, start_key
 from wormhole.wire.markers import marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2
 
@@ -38,18 +41,6 @@ _log = logging.getLogger(__name__)
 _LETTERS: Final = 100
 
 
-@dataclass(slots=True)
-class _Step:
-    """One change that can be made: how the flow would be then, what history keeps of it, and what makes it."""
-
-    what: str
-    after: admin_pb2.FlowStatus
-    do: Callable[[], Awaitable[None]]
-    old: str = ""
-    new: str = ""
-    notes: list[str] = field(default_factory=list)
-
-
 class Control:
     """Makes changes, one at a time."""
 
@@ -57,6 +48,7 @@ class Control:
         self._publisher = publisher
         self._assigner = publisher.assigner
         self._changing = asyncio.Lock()
+        self._backfills = BackfillChanges(publisher)
 
     async def change(self, request: admin_pb2.ChangeRequest, certificate: str = "") -> admin_pb2.ChangeReply:
         """Make the change, or with ``request.preview`` report what it would do. ``certificate``: whose permitted it.
@@ -102,7 +94,7 @@ class Control:
 
     async def _look(
         self, request: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str
-    ) -> tuple[_Step, admin_pb2.FlowStatus]:
+    ) -> tuple[Step, admin_pb2.FlowStatus]:
         before = self._status(flow)
         match request.WhichOneof("what"):
             case "pause":
@@ -123,6 +115,8 @@ class Control:
                 step = await self._letters("discard-dead-letters", flow, self._publisher.dead_letters.discard, key)
             case "forget":
                 step = await self._begin_anew(flow)
+            case "backfill_start" | "backfill_pause" | "backfill_resume" | "backfill_cancel":
+                step = await self._backfills.step(request, flow, who)
             case _:
                 raise RefusedError(
                     grpc.StatusCode.INVALID_ARGUMENT, "the request names no change that this release knows"
@@ -131,7 +125,7 @@ class Control:
 
     # -- the verbs
 
-    def _pause(self, flow: PublisherFlow, who: str) -> _Step:
+    def _pause(self, flow: PublisherFlow, who: str) -> Step:
         if flow.control.paused:
             raise not_now(flow, f"it is paused already, by {flow.control.paused}")
         paused = f"{who} at {datetime.fromtimestamp(self._publisher.clock.wall(), UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -144,7 +138,7 @@ class Control:
             self._ask_back(flow, f"paused by {paused}")
             self._publisher.replays.fence(flow)
 
-        step = _Step("pause", after, pause, self._state(flow), "paused")
+        step = Step("pause", after, pause, self._state(flow), "paused")
         headroom = self._publisher.log_watch.headroom(flow.marker).seconds
         if headroom is not None:
             step.notes.append(f"the log holds its datamarker for about {headroom / 3600:.1f} h more as it grows now")
@@ -154,7 +148,7 @@ class Control:
             step.notes.append(f"{flow.subscriber} finishes what it has begun first")
         return step
 
-    def _resume(self, flow: PublisherFlow) -> _Step:
+    def _resume(self, flow: PublisherFlow) -> Step:
         paused = flow.control.paused
         if not paused and not flow.halted:
             lacks_log = flow.loss is not None or flow.lost_record or _needs_replay(flow)
@@ -167,7 +161,7 @@ class Control:
             await self._publisher.control(flow, lambda control: replace(control, paused=""))
             self._assigner.go_on(self._publisher.present(flow))
 
-        step = _Step("resume", after, resume, "paused" if paused else flow.cause, "goes on")
+        step = Step("resume", after, resume, "paused" if paused else flow.cause, "goes on")
         if flow.halted_at:
             step.notes.append(
                 f"update {flow.halted_at} is delivered again; if its handler fails again, the flow halts again"
@@ -176,7 +170,7 @@ class Control:
             step.notes.append("no subscriber is there: it goes on when one comes")
         return step
 
-    async def _set_marker(self, flow: PublisherFlow, wanted: admin_pb2.SetMarker) -> _Step:
+    async def _set_marker(self, flow: PublisherFlow, wanted: admin_pb2.SetMarker) -> Step:
         _check_not_replayed(flow)
         source = self._publisher.source
         match wanted.WhichOneof("to"):
@@ -188,7 +182,7 @@ class Control:
                 raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request does not say where to set the marker")
         return self._move("set-marker", flow, to)
 
-    def _move(self, what: str, flow: PublisherFlow, to: Datamarker) -> _Step:
+    def _move(self, what: str, flow: PublisherFlow, to: Datamarker) -> Step:
         notes = distance(self._publisher.log_watch, flow.shard, flow.marker, to, self._publisher.clock.wall())
         notes.append("an application that keeps its place with its own data begins there, not at this one")
         if flow.control.paused:
@@ -201,7 +195,7 @@ class Control:
             await self._no_replay(flow)  # the marker first: until it is set the flow shows that it needs something
             await self._placed(flow)
 
-        return _Step(what, self._moved(flow, to), move, str(flow.marker), str(to), notes)
+        return Step(what, self._moved(flow, to), move, str(flow.marker), str(to), notes)
 
     def _moved(self, flow: PublisherFlow, to: Datamarker) -> admin_pb2.FlowStatus:
         after = self._status(flow)
@@ -219,7 +213,7 @@ class Control:
             after.lag_transactions = lag.transactions
         return after
 
-    def _skip(self, flow: PublisherFlow, update_id: str) -> _Step:
+    def _skip(self, flow: PublisherFlow, update_id: str) -> Step:
         check_update_id(update_id)
         skipped = flow.control.skip
         if update_id in skipped:
@@ -243,7 +237,7 @@ class Control:
             self._ask_back(flow, f"skips {update_id} from now on")
             self._publisher.replays.fence(flow)
 
-        step = _Step("skip", after, skip, "", update_id, [f"{flow.application} never processes {update_id}"])
+        step = Step("skip", after, skip, "", update_id, [f"{flow.application} never processes {update_id}"])
         if here:
             after.halted_at, after.state, after.cause = "", "unassigned", "goes on soon"
             step.notes.append("the flow is halted at this update and goes on behind it")
@@ -252,19 +246,19 @@ class Control:
             step.notes.append(f"the flow is halted {at}, not at this update: it still has to be resumed")
         return step
 
-    def _accept_loss(self, flow: PublisherFlow) -> _Step:
+    def _accept_loss(self, flow: PublisherFlow) -> Step:
         if _needs_replay(flow):
             after = self._status(flow)
             after.state, after.cause = "unassigned", "goes on soon"
             after.ClearField("replay")
             note = f"{flow.application} gets the missing range, and decides as at any loss of log"
-            return _Step("accept-loss", after, lambda: self._no_replay(flow), "needs_replay", "goes on", [note])
+            return Step("accept-loss", after, lambda: self._no_replay(flow), "needs_replay", "goes on", [note])
         if flow.lost_record:
             after = self._status(flow)
             after.state, after.cause, after.loss_pending = "unassigned", "goes on soon", False
             begin = str(flow.marker)
             note = f"delivery begins at {begin}: what lies before and was not delivered never is"
-            return _Step("accept-loss", after, lambda: self._placed(flow), str(flow.lost_record), begin, [note])
+            return Step("accept-loss", after, lambda: self._placed(flow), str(flow.lost_record), begin, [note])
         if flow.loss is None:
             raise not_now(flow, "no loss of log is waiting for a decision")
         if flow.releasing:
@@ -285,20 +279,20 @@ class Control:
         async def accept() -> None:
             self._publisher.losses.decided(flow, True)
 
-        return _Step("accept-loss", after, accept, gap.message, str(resume), [f"{what}: {gap.message}{missing}"])
+        return Step("accept-loss", after, accept, gap.message, str(resume), [f"{what}: {gap.message}{missing}"])
 
     async def _letters(
         self, what: str, flow: PublisherFlow, ask: Callable[[PublisherFlow, str, bool], Awaitable[str]], key: str
-    ) -> _Step:
+    ) -> Step:
         note = await ask(flow, key, True)
 
         async def made() -> None:
             await ask(flow, key, False)
             self._publisher.replays.fence(flow)
 
-        return _Step(what, self._status(flow), made, f"{flow.dead_letters} parked", key or "all", [note])
+        return Step(what, self._status(flow), made, f"{flow.dead_letters} parked", key or "all", [note])
 
-    async def _begin_anew(self, flow: PublisherFlow) -> _Step:
+    async def _begin_anew(self, flow: PublisherFlow) -> Step:
         """Forget a flow that is served: as a new one it begins where the application's ``start`` says."""
         _check_not_replayed(flow)
         live = self._assigner.live_subscribers(flow.application)
@@ -309,20 +303,20 @@ class Control:
         step = self._move("forget", flow, await located(source, begin))
         step.after.paused, step.after.halted_at = "", ""
         del step.after.skip[:]
-        move = step.do
+        move, now = step.do, self._publisher.clock.wall()
 
         async def forget() -> None:
             # The record stays, so that epochs never fall; what is in it begins anew. The marker last: until it is set,
             # the operator sees that nothing was done, and does it again.
             await self._publisher.dead_letters.forget(flow)
-            await self._publisher.control(flow, lambda control: FlowControl())
+            await self._publisher.control(flow, lambda control: begun_anew(control, start, flow.filter.hash, now))
             self._assigner.go_on(flow)
             await move()
 
         step.do = forget
         return step
 
-    async def _unserved(self, request: admin_pb2.ChangeRequest, key: FlowKey) -> tuple[_Step, admin_pb2.FlowStatus]:
+    async def _unserved(self, request: admin_pb2.ChangeRequest, key: FlowKey) -> tuple[Step, admin_pb2.FlowStatus]:
         """A flow that has a record at most: its application, or its shard, is no more. It can only be forgotten."""
         store = self._publisher.store
         records = await asyncio.to_thread(store.load)
@@ -360,7 +354,7 @@ class Control:
             self._publisher.applications.forgotten()
 
         gone = admin_pb2.FlowStatus(flow=request.flow, state="forgotten")
-        return _Step("forget", gone, forget, str(record.marker), "forgotten"), before
+        return Step("forget", gone, forget, str(record.marker), "forgotten"), before
 
     # -- inside
 

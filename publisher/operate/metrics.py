@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from caravan.caravan import Caravan
+from publisher.operate.backfill_status import backfill_status
 from publisher.operate.readiness import readiness
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
@@ -103,6 +104,7 @@ def _whole(publisher: Publisher) -> Iterator[_Row]:
     yield c.MARKERS_FAILING, bool(publisher.markers.problem)
     yield from _log(publisher, now)
     yield from _caravans(publisher, now)
+    yield from _rows(publisher)
 
 
 def _log(publisher: Publisher, now: float) -> Iterator[_Row]:
@@ -138,6 +140,16 @@ def _caravans(publisher: Publisher, now: float) -> Iterator[_Row]:
     yield c.CARAVAN_BUFFER_MOST, fleet.limits.buffer_bytes
 
 
+def _rows(publisher: Publisher) -> Iterator[_Row]:
+    scans = publisher.scans
+    status = scans.status
+    yield c.ROWS_READ, scans.rows
+    yield c.ROWS_CHUNKS, scans.chunks
+    yield c.ROWS_DISCARDED, scans.discards
+    yield c.ROWS_RATE, status.rate if scans.running else 0.0
+    yield c.ROWS_WAIT, scans.wanted and bool(scans.problem or status.waits)
+
+
 def _furthest_behind(publisher: Publisher, lead: Caravan | None, others: list[Caravan]) -> int | None:
     if lead is None:
         return None
@@ -162,6 +174,11 @@ def _flow(
     yield c.FLOW_PAUSED, bool(flow.control.paused)
     yield c.FLOW_NEEDS_REPLAY, state is PublisherFlowState.NEEDS_REPLAY
     yield c.FLOW_REPLAYED, flow.replayed
+    backfill = backfill_status(publisher, flow)
+    if backfill is not None:
+        yield c.FLOW_BACKFILL_ROWS, backfill.rows
+        yield c.FLOW_BACKFILL_SHARE, backfill.share if backfill.HasField("share") else None
+        yield c.FLOW_BACKFILL_REFUSED, sum(table.state == "refused" for table in backfill.progress)
     yield c.FLOW_UPDATES, flow.updates
     yield c.FLOW_BYTES, flow.bytes
     yield c.FLOW_BAD_VALUES, flow.bad_values

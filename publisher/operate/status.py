@@ -11,6 +11,7 @@ from typing import Final
 from caravan.caravan import Caravan
 from caravan.fleet import CaravanEvent
 from publisher.flows.log_watch import Headroom
+from publisher.operate.backfill_status import backfill_status
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
@@ -206,6 +207,7 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
         credit_waited_s=clock - flow.waiting_credit_since if flow.waiting_credit_since else 0.0,
         progress_s=clock - flow.progressed_at if in_flight and flow.progressed_at else 0.0,
         replay=replay_status(publisher, flow),
+        backfill=backfill_status(publisher, flow),
     )
 
 

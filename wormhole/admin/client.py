@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,37 @@ class Admin:
     def discard_dead_letters(self, flow: str, key: str = "", *, preview: bool = False) -> Change:
         """Forget parked updates, which are then never delivered: of one key, or of all."""
         return self.change(flow, preview=preview, discard_dead_letters={"key": key})
+
+    def backfill_start(
+        self,
+        flow: str,
+        tables: Sequence[str] = (),
+        where: str = "",
+        rate: float | None = None,
+        *,
+        preview: bool = False,
+    ) -> Change:
+        """Send the rows that the tables hold already; empty: of all tables that the application receives.
+
+        ``where``: a filter beside the application's; ``rate``: bytes of rows per second at most, left out: as
+        configured.
+        """
+        settings: dict[str, object] = {"tables": tuple(tables), "where": where}
+        if rate is not None:
+            settings["rate"] = rate
+        return self.change(flow, preview=preview, backfill_start=settings)
+
+    def backfill_pause(self, flow: str, *, preview: bool = False) -> Change:
+        """Send no rows until the backfill is resumed, also over restarts. Changes go on."""
+        return self.change(flow, preview=preview, backfill_pause={})
+
+    def backfill_resume(self, flow: str, *, preview: bool = False) -> Change:
+        """Continue a paused backfill where it was."""
+        return self.change(flow, preview=preview, backfill_resume={})
+
+    def backfill_cancel(self, flow: str, *, preview: bool = False) -> Change:
+        """End a backfill early. The rows that were sent stay."""
+        return self.change(flow, preview=preview, backfill_cancel={})
 
     def change(self, flow: str, *, preview: bool = False, **what: Mapping[str, object]) -> Change:
         """A change by its name in a ``ChangeRequest``, with its settings: ``skip={"update_id": "db1:42:0"}``."""

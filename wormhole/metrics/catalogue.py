@@ -123,6 +123,18 @@ LOG_STUCK = _publisher(
     "Seconds since which the log is longer than what was read and nothing is read; 0 while reading progresses.",
 )
 
+# -- existing rows
+
+ROWS_READ = _publisher("existing_rows_read_total", _C, "Rows that were read from tables for backfills.")
+ROWS_CHUNKS = _publisher("existing_rows_chunks_total", _C, "Chunks of rows that entered the log.")
+ROWS_DISCARDED = _publisher(
+    "existing_rows_discarded_chunks_total", _C, "Chunks of rows that were read again, because too much changed."
+)
+ROWS_RATE = _publisher("existing_rows_bytes_per_second", _G, "Bytes of rows read, over the last few seconds.")
+ROWS_WAIT = _publisher(
+    "existing_rows_waiting", _G, "1 while a flow needs rows and none are read: `wormholectl backfill` says why."
+)
+
 # -- caravans
 
 CARAVANS = _publisher("caravans", _G, "Caravans: readers of the log and their flows.")
@@ -179,6 +191,11 @@ FLOW_NEEDS_REPLAY = _flow(
 FLOW_REPLAYED = _flow(
     "replayed_updates_total", _C, "Updates that a mass replay pushed and the subscriber acknowledged."
 )
+FLOW_BACKFILL_ROWS = _flow("backfill_rows", _G, "Rows that the flow was sent by its last backfill.")
+FLOW_BACKFILL_SHARE = _flow(
+    "backfill_share", _G, "How much of its last backfill is sent, 0 to 1, by the datastore's estimate of the rows."
+)
+FLOW_BACKFILL_REFUSED = _flow("backfill_refused_tables", _G, "Tables whose rows the last backfill could not read.")
 FLOW_UPDATES = _flow("updates_total", _C, "Updates sent, repeats included.")
 FLOW_BYTES = _flow("sent_bytes_total", _C, "Bytes of batches sent.")
 FLOW_BAD_VALUES = _flow(

@@ -294,4 +294,5 @@ def test_the_places_of_another_history_are_all_ahead() -> None:
 
 def test_nobody_else_assigns_its_attributes() -> None:
     folders = [ROOT / "caravan", *(ROOT / "publisher" / name for name in ("flows", "operate", "push"))]
-    assert assigned_elsewhere(folders, vars(Journey().flow), {"after", "hello", "reply", "run"}) == []
+    messages = {"after", "described", "hello", "message", "reply", "run"}
+    assert assigned_elsewhere(folders, vars(Journey().flow), messages) == []

@@ -40,6 +40,26 @@ def test_a_change(ask: Callable[[], Change], field: str, text: str, admin: FakeA
     assert change.notes == ("it was asked nicely",)
 
 
+@pytest.mark.parametrize(
+    ("ask", "field", "text"),
+    [
+        (lambda: ADMIN.backfill_start("cache/db1"), "backfill_start", ""),
+        (
+            lambda: ADMIN.backfill_start("cache/db1", ["shop.users"], "key > 1", 0),
+            "backfill_start",
+            'tables: "shop.users"\nwhere: "key > 1"\nrate: 0',
+        ),
+        (lambda: ADMIN.backfill_pause("cache/db1"), "backfill_pause", ""),
+        (lambda: ADMIN.backfill_resume("cache/db1"), "backfill_resume", ""),
+        (lambda: ADMIN.backfill_cancel("cache/db1"), "backfill_cancel", ""),
+    ],
+)
+def test_a_change_of_a_backfill(ask: Callable[[], Change], field: str, text: str, admin: FakeAdmin) -> None:
+    ask()
+    (request,) = admin.requests
+    assert (request.WhichOneof("what"), str(getattr(request, field)).strip()) == (field, text)
+
+
 def test_a_rewind_is_a_time(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wormhole.admin.client.SYSTEM_CLOCK", SimpleNamespace(wall=lambda: 1_700_000_600.0))
     ADMIN.rewind("cache/db1", 600)

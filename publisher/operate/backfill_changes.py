@@ -1,0 +1,110 @@
+"""What operators change about backfills: start, pause, resume and cancel."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from publisher.operate.backfill_status import planned_status
+from publisher.operate.operators import not_now
+from publisher.operate.status import flow_status
+from publisher.operate.step import Step
+from publisher.publisher import Publisher
+from publisher.push.flow import PublisherFlow
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["BackfillChanges"]
+
+
+class BackfillChanges:
+    """Each change as a step that can be looked at first."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._backfills = publisher.backfills
+
+    async def step(self, request: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> Step:
+        """The change that was asked for. Raises :class:`~wormhole.model.errors.WormholeError`."""
+        match request.WhichOneof("what"):
+            case "backfill_start":
+                return await self._start(flow, request.backfill_start, who)
+            case "backfill_pause":
+                return self._pause(flow, who)
+            case "backfill_resume":
+                return self._resume(flow)
+            case _:
+                return self._cancel(flow)
+
+    async def _start(self, flow: PublisherFlow, wanted: admin_pb2.BackfillStart, who: str) -> Step:
+        rate = wanted.rate if wanted.HasField("rate") else None
+        plan = await self._backfills.plan(flow, wanted.tables, wanted.where, rate, who)
+        after = self._status(flow)
+        after.backfill.CopyFrom(planned_status(self._publisher, plan.wanted, plan.tables))
+
+        async def start() -> None:
+            await self._backfills.start(flow, plan)
+
+        step = Step("backfill-start", after, start, self._state(flow), f"generation {plan.wanted.generation}")
+        if plan.resumes:
+            step.notes.append(f"it was paused by {self._backfills.unfinished(flow).paused}, and goes on where it was")
+        refused = [table.name for table in plan.tables if table.refused]
+        if refused:
+            step.notes.append(f"not sent, as these cannot be read: {', '.join(refused[:10])}")
+        if wanted.where:
+            step.notes.append("with a filter of its own it deletes nothing: rows that it leaves out may exist")
+        stream = self._publisher.assigner.stream_of(flow)
+        if stream is None or not stream.connected:
+            step.notes.append("no subscriber has the flow: it begins when one comes")
+        elif not stream.backfills:
+            step.notes.append(
+                f"subscriber {stream.info.id} is of a release that takes no rows: it waits for a newer one"
+            )
+        return step
+
+    def _pause(self, flow: PublisherFlow, who: str) -> Step:
+        present = self._backfills.unfinished(flow)
+        if present.paused:
+            raise not_now(flow, f"its backfill is paused already, by {present.paused}")
+        paused = f"{who} at {datetime.fromtimestamp(self._publisher.clock.wall(), UTC):%Y-%m-%d %H:%M:%S} UTC"
+        after = self._status(flow)
+        message = after.backfill
+        message.state, message.paused = "paused", paused
+        message.ClearField("waits")
+
+        async def pause() -> None:
+            await self._backfills.pause(flow, paused)
+
+        return Step("backfill-pause", after, pause, self._state(flow), "paused", ["changes are delivered meanwhile"])
+
+    def _resume(self, flow: PublisherFlow) -> Step:
+        present = self._backfills.unfinished(flow)
+        if not present.paused:
+            raise not_now(flow, "its backfill is not paused", "`wormholectl backfill show` says why it waits")
+        after = self._status(flow)
+        message = after.backfill
+        message.state, message.paused = "waiting", ""
+
+        async def resume() -> None:
+            await self._backfills.resume(flow)
+
+        return Step("backfill-resume", after, resume, f"paused by {present.paused}", "goes on")
+
+    def _cancel(self, flow: PublisherFlow) -> Step:
+        present = self._backfills.unfinished(flow)
+        after = self._status(flow)
+        message = after.backfill
+        message.state, message.paused = "cancelled", ""
+        message.ClearField("waits")
+
+        async def cancel() -> None:
+            await self._backfills.cancel(flow)
+
+        notes = ["rows that were sent stay at the application; the next backfill sends all again"]
+        new = f"cancelled in generation {present.generation}"
+        return Step("backfill-cancel", after, cancel, self._state(flow), new, notes)
+
+    def _status(self, flow: PublisherFlow) -> admin_pb2.FlowStatus:
+        return flow_status(self._publisher, flow, self._publisher.lead_flows())
+
+    def _state(self, flow: PublisherFlow) -> str:
+        status = self._status(flow).backfill
+        return f"{status.state} in generation {status.generation}" if status.generation else "none"

@@ -1,0 +1,136 @@
+"""How far the backfill of a flow is, as a message. Rows of tables are estimates of the datastore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from caravan.backfill.progress import FlowBackfill
+from publisher.publisher import Publisher
+from publisher.push.flow import PublisherFlow
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.ports.marker_store import BackfillControl
+from wormhole.ports.table_source import ScannedTable
+from wormhole.wire.problems import problem_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["backfill_status", "planned_status"]
+
+_MOST_TABLES = 200  # of one flow: a report on all flows has a bound
+
+
+def backfill_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.BackfillStatus | None:
+    """The flow's last backfill; ``None``: none was ever asked for."""
+    control = flow.control.backfill
+    if control is None:
+        return None
+    progress = publisher.backfills.last_progress_of(flow)
+    waits = NO_PROBLEM if control.ended or control.paused else _waits(publisher, flow)
+    message = _asked(publisher, control)
+    scan = publisher.scans.status
+    reads = bool(scan.table) and not waits and progress is not None and scan.table in progress.tables
+    message.state = _state(flow, control, reads=reads)
+    message.MergeFrom(admin_pb2.BackfillStatus(waits=problem_to_message(waits)))
+    if reads:
+        message.table = scan.table
+    if progress is None:
+        return message
+    message.rows = progress.rows
+    if not control.ended:
+        message.rows_per_s = publisher.backfills.rows_per_s(flow)
+        message.bytes_per_s = scan.rate if publisher.scans.running else 0.0
+    _add_tables(message, progress, _of_shard(publisher, scan.estimates))
+    return message
+
+
+def planned_status(
+    publisher: Publisher, planned: BackfillControl, tables: Sequence[ScannedTable]
+) -> admin_pb2.BackfillStatus:
+    """A backfill that would be started, of these tables."""
+    message = _asked(publisher, planned)
+    message.state = "waiting"
+    estimates = _of_shard(publisher, {table.name: table.rows for table in tables if table.rows is not None})
+    for table in tables[:_MOST_TABLES]:
+        state = "refused" if table.refused else "waiting"
+        described = message.progress.add(table=table.name, state=state, refused=problem_to_message(table.refused))
+        if table.name in estimates:
+            described.rows_estimate = estimates[table.name]
+    wanted = [table.name for table in tables if not table.refused]
+    if wanted and all(name in estimates for name in wanted):
+        message.rows_estimate = sum(estimates[name] for name in wanted)
+    return message
+
+
+def _asked(publisher: Publisher, control: BackfillControl) -> admin_pb2.BackfillStatus:
+    return admin_pb2.BackfillStatus(
+        generation=control.generation,
+        who=control.who,
+        started_s=control.started_s,
+        tables=control.tables,
+        where=control.where,
+        rate=control.rate or publisher.scans.rate,
+        paused=control.paused,
+    )
+
+
+def _state(flow: PublisherFlow, control: BackfillControl, *, reads: bool) -> str:
+    if control.ended:
+        return control.ended
+    if flow.control.replay is not None:
+        return "suspended"
+    if control.paused:
+        return "paused"
+    return "running" if reads else "waiting"
+
+
+def _waits(publisher: Publisher, flow: PublisherFlow) -> Problem:
+    """Why no rows are read for the flow just now; empty when they are."""
+    replay, caravan_flow = flow.control.replay, flow.caravan_flow
+    if replay is not None:
+        return Problem(f"replay {replay.id} has the flow", "it begins anew when the replay is through")
+    if own := publisher.backfills.problem(flow):
+        return own
+    if caravan_flow is None:
+        return flow.problem if flow.cause else Problem("no subscriber has the flow")
+    lead, stream = publisher.fleet.lead, publisher.assigner.stream_of(flow)
+    if lead is None or caravan_flow not in lead.flows:
+        return Problem(
+            "the flow is behind the lead caravan, where rows enter the log",
+            f"they follow when it has caught up; `wormholectl why-lag {flow.name}`",
+        )
+    if stream is not None and not stream.takes_rows(flow):
+        return Problem(
+            f"no credit: {flow.subscriber} has not processed what it received",
+            f"`wormholectl why-lag {flow.name}` shows how its handler does",
+        )
+    return publisher.scans.problem or publisher.scans.status.waits
+
+
+def _of_shard(publisher: Publisher, estimates: Mapping[str, int]) -> dict[str, int]:
+    """Rows of one shard: with hash shards the part of one."""
+    shards = publisher.served.dataset.shard_by.count or 1
+    return {name: -(-rows // shards) for name, rows in estimates.items()}
+
+
+def _add_tables(message: admin_pb2.BackfillStatus, progress: FlowBackfill, estimates: Mapping[str, int]) -> None:
+    done = {table.table: table.rows for table in progress.finished_tables() if table.table}
+    left = {table: progress.rows_of(table) for table in progress.tables}
+    names = sorted({*done, *left, *progress.refused})
+    for name in names[:_MOST_TABLES]:
+        refused = problem_to_message(progress.refused.get(name, NO_PROBLEM))
+        described = message.progress.add(table=name, rows=done.get(name, left.get(name, 0)), refused=refused)
+        if name in progress.refused:
+            described.state = "refused"
+        elif name in done:
+            described.state = "done"
+        else:
+            described.state = "running" if name == message.table else "waiting"
+        if name in estimates:
+            described.rows_estimate = estimates[name]
+    if not progress.offered or any(name not in estimates for name in left):
+        return
+    # What is sent is known; what is left of a table is estimated, and no less than nothing.
+    rest = sum(max(0, estimates[name] - sent) for name, sent in left.items())
+    message.rows_estimate = progress.rows + rest
+    message.share = 1.0 if not left else progress.rows / max(1, message.rows_estimate)
+    if left and message.rows_per_s:
+        message.left_s = rest / message.rows_per_s
