@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from caravan.backfill.bring_forward import moved_in_part
 from wormhole.filters import Filter, RunView, Selection
 from wormhole.model.position import LogPosition
 from wormhole.model.segment import Run, Segment
@@ -31,7 +32,7 @@ def _uncounted(size: int) -> None:
 class Entry:
     """A buffered segment, the bodies built from it, and the memory that both take (``size``, bytes)."""
 
-    __slots__ = ("_bodies", "_grown", "_selections", "_views", "segment", "size")
+    __slots__ = ("_bodies", "_grown", "_moved", "_selections", "_views", "segment", "size")
 
     def __init__(self, segment: Segment, grown: Callable[[int], None]) -> None:
         self.segment = segment
@@ -40,6 +41,7 @@ class Entry:
         self._bodies: dict[tuple[str, str], Body | None] = {}
         self._selections: dict[tuple[str, str], Selection] = {}
         self._views: dict[str, RunView] = {}
+        self._moved: dict[str, list[tuple[str, bytes]]] = {}
 
     def body(self, shard: str, wanted: Filter) -> Body | None:
         """The body of ``shard``'s updates that ``wanted`` selects; ``None`` when there is nothing to send.
@@ -92,6 +94,20 @@ class Entry:
             bad=[one for one in found.bad if one[0] >= ordinal],
         )
 
+    def moved_in_part(self, shard: str) -> Sequence[tuple[str, bytes]]:
+        """Rows whose key changed and of which the log does not have every value: table and new key (a serialized
+        ``RowKey``).
+        """
+        run = self.segment.runs.get(shard)
+        if run is None:
+            return ()
+        if shard not in self._moved:
+            view = self._view(shard, run)
+            before = view.size
+            found = self._moved[shard] = moved_in_part(run, view.moved)
+            self._grow(view.size - before + sum(100 + len(key) for _, key in found))
+        return self._moved[shard]
+
     def drop(self) -> None:
         """The buffer counts the entry no longer (a flow may still look at it)."""
         self._grown = _uncounted
@@ -106,14 +122,18 @@ class Entry:
         key = (shard, wanted.hash)
         found = self._selections.get(key)
         if found is None:
-            view = self._views.get(shard)
-            if view is None:
-                view = self._views[shard] = RunView(run)
+            view = self._view(shard, run)
             before = view.size
             found = self._selections[key] = wanted.select(view)
             kept = () if found.kept is None else found.kept
             self._grow(view.size - before + 8 * len(kept) + 100 * len(found.marks))
         return found
+
+    def _view(self, shard: str, run: Run) -> RunView:
+        view = self._views.get(shard)
+        if view is None:
+            view = self._views[shard] = RunView(run)
+        return view
 
 
 def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, int]:

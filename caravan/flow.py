@@ -263,11 +263,15 @@ class CaravanFlow:
         assert self._buffer is not None
         segment, body = self._peeked_in, self._peeked.body if self._peeked is not None else None
         assert segment is not None
+        if self.backfill is not None and not self.backfill.finished:
+            if segment.chunk is not None:
+                self.backfill.took(segment.chunk, 0 if body is None else body.updates)
+            elif (entry := self._buffer.entry(self._cursor)) is not None:
+                for table, key in entry.moved_in_part(self.shard):
+                    self.backfill.read_again(table, key)
         self._cursor += 1
         self._peeked = self._peeked_in = None
         self.newest_us = max(self.newest_us, segment.newest_us)
-        if segment.chunk is not None and self.backfill is not None:
-            self.backfill.took(segment.chunk, 0 if body is None else body.updates)
         if segment.marker is not None:
             self.place, self.marker, self.resume_index = segment.end, self._with_progress(segment.marker), 0
             self._handed_on = False

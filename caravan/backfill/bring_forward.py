@@ -16,7 +16,7 @@ from wormhole.model.schema import Schema
 from wormhole.model.segment import Run
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["BroughtForward"]
+__all__ = ["BroughtForward", "moved_in_part"]
 
 _INSERTS: Final = frozenset((update_pb2.INSERT, update_pb2.UPSERT))
 _MOST_KEY_BYTES: Final = 1 << 20
@@ -65,7 +65,7 @@ class BroughtForward:
         index = run.schema_index
         rows = self._of(shard)
         for ordinal, (begin, end) in enumerate(pairwise((0, *run.ends))):
-            number = (index[ordinal] if len(index) > 1 else index[0]) if index else 0
+            number = index[ordinal if len(index) > 1 else 0] if index else 0
             if number in ours and not self.spoiled:
                 self.changes += 1
                 self._apply(rows, run.schemas[number], _update(run.blob, begin, end))
@@ -113,7 +113,7 @@ class BroughtForward:
             self.spoiled = f"a change of the table has an operation that is not known here: {op}"
 
     def _put(self, shard: _Shard, key: bytes, change: update_pb2.Update) -> None:
-        whole = not change.too_large and self._is_whole(change)
+        whole = _is_whole(change, self._schema)
         if change.old_key:
             shard.drop(_key(change.old_key))
         former = shard.rows.get(key)
@@ -129,10 +129,6 @@ class BroughtForward:
             shard.leave_out(key, again=True)
             return
         shard.rows[key] = update_pb2.Update(op=update_pb2.READ, key=change.key, after=row.after).SerializeToString()
-
-    def _is_whole(self, change: update_pb2.Update) -> bool:
-        kinds = [value.WhichOneof("kind") for value in change.after]
-        return len(kinds) == len(self._schema.columns) and not any(kind in (None, "unavailable") for kind in kinds)
 
     def _overlaid(self, former: bytes, change: update_pb2.Update) -> update_pb2.Update | None:
         """The row after an update of some columns; ``None``: it is not known."""
@@ -158,6 +154,23 @@ class BroughtForward:
             values = update_pb2.RowKey.FromString(key).values
             if len(values) == 1 and values[0].WhichOneof("kind") == "bytes" and low <= values[0].bytes < high:
                 shard.drop(key)
+
+
+def moved_in_part(run: Run, moved: Iterable[int]) -> list[tuple[str, bytes]]:
+    """Of the updates with these ordinals, which changed their key: table and new key of those without all values."""
+    found = []
+    for ordinal in moved:
+        schema = run.schemas[run.schema_index[ordinal if len(run.schema_index) > 1 else 0] if run.schema_index else 0]
+        change = _update(run.blob, run.ends[ordinal - 1] if ordinal else 0, run.ends[ordinal])
+        if not _is_whole(change, schema):
+            found.append((schema.table, _key(change.key)))
+    return found
+
+
+def _is_whole(change: update_pb2.Update, schema: Schema) -> bool:
+    kinds = [value.WhichOneof("kind") for value in change.after]
+    complete = len(kinds) == len(schema.columns) and not any(kind in (None, "unavailable") for kind in kinds)
+    return complete and not change.too_large
 
 
 def _key(values: Iterable[update_pb2.Value]) -> bytes:

@@ -35,7 +35,9 @@ class Catalog:
         lists = {}
         for table in self.tables.values():
             if not table.refused:
-                known = self.lists.get(table.name) or self._store.load(table.name)
+                known = self.lists.get(table.name)
+                if known is None:
+                    known = self._store.load(table.name)
                 if known is None or known.fingerprint != table.fingerprint:
                     known = self.renew(table.name)
                 lists[table.name] = known

@@ -88,6 +88,12 @@ class _Need:
     def empty(self) -> bool:
         return not self.ranges and not self.again
 
+    def bound(self) -> None:
+        """Too many keys to read again become the ranges that they are in."""
+        if len(self.again) > _MOST_AGAIN or sum(map(len, self.again)) > _MOST_AGAIN_BYTES:
+            self.ranges = _merged((*self.ranges, *((one.begin, one.end) for one in self.again.values())))
+            self.again.clear()
+
 
 class FlowBackfill:
     """The progress of one flow. Not for use by several threads.
@@ -235,13 +241,19 @@ class FlowBackfill:
                 need.unread += 1
             else:
                 need.again[key] = again
-        if len(need.again) > _MOST_AGAIN or sum(map(len, need.again)) > _MOST_AGAIN_BYTES:
-            need.ranges = _merged((*need.ranges, *((one.begin, one.end) for one in need.again.values())))
-            need.again.clear()
+        need.bound()
         if need.empty:
             del self._needs[chunk.table]
             self._done[_hash(chunk.table)] = FinishedTable(chunk.table, need.rows, need.unread)
         self._bytes = None
+
+    def read_again(self, table: str, key: bytes) -> None:
+        """The log moved a row to ``key`` without all its values, and the flow may not have sent those."""
+        need = self._needs.get(table)
+        if need is not None and key not in need.again:
+            need.again[key] = _Again(START, END, 0)
+            need.bound()
+            self._bytes = None
 
     def finished_tables(self) -> tuple[FinishedTable, ...]:
         """Those that were finished by this object, in that order; those finished before :meth:`resume` have no name."""

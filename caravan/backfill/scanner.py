@@ -294,7 +294,7 @@ class Scanner:
     async def _read(self, lead: Caravan, work: Work, limits: ChunkLimits) -> None:
         window = Window(work.table, lead.marker, self._settings.memory // 2)
         self._window = lead, window
-        self._table = work.table
+        self._table, self._number = work.table, work.begin
         self._status = replace(self._status, table=work.table, waits=NO_PROBLEM)
         read = 0
         try:
@@ -312,7 +312,7 @@ class Scanner:
                 self._passes = window.begin.order.incarnation, chunk.high
             self._discard(discarded)
         else:
-            self._number = entering.range.end if not work.alone else self._number
+            self._number = entering.range.end
             self._halvings = max(0, self._halvings - 1)
             self._discards_in_row = 0
             self._status = replace(self._status, chunks=self._status.chunks + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.access_faults import ACCESS_FAULTS
 from tests.mutants.archive_faults import ARCHIVE_FAULTS
 from tests.mutants.audit_faults import AUDIT_FAULTS
+from tests.mutants.backfill_faults import BACKFILL_FAULTS
 from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.bounds_faults import BOUNDS_FAULTS
 from tests.mutants.certificate_faults import CERTIFICATE_FAULTS
@@ -359,6 +360,7 @@ FAULTS: list[Fault] = [
     *METRICS_FAULTS,
     *OPERATE_FAULTS,
     *OWNER_FAULTS,
+    *BACKFILL_FAULTS,
     *PAGE_FAULTS,
     *CONFIGURATION_FAULTS,
     *BEGIN_FAULTS,

@@ -107,6 +107,7 @@ def test_numbers_are_in_the_order_of_the_keys(splits: list[tuple[int, int]]) -> 
     assert all(known.after(a) == b for a, b in pairwise(numbers))
     former = dict(known.keys)
     known.thin(2)
+    assert known.id == 2
     for begin, end in pairwise(numbers):
         low, high = known.widened(begin, end)
         assert low <= begin

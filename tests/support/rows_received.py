@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,9 @@ Row = dict[str, Any]
 
 class UnknownType:
     """Of a value that changed, and to what the log does not hold."""
+
+    def __deepcopy__(self, memo: object) -> UnknownType:
+        return self
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -89,7 +93,7 @@ class Copy:
             if key not in received and key not in left_out and (chunk.portable or chunk.alone):
                 self.rows.pop(name, None)
             self.owed.discard(name)
-            if name in self.rows and UNKNOWN in self.rows[name][0].values():
+            if name in self.rows and UNKNOWN in self.rows[name][0].values() and key not in received:
                 self.owed.add(name)
 
     def _apply(self, update: Update) -> None:
@@ -107,6 +111,10 @@ class Copy:
         if update.op is Op.DELETE:
             self._drop(name)
             return
+        if update.left:
+            for key in (update.key, update.old_key or update.key):
+                self._drop((update.table, key))
+            return
         base: Row = {}
         if update.op is Op.UPDATE:
             old = (update.table, update.old_key) if update.old_key is not None else name
@@ -118,7 +126,7 @@ class Copy:
         self._put(name, update, base)
 
     def _put(self, name: tuple[str, Key], update: Update, base: Row) -> None:
-        schema = next(schema for schema in reversed(self.schemas.values()) if schema.table == update.table)
+        schema, _ = update.encoded()
         row = {column.name: base.get(column.name, UNKNOWN) for column in schema.columns}
         after = update.after or {}
         for column in row:
@@ -150,13 +158,20 @@ class Receiver:
         self.shard, self.wanted, self.request = shard, wanted, request
         self.copy = Copy(order, request.generation)
         self.stored = marker
+        self.kept: Copy | None = None
         self.has_room = True
         self.epoch = 0
         self.flow = self.restart()
 
+    def store(self) -> None:
+        """The application acknowledged everything, and stores its copy with the datamarker."""
+        self.stored, self.kept = self.flow.marker, deepcopy(self.copy)
+
     def restart(self) -> CaravanFlow:
-        """The next epoch, from the stored datamarker and its progress."""
+        """The next epoch, from the stored datamarker and its progress; with the copy that was stored with it, if so."""
         self.epoch += 1
+        if self.kept is not None:
+            self.copy = deepcopy(self.kept)
         self.copy.begin_epoch()
         backfill = FlowBackfill.resume(self.request, self.stored.backfill, self.wanted.hash)
         self.flow = CaravanFlow(

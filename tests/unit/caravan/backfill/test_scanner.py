@@ -308,6 +308,31 @@ async def test_the_loop_is_free_while_a_chunk_is_read() -> None:
         assert world.matches(receiver)
 
 
+async def test_rows_enter_however_fast_the_lead_reads() -> None:
+    world = World()
+    world.put(*range(4))
+    call = world.scanner._call
+    looks = [0]
+
+    async def slow(function: Callable[..., object], *arguments: object) -> object:
+        """The lead reads a segment during each look at the window, unless it waits for that."""
+        found = await call(function, *arguments)
+        lead = world.fleet.lead
+        if lead is not None and looks[0] < 1000 and getattr(function, "func", None) is not None:
+            looks[0] += 1
+            marker = world.put(2, op=Op.UPDATE)
+            while lead.marker != marker and not lead.appends.locked():  # noqa: ASYNC110 - what no event reports
+                await asyncio.sleep(0)
+        return found
+
+    world.scanner._call = slow  # type: ignore[method-assign,assignment]
+    async with running(world):
+        receiver = world.join()
+        await world.finished()
+        assert world.matches(receiver)
+    assert looks[0] < 1000
+
+
 async def test_a_total_cap_is_kept_and_does_not_stop_rows() -> None:
     world = World(limits=Limits(total_read_rate=100_000.0))
     world.put(*range(30))
