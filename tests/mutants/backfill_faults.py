@@ -28,7 +28,7 @@ BACKFILL_FAULTS: list[Fault] = [
         file="caravan/backfill/entering.py",
         old="        for piece in pieces:\n",
         new="        for piece in () if self.reached else pieces:\n",
-        tests=_MODEL,
+        tests=("tests/unit/caravan/backfill/test_entering.py", *_MODEL),
         promise="changes between the snapshot and the place where its rows enter are in these rows",
     ),
     Fault(
@@ -64,20 +64,12 @@ BACKFILL_FAULTS: list[Fault] = [
         promise="an application deletes no row that exists, only since it was not among those read",
     ),
     Fault(
-        name="rows-for-a-flow-that-is-not-at-their-place",
+        name="rows-for-a-flow-behind-the-lead",
         file="caravan/flow.py",
         old="            and self.place == segment.end\n            and not self.resume_index\n",
         new="",
         tests=("tests/unit/caravan/backfill/test_flow_rows.py", *_MODEL),
         promise="a flow takes rows only at the place that they are of",
-    ),
-    Fault(
-        name="rows-enter-also-where-a-caravan-is-behind",
-        file="caravan/fleet.py",
-        old="        caravan.add_rows(segment)\n",
-        new="        for one in self.caravans.values():\n            one.add_rows(segment)\n",
-        tests=_MODEL,
-        promise="a flow behind the lead is given no rows that are ahead of its changes",
     ),
     Fault(
         name="generation-begun-inside-a-window",
@@ -100,7 +92,7 @@ BACKFILL_FAULTS: list[Fault] = [
         file="caravan/flow.py",
         old="                    self.backfill.read_again(table, key)\n",
         new="                    pass\n",
-        tests=_MODEL,
+        tests=("tests/unit/caravan/backfill/test_flow_rows.py",),
         promise="a row that moved out of a range that was not sent yet comes whole",
     ),
     Fault(

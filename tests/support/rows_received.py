@@ -140,6 +140,8 @@ class Copy:
             assert version >= self.versions.get(name, 0), f"{name} goes back from {self.versions[name]} to {version}"
             self.versions[name] = version
         self.owed.discard(name)
+        if update.old_key is not None and UNKNOWN in row.values() and update.table not in self.finished:
+            self.owed.add(name)  # of a row that was not sent yet: it has to come
         self.rows[name] = row, self.generation
         if update.op is Op.READ:
             self.reads.append(name)

@@ -10,9 +10,9 @@ from wormhole.filters import Filter
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import ChunkRange, Run, Segment
-from wormhole.model.values import Op
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.body import parse_body
-from wormhole.wire.rows import encode_row
+from wormhole.wire.rows import encode_key, encode_row
 from wormhole.wire.runs import RunsBuilder
 
 SCHEMA = Schema("t", (Column("id", "int"),), (Column("a", "int"),))
@@ -114,12 +114,33 @@ def test_a_flow_ahead_of_the_rows_does_not_take_them() -> None:
     assert delivered(mine, behind) == []
 
 
+def test_a_flow_behind_the_rows_does_not_take_them() -> None:
+    assert delivered(flow(), buffer_of(rows(5, START, END, 0, 7))) == []
+
+
 def test_a_flow_inside_the_next_transaction_does_not_take_rows_before_it() -> None:
     piece = Segment(place(0), place(0), runs(0, Op.INSERT, 1, 2, ends=False), None, 10)
     mine = flow()
     assert delivered(mine, buffer_of(piece)) == [(False, 2, 2)]
     assert mine.inside
     assert delivered(mine, buffer_of(rows(0, START, END, 0, 7))) == []
+
+
+def test_a_row_that_the_log_moved_in_part_is_read_again() -> None:
+    builder = RunsBuilder()
+    builder.begin("mem", 1, 1_000_000, place(0))
+    builder.add(("s",), SCHEMA, encode_row(Op.UPDATE, (1,), after=(UNAVAILABLE,), old_key=(9,)))
+    builder.add(("s",), SCHEMA, encode_row(Op.UPDATE, (2,), after=(5,), old_key=(8,)))
+    builder.add(("s",), SCHEMA, encode_row(Op.UPDATE, (3,), after=(UNAVAILABLE,)))
+    builder.end(place(1))
+    moved = Segment(place(0), place(1), builder.take(), marker(1), 10)
+    mine = flow()
+    delivered(mine, buffer_of(rows(0, START, 5, 0, 7), moved))
+    assert mine.backfill is not None
+    assert list(mine.backfill.again("t")) == [encode_key((1,))]
+    again = flow(1, stored=mine.marker.backfill)
+    assert again.backfill is not None
+    assert list(again.backfill.again("t")) == [encode_key((1,))]
 
 
 def test_after_a_gap_rows_from_before_it_are_not_taken() -> None:
