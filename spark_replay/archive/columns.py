@@ -16,7 +16,7 @@ from wormhole.model.errors import ArchiveError
 from wormhole.model.position import LogPosition
 
 __all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA"]
-__all__ += ["check_format", "place_bytes", "position_of", "read_number", "read_place"]
+__all__ += ["before_reads", "check_format", "place_bytes", "position_of", "read_number", "read_place"]
 
 FORMAT: Final = 1
 """Version of the archive's format; a reader refuses a newer one."""
@@ -83,6 +83,13 @@ def read_place(position: LogPosition, number: int) -> bytes:
     such rows came, which ``number`` counts from 0 at each position.
     """
     return place_bytes(position, False, _READS + number)
+
+
+def before_reads(position: LogPosition) -> bytes:
+    """The bound between the updates of the log at a position and before it, and what follows: the rows that a backfill
+    read there first.
+    """
+    return place_bytes(position, False, _READS - 1)
 
 
 def read_number(place: bytes) -> int | None:

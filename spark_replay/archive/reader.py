@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from spark_replay.archive.arrays import ends_of, values_of
 from spark_replay.archive.checksums import CheckedSource
-from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, place_bytes, position_of
+from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, before_reads, place_bytes, position_of
 from spark_replay.archive.footer import Footer, footer_crc, read_footer
 from spark_replay.archive.kernel import boundaries, framed, grouped
 from spark_replay.archive.manifest import FileEntry
@@ -43,7 +43,6 @@ END: Final = b"\xff" * PLACE_BYTES
 _NO_TIME: Final = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _MASK: Final = (1 << 64) - 1
 _LAST_INDEX: Final = (1 << 32) - 1
-_LAST_OF_LOG: Final = (1 << 31) - 1
 COLUMNS: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "committed_at", "schema_id", "update")
 """What a piece of log is made of; the other columns serve queries."""
 
@@ -59,7 +58,7 @@ def after(marker: Datamarker) -> bytes:
     """The bound for what follows ``marker``: what has ``place > after(marker)`` does. Rows that a backfill read at its
     position count on both sides: whether they came before the marker is not known, and they are what was there.
     """
-    return place_bytes(marker.order, False, _LAST_OF_LOG)
+    return before_reads(marker.order)
 
 
 _after = after  # under a name that no parameter has

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from spark_replay.archive.columns import place_bytes
+from spark_replay.archive.columns import before_reads
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore, open_store
@@ -35,8 +35,6 @@ __all__ = ["FORMAT_NAME", "ArchiveStream", "Piece", "next_offset", "pieces", "st
 
 FORMAT_NAME: Final = "wormhole_archive"
 _MOST_FILES: Final = 64  # of a shard in one batch, so that the first does not hold the whole archive
-_LAST_INDEX: Final = (1 << 32) - 1
-_LAST_OF_LOG: Final = (1 << 31) - 1
 
 
 def stream(
@@ -208,8 +206,9 @@ def pieces(
             continue
         if not skip_gaps:
             _refuse_gaps(manifest, after, until)
-        # A backfill may have read rows at the place after it was an offset: they come then, perhaps again.
-        low, high = place_bytes(after, False, _LAST_OF_LOG), place_bytes(until, False, _LAST_INDEX)
+        # Rows that a backfill read at a place come with what follows it. Until then more of them may come there, and a
+        # batch that is planned again has to have the same rows.
+        low, high = before_reads(after), before_reads(until)
         found += [Piece(shard, entry, low, high) for entry in manifest.files if _between(entry, after, until)]
     return found
 

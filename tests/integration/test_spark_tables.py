@@ -18,22 +18,28 @@ import pandas as pd
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from spark_replay import read
 from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.reader import DataFile
-from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.shard_writer import ShardWriter
+from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.writer import DataFileWriter
+from spark_replay.tables.history import history
 from spark_replay.tables.rows import rows
 from spark_replay.tables.start import start_rows
 from spark_replay.tables.stream import stream
 from tests.support.archives import KEYS as STORE
-from tests.support.archives import Change, Tx, marker_at, tx, write_archive
+from tests.support.archives import Change, Tx, gone, marker_at, segments, tx, write_archive
+from tests.support.chunks import chunk, progressed
 from tests.support.cli_schema import check
 from tests.support.command_line import run
 from tests.support.pages import Page
 from wormhole.model.errors import ReplayError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
+from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import decode_row
+from wormhole.wire.update import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -311,6 +317,41 @@ def test_a_store_of_bytes_by_the_command_line(spark: SparkSession, tmp_path: Pat
     ]
     with pytest.raises(ReplayError, match="is no start for a replay"):
         start_rows(spark, str(tmp_path / "s1"), "cache")
+
+
+def test_existing_rows_are_in_their_place(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that a backfill read where the archive ended, among changes: in queries, the snapshot and the history."""
+    store = open_store(str(tmp_path / "archive"), "cache", copy="main", create=True)
+    writer = ShardWriter.claim(store, "a", 1, marker_at(0))
+    log = segments("a", [tx(put(b"k", b"1"), put(b"l", b"1")), tx(put(b"k", b"2"), gone(b"m"))])
+    for number, rows_read in enumerate([[(b"a", b"0")], [(b"k", b"1"), (b"m", b"1")], [(b"l", b"1")]]):
+        if number:
+            body = build_body(log[number - 1].runs["a"], 1)
+            assert body is not None
+            writer.add(Batch(parse_body(body.data), "a", 1, False, {STORE.id: STORE}.__getitem__).updates())
+            writer.commit(progressed(number))
+        writer.add(chunk(number, number + 1, *rows_read))
+        writer.commit(progressed(number, b"x"))
+    found = rows(read(spark, store), STORE.table).orderBy("_place", "_index").collect()
+    assert [(row["_op"], row["key"], row["_tx"]) for row in found] == [
+        ("read", b"a", "read:1:1"), ("upsert", b"k", "source-a:1"), ("upsert", b"l", "source-a:1"),
+        ("read", b"k", "read:1:2"), ("read", b"m", "read:1:2"),
+        ("upsert", b"k", "source-a:2"), ("delete", b"m", "source-a:2"), ("read", b"l", "read:1:3"),
+    ]  # fmt: skip
+    assert {row["_committed_at"] is None for row in found if row["_op"] == "read"} == {True}
+    versions = history(read(spark, store), STORE.table).orderBy("key", "_valid_from").collect()
+    assert [(row["key"], row["value"], row["_op"], row["_ended_by"]) for row in versions] == [
+        (b"a", b"0", "read", None),
+        (b"k", b"1", "upsert", "read"), (b"k", b"1", "read", "upsert"), (b"k", b"2", "upsert", None),
+        (b"l", b"1", "upsert", "read"), (b"l", b"1", "read", None),
+        (b"m", b"1", "read", "delete"),
+    ]  # fmt: skip
+    config = configure(tmp_path, "cache", "archive", "rocksdb:///store", "")
+    code, out, err = run("snapshot", "--to", str(tmp_path / "s"), "-c", str(config), "--json")
+    assert code == 0, err
+    folder = tmp_path / "s" / check("tables-written", out)["tables"][0]["folder"]
+    kept = [tuple(row.values()) for row in by_duckdb(folder, "select key, value from t order by key")]
+    assert kept == [(b"a", b"0"), (b"k", b"2"), (b"l", b"1")]
 
 
 def changed(store: ArchiveStore, shard: str, how: Callable[[Manifest], Manifest]) -> None:

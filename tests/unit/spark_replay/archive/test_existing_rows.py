@@ -4,7 +4,6 @@ place."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,12 +24,11 @@ from spark_replay.replay.latest import net_op
 from spark_replay.replay.pieces import Formats, Selector, log_pieces
 from spark_replay.replay.plan import Asked, files_between, range_of
 from spark_replay.tables.versions import Barriers, Change, versions
-from subscriber_sdk.testing import Change as Row
-from subscriber_sdk.testing import body_of
-from tests.support.archives import KEYS, STEP, manifest_of, marker_at, put, segments, tx
+from tests.support.archives import KEYS, manifest_of, marker_at, put, segments, tx
 from tests.support.archives import Change as Written
+from tests.support.chunks import chunk, progressed
 from wormhole.formats import ValueFormats
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import LogPosition
 from wormhole.model.values import Op
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import decode_row, encode_row, op_of, values_of
@@ -49,22 +47,11 @@ def writer(store: ArchiveStore) -> ShardWriter:
     return ShardWriter.claim(store, "a", 1, marker_at(0))
 
 
-def chunk(at: int, number: int, *rows: tuple[bytes, bytes], scan: int = 1) -> list[Update]:
-    """Rows that were read at the place after transaction ``at``, as chunk ``number``."""
-    changes = [Row(KEYS, encode_row(Op.READ, [key], after=[value])) for key, value in rows]
-    body = parse_body(body_of(changes, source=f"read:{scan}", number=number, offset=STEP * at))
-    return Batch(body, "a", 1, False, {KEYS.id: KEYS}.__getitem__).updates()
-
-
 def log(number: int, *changes: Written) -> list[Update]:
     (piece,) = segments("a", [tx(*changes)], number)
     body = build_body(piece.runs["a"], 1)
     assert body is not None
     return Batch(parse_body(body.data), "a", 1, False, {KEYS.id: KEYS}.__getitem__).updates()
-
-
-def marker(number: int, backfill: bytes = b"") -> Datamarker:
-    return replace(marker_at(number), backfill=backfill)
 
 
 def ids(pieces: Iterator[Piece]) -> list[str]:
@@ -120,10 +107,10 @@ def test_places_of_existing_rows_lie_behind_the_log_and_before_what_follows() ->
 def test_rows_read_where_the_archive_ends_are_not_passed_over(store: ArchiveStore, writer: ShardWriter) -> None:
     """The log is idle: every row is read at the place that is archived already."""
     writer.add(log(1, put(b"k1", b"v1")))
-    writer.commit(marker(1))
+    writer.commit(progressed(1))
     for number in (1, 2):
         writer.add(chunk(1, number, (b"k%d" % number, b"x"), (b"l%d" % number, b"y")))
-        end = marker(1, b"%d" % number)
+        end = progressed(1, b"%d" % number)
         writer.mark(end)
         assert writer.last_marker == end
         entry = writer.commit(end)
@@ -139,9 +126,9 @@ def test_rows_read_where_the_archive_ends_are_not_passed_over(store: ArchiveStor
 def test_rows_read_where_the_archive_begins(store: ArchiveStore, writer: ShardWriter) -> None:
     """Nothing was ever written since: the archive's range is empty, and what is in it is not."""
     writer.add(chunk(0, 1, (b"k", b"v")))
-    writer.commit(marker(0, b"1"))
+    writer.commit(progressed(0, b"1"))
     writer.add(log(1, put(b"l", b"w")))
-    writer.commit(marker(1))
+    writer.commit(progressed(1))
     assert archived(store) == ["read:1:1:0", "a:1:0"]
     assert archived(store, 1) == []
     assert range_of(manifest_of(store), marker_at(0), Asked("earliest", earliest=True), Asked(), lambda _: ()).rows == 2
@@ -149,14 +136,14 @@ def test_rows_read_where_the_archive_begins(store: ArchiveStore, writer: ShardWr
 
 def test_rows_among_changes_are_in_their_place(store: ArchiveStore, writer: ShardWriter) -> None:
     writer.add(log(1, put(b"k", b"1"), put(b"l", b"1")))
-    writer.mark(marker(1))
+    writer.mark(progressed(1))
     writer.add(chunk(1, 1, (b"k", b"1"), (b"m", b"1")))
-    writer.mark(marker(1, b"a"))
+    writer.mark(progressed(1, b"a"))
     writer.add(log(2, put(b"k", b"2")))
-    writer.mark(marker(2, b"a"))
+    writer.mark(progressed(2, b"a"))
     writer.add(chunk(2, 2, (b"l", b"1")))
-    writer.mark(marker(2, b"b"))
-    writer.commit(marker(2, b"b"))
+    writer.mark(progressed(2, b"b"))
+    writer.commit(progressed(2, b"b"))
     everything = ["a:1:0", "a:1:1", "read:1:1:0", "read:1:1:1", "a:2:0", "read:1:2:0"]
     assert archived(store) == everything
     assert archived(store, 1) == everything[2:], "rows read at a place count on both sides of it"
@@ -170,11 +157,11 @@ def test_rows_among_changes_are_in_their_place(store: ArchiveStore, writer: Shar
 def test_another_archiver_goes_on_behind_them(store: ArchiveStore, writer: ShardWriter) -> None:
     writer.add(log(1, put(b"k", b"1")))
     writer.add(chunk(1, 1, (b"k", b"1"), (b"l", b"1")))
-    writer.commit(marker(1, b"a"))
+    writer.commit(progressed(1, b"a"))
     second = ShardWriter.claim(store, "a", 2, marker_at(0))
     assert second.manifest.end.backfill == b"a"
     second.add(chunk(1, 2, (b"m", b"1")))
-    second.commit(marker(1, b"b"))
+    second.commit(progressed(1, b"b"))
     assert archived(store) == ["a:1:0", "read:1:1:0", "read:1:1:1", "read:1:2:0"]
 
 
@@ -182,7 +169,7 @@ def test_what_is_abandoned_comes_again(store: ArchiveStore, writer: ShardWriter)
     writer.add(chunk(0, 1, (b"k", b"1")))
     writer.abandon()
     writer.add(chunk(0, 1, (b"k", b"1"), scan=2))
-    writer.commit(marker(0, b"a"))
+    writer.commit(progressed(0, b"a"))
     assert archived(store, 0, 0) == []
     assert [entry.ops for entry in files(store)] == [{"read": 1}]
 
@@ -190,12 +177,12 @@ def test_what_is_abandoned_comes_again(store: ArchiveStore, writer: ShardWriter)
 def test_rows_that_come_twice_change_nothing(store: ArchiveStore, writer: ShardWriter) -> None:
     """Their commit was not heard of: their place does not tell that they are archived. They have equal ids."""
     writer.add(log(1, put(b"k", b"1")))
-    writer.commit(marker(1))
+    writer.commit(progressed(1))
     for _ in range(2):
         writer.add(chunk(1, 1, (b"k", b"1"), (b"l", b"1")))
-        writer.commit(marker(1, b"a"))
+        writer.commit(progressed(1, b"a"))
     writer.add(log(2, put(b"l", b"2")))
-    writer.commit(marker(2))
+    writer.commit(progressed(2))
     writer.add(chunk(1, 1, (b"k", b"1")))
     assert writer.size == 0, "before the end everything is held"
     assert archived(store) == ["a:1:0", *["read:1:1:0", "read:1:1:1"] * 2, "a:2:0"]
@@ -204,23 +191,23 @@ def test_rows_that_come_twice_change_nothing(store: ArchiveStore, writer: ShardW
 
 def test_progress_without_rows_is_kept(store: ArchiveStore, writer: ShardWriter) -> None:
     writer.add(log(1, put(b"k", b"1")))
-    writer.commit(marker(1))
-    writer.mark(marker(1, b"a"))
-    assert writer.commit(marker(1, b"a")) is None
-    assert manifest_of(store).end == marker(1, b"a")
+    writer.commit(progressed(1))
+    writer.mark(progressed(1, b"a"))
+    assert writer.commit(progressed(1, b"a")) is None
+    assert manifest_of(store).end == progressed(1, b"a")
     version = manifest_of(store).version
-    assert writer.commit(marker(1, b"a")) is None
+    assert writer.commit(progressed(1, b"a")) is None
     assert manifest_of(store).version == version, "nothing new"
 
 
 def test_merged_files_hold_them_in_order(store: ArchiveStore, writer: ShardWriter) -> None:
     writer.add(log(1, put(b"k", b"1")))
-    writer.commit(marker(1))
+    writer.commit(progressed(1))
     for number in (1, 2):
         writer.add(chunk(1, number, (b"k", b"1"), (b"%d" % number, b"1")))
-        writer.commit(marker(1, b"%d" % number))
+        writer.commit(progressed(1, b"%d" % number))
     writer.add(log(2, put(b"k", b"2")))
-    writer.commit(marker(2))
+    writer.commit(progressed(2))
     before = archived(store)
     merged = merge(store, Group("a", tuple(files(store))))
     assert (merged.state, merged.files) == ("merged", 4)
@@ -230,20 +217,20 @@ def test_merged_files_hold_them_in_order(store: ArchiveStore, writer: ShardWrite
 
 def test_a_replay_offers_nothing_of_the_archivers_own_backfill(store: ArchiveStore, writer: ShardWriter) -> None:
     writer.add(log(1, put(b"k", b"1")))
-    writer.mark(marker(1, b"archiver"))
+    writer.mark(progressed(1, b"archiver"))
     writer.add(log(2, put(b"k", b"2")))
-    writer.commit(marker(2, b"archiver"))
+    writer.commit(progressed(2, b"archiver"))
     offers = [piece.offer for piece in log_pieces(store, "a", marker_at(0), manifest_of(store).end, ALL)]
     assert {offer.marker.backfill for offer in offers if offer is not None} == {b""}
-    stored = marker(0, b"own")
+    stored = progressed(0, b"own")
     range_ = range_of(manifest_of(store), stored, Asked(), Asked(), lambda _: ())
-    assert (range_.begin, range_.until) == (stored, marker(2))
+    assert (range_.begin, range_.until) == (stored, progressed(2))
 
 
 def test_existing_rows_are_not_audited(store: ArchiveStore, writer: ShardWriter) -> None:
     writer.add(log(1, put(b"k", b"1")))
     writer.add(chunk(1, 1, (b"l", b"1")))
-    (entry,) = [writer.commit(marker(1, b"a"))]
+    (entry,) = [writer.commit(progressed(1, b"a"))]
     assert entry is not None
     with open_file(store, "a", entry) as file:
         rows = pa.concat_batches([plain_rows(batch, "a") for batch in file.batches()])

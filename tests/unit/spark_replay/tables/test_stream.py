@@ -65,6 +65,19 @@ def test_rows_that_a_backfill_read_at_an_offset_come_with_what_follows() -> None
     assert [piece.entry.name for piece in pieces([shard], at(20), at(30))] == ["20-30"]
 
 
+def test_rows_that_a_backfill_read_come_once() -> None:
+    """A batch that is planned again has the same rows, though more may have come at its end meanwhile."""
+    mixed = replace(entry(0, 10), ops={"read": 1, "upsert": 4})
+    (before,), (same, _) = (
+        pieces([manifest(mixed)], at(0), at(10)),
+        pieces([manifest(mixed, entry(10, 20))], at(10), at(20)),
+    )
+    assert before.entry == same.entry == mixed
+    row = read_place(LogPosition(1, 1, 10), 3)
+    assert before.until < row
+    assert same.after < row <= same.until
+
+
 def test_a_query_that_takes_what_is_there_ends_there() -> None:
     assert next_offset([TEN], at(0), None, at(30)) == at(30)
     assert next_offset([TEN], at(30), 4, at(30)) == at(30)

@@ -55,6 +55,10 @@ def test_places_within_one_transaction_go_by_index_however_it_was_cut() -> None:
 def test_places_of_several_transactions() -> None:
     in_log_order = [
         place(10, 7),
+        place(10, 0, transaction="read:2:9"),  # rows that were read behind the transaction that ends there
+        place(10, 5, transaction="read:2:9"),
+        place(10, 0, transaction="read:2:10"),
+        place(10, 0, transaction="read:11:1"),
         place(10, 0, inside=True, transaction="test:20"),  # of the one that ends at 20
         place(20, 5),
         place(20, 0, inside=True, transaction="test:30"),
