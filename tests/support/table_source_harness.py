@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from examples.demo.database_server import DatabaseServer
 from publisher.sources.memory.tables import MemoryTables
+from publisher.sources.mysql.existing_rows.source import MySqlTables
 from publisher.sources.rocksdb.existing_rows import RocksTables
-from tests.support.log_source_harness import MemoryHarness, RocksHarness
+from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.testing.table_contract import TableHarness
 
-__all__ = ["MemoryTablesHarness", "RocksTablesHarness"]
+__all__ = ["DatabaseTablesHarness", "MemoryTablesHarness", "RocksTablesHarness"]
 
 
 class MemoryTablesHarness(MemoryHarness, TableHarness):
@@ -50,6 +55,36 @@ class RocksTablesHarness(RocksHarness, TableHarness):
 
     def drop(self, name: str) -> None:
         self.writer.drop_family(name)
+
+    def close(self) -> None:
+        self.tables.close()
+        super().close()
+
+
+class DatabaseTablesHarness(DatabaseHarness, TableHarness):
+    """The tables of a MariaDB or MySQL server."""
+
+    def __init__(self, server: DatabaseServer, folder: Path, sharding: Sharding) -> None:
+        super().__init__(server, folder, sharding)
+        self.tables = self._tables()
+
+    def _tables(self) -> MySqlTables:
+        login = Login(self.server.password_file)
+        return MySqlTables(self.server.url, SourceOptions("log", self.state, self.sharding, 1 << 26, 0, login))
+
+    def reopen_tables(self) -> None:
+        self.tables.close()
+        self.tables = self._tables()
+
+    def drop(self, name: str) -> None:
+        self.server.sql(f"DROP TABLE shop.{name}")
+
+    def ahead(self, marker: Datamarker) -> Datamarker:
+        order = marker.order
+        delivered = marker.delivered
+        if self.server.flavour == "mysql":
+            delivered = f"{self.server.sql('SELECT @@GLOBAL.server_uuid')[0][0]}:1-1000000"
+        return replace(marker, order=LogPosition(order.incarnation, order.file + 1, 4), delivered=delivered)
 
     def close(self) -> None:
         self.tables.close()
