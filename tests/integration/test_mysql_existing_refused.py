@@ -54,6 +54,14 @@ def test_tables_that_cannot_be_read_in_chunks(scene: TableScene, table: str, why
     assert len(scene.read("odd.fine")) == 2
 
 
+def test_a_table_with_a_dot_in_its_name(scene: TableScene) -> None:
+    """It may be another database's."""
+    scene.server.sql("CREATE TABLE odd.`dotted.name` (n INT PRIMARY KEY)")
+    assert "has a dot in its name" in listed(scene)["odd.dotted.name"].refused.text
+    with pytest.raises(UnreadableTable, match="has a dot in its name"):
+        scene.chunk("odd.dotted.name")
+
+
 def test_views_are_no_tables(scene: TableScene) -> None:
     scene.server.sql("CREATE VIEW odd.seen AS SELECT * FROM odd.fine")
     assert list(listed(scene)) == ["odd.fine"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import threading
+from collections.abc import Iterator, Mapping
 
+import hypothesis
 import pytest
 
 from publisher.sources.mysql.existing_rows import snapshot
@@ -14,6 +17,7 @@ from wormhole.model.position import Datamarker
 from wormhole.ports.table_source import Chunk, ChunkLimits
 from wormhole.wire.rows import decode_row
 
+SNAPSHOTS = 10_000 if hypothesis.settings.get_current_profile_name() == "soak" else 200
 _CREATE = ("CREATE DATABASE shop", "CREATE TABLE shop.stock (id INT PRIMARY KEY, amount INT)")
 _PREPARED = ("XA START 'one'", "UPDATE shop.stock SET amount = 2", "XA END 'one'", "XA PREPARE 'one'")
 
@@ -27,8 +31,12 @@ def scene(database_server: DatabaseServer) -> Iterator[TableScene]:
 
 def amounts(chunk: Chunk) -> dict[int, int]:
     """Of `shop.stock`, by id."""
-    rows = (decode_row(update) for update in chunk.rows.values())
-    return {row.after[0].int: row.after[1].int for row in rows}
+    return amounts_of(chunk.rows)
+
+
+def amounts_of(rows: Mapping[bytes, bytes]) -> dict[int, int]:
+    found = map(decode_row, rows.values())
+    return {row.after[0].int: row.after[1].int for row in found}
 
 
 def place(marker: Datamarker) -> tuple[int, int]:
@@ -145,3 +153,29 @@ def ahead(marker: Datamarker) -> Datamarker:
     """A place that the server's log has not reached."""
     order = type(marker.order)(marker.order.incarnation, marker.order.file + 1, marker.order.offset)
     return Datamarker(order, marker.delivered, order)
+
+
+def test_xa_commits_beside_chunks(scene: TableScene) -> None:
+    """MariaDB's are in the log a moment before they are visible, and the snapshot's place is behind them already."""
+    scene.run(*_CREATE, "INSERT INTO shop.stock VALUES (1, 0)")
+    stop = threading.Event()
+
+    def write() -> None:
+        with scene.server.connect() as connection, connection.cursor() as cursor:
+            for n in itertools.count(1):
+                change = f"UPDATE shop.stock SET amount = {n}"
+                for statement in ("XA START '{}'", change, "XA END '{}'", "XA PREPARE '{}'", "XA COMMIT '{}'"):
+                    cursor.execute(statement.format(f"x{n}"))
+                if stop.is_set():
+                    return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(SNAPSHOTS):
+            scene.step()
+            delivered = amounts_of(scene.rows["shop.stock"])[1]
+            assert amounts(scene.chunk("shop.stock"))[1] >= delivered
+    finally:
+        stop.set()
+        writer.join()

@@ -16,7 +16,7 @@ from publisher.sources.mysql.existing_rows.exact_keys import is_exact, literals_
 from publisher.sources.mysql.existing_rows.key_order import above, order_by, quoted
 from publisher.sources.mysql.existing_rows.result_rows import Row, rows_of
 from publisher.sources.mysql.existing_rows.snapshot import Snapshots
-from publisher.sources.mysql.existing_rows.values import RowEncoder, memory_of
+from publisher.sources.mysql.existing_rows.values import ROW_COST, RowEncoder
 from wormhole.model.errors import UnreadableTable
 from wormhole.ports.table_source import ChunkLimits
 
@@ -107,16 +107,12 @@ class Reading:
     def _take(self, sql: str, asked: int) -> bool:
         """Run one SELECT; returns whether another one may bring more."""
         bound(self.connection, self.limits.seconds + _GRACE_S, _SLACK * (self.limits.bytes + self.most))
-        encoder = RowEncoder(self.definition.entries, self.definition.key_positions, self.most)
-        flagged = bool(self.definition.long)
-        got, begin = 0, self.size
-        dropped = 0
+        got, dropped, begin = 0, 0, self.size
         try:
             rows = rows_of(self.connection, sql)
-            for row in rows:
-                large = flagged and row.pop() == b"1"
-                self._add(encoder, row, large)
+            for size in self._added(rows):
                 got += 1
+                self.size += size
                 if self.size >= self.limits.bytes and asked:
                     dropped = self._drain(rows)
                     break
@@ -130,6 +126,26 @@ class Reading:
         self.done = got < asked and not dropped
         return not self.done and not dropped
 
+    def _added(self, rows: Iterator[Row]) -> Iterator[int]:
+        """Keep each of the rows, and yield the bytes of its update."""
+        definition, found = self.definition, self.rows
+        encode = RowEncoder(definition.entries, definition.key_positions, self.most).encode
+        flagged, coded = bool(definition.long), any(definition.coded_key)
+        try:
+            for row in rows:
+                large = flagged and row.pop() == b"1"
+                key, update = encode(row, large)
+                found[key] = update
+                if coded:
+                    self.raw_keys[key] = [row[position] for position in definition.key_positions]
+                self.memory += len(key) + len(update) + ROW_COST
+                yield len(update)
+        except (ValueError, LookupError, OverflowError) as error:
+            raise UnreadableTable(
+                f"{definition.listed.name}: the server sends what is no value of its column ({error!s:.200})",
+                hint="report this, with the table's definition",
+            ) from error
+
     def _drain(self, rows: Iterator[Row]) -> int:
         """Pass over what follows a full chunk, as far as that is cheap; returns the number of rows."""
         room = self.limits.bytes
@@ -141,17 +157,3 @@ class Reading:
                 self.cut = True
                 break
         return dropped
-
-    def _add(self, encoder: RowEncoder, row: Row, large: bool) -> None:
-        try:
-            key, update = encoder.encode(row, large=large)
-        except (ValueError, LookupError, OverflowError) as error:
-            raise UnreadableTable(
-                f"{self.definition.listed.name}: the server sends what is no value of its column ({error!s:.200})",
-                hint="report this, with the table's definition",
-            ) from error
-        self.rows[key] = update
-        if any(self.definition.coded_key):
-            self.raw_keys[key] = [row[position] for position in self.definition.key_positions]
-        self.size += len(update)
-        self.memory += memory_of(key, update)

@@ -16,7 +16,7 @@ from pymysql.connections import Connection
 from publisher.sources.mysql.address import Address, parse
 from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
 from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.connection import connect, query, reading_answers, server_text, translate
+from publisher.sources.mysql.connection import connect, query, reading_answers, server_text, translating
 from publisher.sources.mysql.decode.name_folding import fold
 from publisher.sources.mysql.existing_rows.definition import (
     Definition,
@@ -215,16 +215,22 @@ class MySqlTables:
                 if reading.timed_out and not reading.rows:
                     query(connection, "ROLLBACK")
                 elif not reading.cut:
-                    if creation(connection, definition.listed.database, definition.listed.table) != definition.created:
-                        raise _AlteredError
+                    _check_unaltered(connection, definition)
                     query(connection, "COMMIT")
-            except pymysql.MySQLError as error:
-                raise self._translated(error, definition, server) from None
-            if reading.cut:
-                self._drop()  # which ends the transaction
-            if reading.rows:
-                self._row_bytes[table] = reading.row_bytes
-            return reading, high
+            except (WormholeError, _AlteredError):
+                raise
+            except Exception as error:
+                if known := self._known(error, definition, server):
+                    raise known from None
+                with translating(f"rows of {table}", connection):
+                    raise
+        if reading.cut:
+            self._drop()  # which ends the transaction
+            with self._connected() as (connection, server):
+                _check_unaltered(connection, definition)
+        if reading.rows:
+            self._row_bytes[table] = reading.row_bytes
+        return reading, high
 
     def _end(self, reading: Reading, until: bytes | None) -> bytes | None:
         """The last key that the next chunk can begin behind; rows after it are left to that one, if there is one."""
@@ -274,6 +280,11 @@ class MySqlTables:
         return found if found.refused or not refused else replace(found, refused=refused)
 
     def _left_out(self, listed: Listed) -> Problem:
+        if "." in listed.database or "." in listed.table:
+            return Problem(
+                f"{listed.name}: the database or the table has a dot in its name, and another table may have this name",
+                "rename it, or copy its rows some other way",
+            )
         folded = fold(listed.name)
         if any(fold(name) in (folded, fold(f"{listed.database}.*")) for name in self._options.skip_tables):
             return Problem(f"{listed.name} is in skip_tables: nothing of it is delivered", "take it out of skip_tables")
@@ -285,17 +296,18 @@ class MySqlTables:
             )
         return Problem()
 
-    def _translated(self, error: pymysql.MySQLError, definition: Definition, server: Server) -> Exception:
-        number, _ = server_text(error)
-        name = definition.listed.name
+    def _known(self, error: Exception, definition: Definition, server: Server) -> Exception | None:
+        """What an error of the driver says of the table; ``None``: nothing."""
+        number = server_text(error)[0] if isinstance(error, pymysql.MySQLError) else 0
+        listed = definition.listed
         if number in _ALTERED:
             return _AlteredError()
         if number in _GONE:
-            return _gone(name, server.account)
+            return _gone(listed.name, server.account)
         if number in _DENIED:
-            problem = no_privilege(definition.listed.database, definition.listed.table, server.account)
+            problem = no_privilege(listed.database, listed.table, server.account)
             return UnreadableTable(problem.text, hint=problem.hint)
-        return translate(error, f"rows of {name}")
+        return None
 
     # --- the server ----------------------------------------------------------------------------------------------
 
@@ -389,6 +401,12 @@ def _listed(row: dict[str, Any]) -> Listed:
         None if row["amount"] is None else int(row["amount"]),
         int(row["row_bytes"] or 0),
     )
+
+
+def _check_unaltered(connection: Connection[Any], definition: Definition) -> None:
+    """The rows that were read have the columns of ``definition``: the transaction that read them keeps it so."""
+    if creation(connection, definition.listed.database, definition.listed.table) != definition.created:
+        raise _AlteredError
 
 
 def _literals(definition: Definition, key: bytes) -> list[str]:

@@ -14,10 +14,13 @@ from typing import Final
 from publisher.sources.mysql.decode.charsets import ERRORS
 from publisher.sources.mysql.decode.floats import Singles
 
-__all__ = ["Entry", "RowEncoder", "entry_of_kind"]
+__all__ = ["ROW_COST", "Entry", "RowEncoder", "entry_of_kind"]
 
 Entry = Callable[[bytes], bytes]
 """What the server sends of a value that is not NULL, to its entry."""
+
+ROW_COST: Final = 200
+"""Bytes of Python objects for a row: two strings and an entry of a dictionary."""
 
 _READ: Final = b"\x08\x08"
 _KEY: Final = b"\x12"
@@ -29,7 +32,6 @@ _SINGLE: Final = struct.Struct("<f")
 _SHORT: Final = 125  # bytes of a string whose entry has one byte for each length
 _TEXT_HEADS: Final = tuple(bytes((n + 2, 0x12, n)) for n in range(_SHORT + 1))
 _BYTES_HEADS: Final = tuple(bytes((n + 2, 0x0A, n)) for n in range(_SHORT + 1))
-_ROW_COST: Final = 200  # of Python objects for a row: two strings and an entry of a dictionary
 _UNDECODED: Final = "backslashreplace"
 
 
@@ -52,7 +54,8 @@ def _long(tag: bytes, raw: bytes) -> bytes:
     return _varint(len(value)) + value
 
 
-_SMALL: Final = {str(n).encode(): _number(b"\x18", 2 * n) for n in range(1024)}
+_THREE_BYTES: Final = 1 << 20
+_SMALL: Final = {str(n).encode(): _number(b"\x18", 2 * n) for n in range(1 << 13)}
 
 
 def _integer(raw: bytes) -> bytes:
@@ -60,6 +63,9 @@ def _integer(raw: bytes) -> bytes:
     if known is not None:
         return known
     n = int(raw)
+    if 0 <= n < _THREE_BYTES:
+        n *= 2
+        return bytes((4, 0x18, n & 0x7F | 0x80, n >> 7 & 0x7F | 0x80, n >> 14))
     if n >> 63 > 0:
         return _number(b"\x20", n)
     return _number(b"\x18", 2 * n if n >= 0 else -2 * n - 1)
@@ -181,7 +187,7 @@ class RowEncoder:
         self._most = most
         self._single = self._key[0] if len(self._key) == 1 else -1
 
-    def encode(self, row: Sequence[bytes | None], *, large: bool = False) -> tuple[bytes, bytes]:
+    def encode(self, row: Sequence[bytes | None], large: bool = False) -> tuple[bytes, bytes]:
         """The row's key, as a ``RowKey`` without a table, and its update. ``large``: values of it were left out.
 
         Raises ``ValueError`` for what is no value of its column.
@@ -195,8 +201,3 @@ class RowEncoder:
         if large or len(after) > self._most:
             return key, _READ + key + _TOO_LARGE
         return key, _READ + key + after
-
-
-def memory_of(key: bytes, update: bytes) -> int:
-    """Bytes that a row takes, about."""
-    return len(key) + len(update) + _ROW_COST
