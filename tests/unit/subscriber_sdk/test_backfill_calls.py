@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from subscriber_sdk import HandlerFailed, KeyRange, Op, Router, ScanEnd, Subscriber, Update, UsageError
+from subscriber_sdk import HandlerFailed, KeyRange, Op, Router, ScanEnd, Subscriber, Update, UsageError, decode
 from subscriber_sdk.counts import windows_in
+from subscriber_sdk.iteration import Transactions
 from subscriber_sdk.testing import Kit, KitFlow, body_of, frames, read, update
 from wormhole.model.reads import is_read_transaction, read_order, read_source
 from wormhole.wire.body import parse_body
@@ -351,3 +353,41 @@ def test_only_rows_that_read_built_are_existing_rows(wormhole_kit: Kit) -> None:
     flow = attached(wormhole_kit, Table())
     with pytest.raises(UsageError, match=r"insert of shop.users: build rows of shop.users with read\(...\)"):
         flow.backfill(TABLE, [update(TABLE, key=1, after={"name": "x"})])
+
+
+def test_a_chunk_is_a_transaction_for_a_loop(wormhole_kit: Kit) -> None:
+    taken: list[list[str]] = []
+    over = Transactions(1 << 20, 1 << 20)
+
+    async def take() -> None:
+        async for updates in over.items():
+            assert {one.transaction.committed_at for one in updates} == {None}
+            assert updates[-1].ends_transaction
+            taken.append([one.id for one in updates])
+
+    async def begin() -> asyncio.Task[None]:
+        return asyncio.create_task(take())
+
+    task = wormhole_kit.run(begin())
+    flow = attached(wormhole_kit, over)
+    flow.backfill(TABLE, [row(1), row(2), row(3)], chunks=2)
+    assert taken == [["read:1:1:0", "read:1:1:1"], ["read:1:2:0"]]
+    assert flow.datamarker == flow.end
+    task.cancel()
+    wormhole_kit.run(asyncio.sleep(0))
+
+
+def test_an_existing_row_becomes_an_object(wormhole_kit: Kit) -> None:
+    @dataclass
+    class User:
+        id: int
+        name: str
+
+    users: list[User | None] = []
+
+    class Handler(Subscriber):
+        async def on_update(self, update: Update) -> None:
+            users.append(decode(update, User))
+
+    attached(wormhole_kit, Handler()).backfill(TABLE, [read(TABLE, key=7, after={"id": 7, "name": "ada"})])
+    assert users == [User(7, "ada")]
