@@ -68,8 +68,10 @@ def progress_line(backfills: Sequence[FlowBackfill]) -> str:
     bar = "" if share is None else f"[{'#' * int(share * _WIDTH):.<{_WIDTH}}] {share:4.0%}  "
     rows = sum(one.rows for one in known)
     left = [one.left_s for one in known if not has_ended(one) and one.HasField("left_s")]
-    speed = size(sum(one.bytes_per_s for one in known))
-    parts = [f"{bar}{counted(rows, 'row')}  {speed}/s"]
+    read = {one.publisher: one.status.bytes_per_s for one in backfills if one.status and not has_ended(one.status)}
+    parts = [
+        f"{bar}{counted(rows, 'row')}  {sum(one.rows_per_s for one in known):,.0f}/s  {size(sum(read.values()))}/s"
+    ]
     if left:
         parts.append(f"about {span(max(left))} left")
     parts.append(f"{sum(map(has_ended, known))} of {counted(len(known), 'flow')} ended")
@@ -122,7 +124,7 @@ def show_backfills(backfills: Sequence[FlowBackfill], silent: Sequence[tuple[str
         print_json({"flows": [_flow_object(one) for one in backfills], "unreachable": unreachable})
         return
     rows = [(one.flow, *_flow_row(one.status)) for one in backfills if one.status is not None]
-    columns = ("FLOW", "GENERATION", "STATE", "ROWS SENT", "SHARE", "RATE", "TIME LEFT", "ASKED BY", "WAITS FOR")
+    columns = ("FLOW", "GENERATION", "STATE", "ROWS SENT", "SHARE", "ROWS/S", "TIME LEFT", "ASKED BY", "WAITS FOR")
     print_table(columns, rows, "no flow has a backfill: `wormholectl backfill start APP` begins one")
     tables = [(one.flow, *_table_row(table)) for one in backfills if one.status for table in one.status.progress]
     if tables:
@@ -165,7 +167,9 @@ def show_planned(application: str, planned: Sequence[FlowBackfill], notes: Seque
     tables: dict[tuple[str, str], admin_pb2.BackfillTable] = {}
     for one in planned:
         for table in one.status.progress if one.status is not None else ():
-            tables.setdefault((one.publisher, table.table), table)
+            # Each shard has its part of a table.
+            before = tables.get((one.publisher, table.table))
+            tables[one.publisher, table.table] = table if before is None else _together(before, table)
     rows = [(name, _estimate(table), _refusal(table), publisher) for (publisher, name), table in tables.items()]
     print_table(("TABLE", "ABOUT ROWS", "", "PUBLISHER"), rows, "which tables there are is not known yet")
     wanted = [table for table in tables.values() if table.state != "refused"]
@@ -264,11 +268,20 @@ def _flow_row(status: admin_pb2.BackfillStatus) -> Sequence[str]:
         status.state,
         f"{status.rows:,}",
         f"{status.share:.0%}" if status.HasField("share") else "-",
-        f"{size(status.bytes_per_s)}/s" if running else "-",
+        f"{status.rows_per_s:,.0f}" if running else "-",
         span(status.left_s) if running and status.HasField("left_s") else "-",
         status.who,
         (f"paused by {status.paused}" if status.paused else status.waits.text) if running else "",
     )
+
+
+def _together(one: admin_pb2.BackfillTable, other: admin_pb2.BackfillTable) -> admin_pb2.BackfillTable:
+    """The same table of two shards."""
+    both = admin_pb2.BackfillTable()
+    both.CopyFrom(one)
+    if one.HasField("rows_estimate") and other.HasField("rows_estimate"):
+        both.rows_estimate = one.rows_estimate + other.rows_estimate
+    return both
 
 
 def _table_row(table: admin_pb2.BackfillTable) -> Sequence[str]:

@@ -11,6 +11,7 @@ from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
 from wormhole.model.errors import Fatal
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.show.backfills import FlowBackfill, progress_line
 
 AT = ("-p", "h:7")
 
@@ -56,6 +57,24 @@ def test_a_start_asks_each_flow_and_nothing_begins_before_the_answer(admin: Fake
     assert "1 flow of cache would receive about 1,200,000 rows, by the server's estimate, of 1 table" in out
     assert "shop.log is refused: shop.log has no primary key\n  next: add a primary key\n" in out
     assert "note: it was asked nicely" in out
+
+
+def test_shards_have_parts_of_a_table_and_share_what_is_read(admin: FakeAdmin) -> None:
+    told = admin.answers[0].status
+    assert told is not None
+    told.flows[1].flow = "cache/db2"
+    _, out, _ = run("backfill", "start", "cache", *AT)
+    assert "2 flows of cache would receive about 2,400,000 rows, by the server's estimate, of 1 table" in out
+    for flow in told.flows:
+        flow.backfill.CopyFrom(running())
+    line = progress_line([FlowBackfill("shop/main/db1", flow.flow, flow.backfill) for flow in told.flows])
+    assert line == (
+        "[############............]  50%  1,200,000 rows  16,000/s  4.0 MiB/s  about 1m 15s left  0 of 2 flows ended"
+    )
+    told.flows[0].backfill.waits.text = "no credit"
+    assert progress_line([FlowBackfill("p", "f", told.flows[0].backfill)]).endswith(
+        "0 of 1 flow ended  waits: no credit"
+    )
 
 
 def test_what_was_asked_is_handed_on(admin: FakeAdmin) -> None:
@@ -144,7 +163,7 @@ def test_show_has_flows_tables_and_why_it_waits(admin: FakeAdmin, backfill: admi
     code, out, err = run("backfill", "show", "cache", *AT)
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert lines[1] == "cache/db1 2 running 600,000 50% 4.0 MiB/s 1m 15s ann@ops cache/db1 is not with the lead"
+    assert lines[1] == "cache/db1 2 running 600,000 50% 8,000 1m 15s ann@ops cache/db1 is not with the lead"
     assert "cache/db1 shop.users running 500,000 1,101,000" in lines
     assert "SHARE, TIME LEFT and TABLE HOLDS follow from the server's estimate of the rows of a table." in lines
     assert "it waits: cache/db1 is not with the lead" in lines
