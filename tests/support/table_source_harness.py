@@ -36,7 +36,6 @@ class RocksTablesHarness(RocksHarness, TableHarness):
     """The column families of a database that another process writes."""
 
     def __init__(self, folder: Path, sharding: Sharding) -> None:
-        self.folder = folder
         super().__init__(folder, sharding)
         self.tables = self._tables()
 
@@ -44,7 +43,7 @@ class RocksTablesHarness(RocksHarness, TableHarness):
         return RocksTables(
             self.path,
             log="log",
-            folder=self.folder / "tables",
+            state_dir=self.state,
             sharding=self.sharding,
             max_update_bytes=1 << 26,
         )

@@ -63,7 +63,7 @@ class RocksDatastore(Datastore):
         return RocksTables(
             database_path(url),
             log=options.log,
-            folder=options.state_dir / "rocksdb-tables",
+            state_dir=options.state_dir,
             sharding=options.sharding,
             max_update_bytes=options.max_update_bytes,
         )

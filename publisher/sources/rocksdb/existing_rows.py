@@ -1,7 +1,7 @@
 """The rows that a RocksDB holds now, read by a secondary instance beside the process that owns it.
 
-A chunk's place is the sequence number that the instance had caught up with: it moves only when it is asked to. What was
-written past the WAL is among the rows, and in no log.
+A chunk's place is the sequence number that the instance had caught up with, which moves only when it is asked to. What
+was written past the WAL is among the rows and in no log: then the place is the last sequence number that the log has.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from wormhole.wire.rows import decode_key, encode_key
 
 __all__ = ["RocksTables"]
 
+_PATIENCE_S: Final = 3.0  # for an instance that has to be opened anew
 _ROW_BYTES: Final = 200  # what a row and its key take in memory beside their bytes
 _OPERATION: Final = 2  # bytes of an update before its key
 _ERRORS: Final[dict[str, type[WormholeError]]] = {
@@ -36,13 +38,14 @@ _ERRORS: Final[dict[str, type[WormholeError]]] = {
 class RocksTables:
     """Implements :class:`~wormhole.ports.table_source.TableSource` for the database in the directory ``path``.
 
-    ``folder``: of its own, emptied when the process of the instance starts. Nothing is written into ``path``.
+    ``state_dir``: that of the log's source, beside whose folder this one has its own. Nothing is written into ``path``.
     """
 
-    def __init__(self, path: Path, *, log: str, folder: Path, sharding: Sharding, max_update_bytes: int) -> None:
+    def __init__(self, path: Path, *, log: str, state_dir: Path, sharding: Sharding, max_update_bytes: int) -> None:
         self._path = path
         self._log = log
-        self._folder = folder
+        self._folder = state_dir / "rocksdb-tables"
+        self._kept = state_dir / "rocksdb"
         self._sharding = sharding
         self._max_update_bytes = max_update_bytes
         self._lock = threading.Lock()
@@ -113,7 +116,9 @@ class RocksTables:
             with self._lock:
                 self._end()
             self._incarnation = not_before.order.incarnation
-        answer, blob = self._ask({**request, "table": table, "at_least": int(not_before.delivered or 0)})
+        order = not_before.order
+        place = (int(not_before.delivered or 0), order.incarnation, order.file, order.offset)
+        answer, blob = self._ask({**request, "table": table, "not_before": place})
         key_columns, columns = VALUE_SCHEMAS[answer["wide"]]
         schema = Schema(table, key_columns, columns)
         last = None if answer["last"] is None else encode_key((bytes.fromhex(answer["last"]),))
@@ -122,6 +127,20 @@ class RocksTables:
 
     def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Raises what the process answers, and :class:`SourceUnavailable` when it ends instead."""
+        limit = time.monotonic() + _PATIENCE_S
+        while True:
+            header, blob = self._exchange(request)
+            if "stale" not in header:
+                break
+            with self._lock:
+                self._end()
+            if time.monotonic() >= limit:
+                raise SourceUnavailable(header["stale"], hint="it is tried again")
+        if "error" in header:
+            raise _ERRORS[header["error"]](header["message"], hint=header["hint"])
+        return header, blob
+
+    def _exchange(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         with self._lock:
             if self._process is None:
                 self._process = self._start()
@@ -146,14 +165,11 @@ class RocksTables:
                 f"the process that reads {self._path} ended with status {process.returncode}",
                 hint="its standard error has the reason; it is started again",
             )
-        header, blob = answer
-        if "error" in header:
-            raise _ERRORS[header["error"]](header["message"], hint=header["hint"])
-        return header, blob
+        return answer
 
     def _start(self) -> subprocess.Popen[bytes]:
         module = "publisher.sources.rocksdb.secondary"
-        arguments = (str(self._path), str(self._folder), str(self._max_update_bytes))
+        arguments = (str(self._path), str(self._folder), str(self._kept), str(self._max_update_bytes))
         try:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", module, *arguments],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -12,7 +12,7 @@ from publisher.sources.rocksdb.decode.options import DatabaseOptions
 from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.problem import NO_PROBLEM, Problem
 
-__all__ = ["BYTEWISE", "REVERSED", "Family", "LiveFamilies", "refusal", "refusals"]
+__all__ = ["BYTEWISE", "REVERSED", "Family", "LiveFamilies", "refusals", "with_settings"]
 
 BYTEWISE: Final = "leveldb.BytewiseComparator"
 REVERSED: Final = "rocksdb.ReverseBytewiseComparator"
@@ -28,17 +28,18 @@ _OPERATORS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A column family: its number, and the name of what orders its keys."""
+    """A column family: its number, and the name of what orders its keys. ``again``: another one had its name before."""
 
     number: int
     name: str
     comparator: str
+    again: bool = False
 
 
 class LiveFamilies:
     """Follows the MANIFEST of the database in ``path``.
 
-    ``manifest``: its file's name. :attr:`opened` keeps its file open, so that its inode belongs to no other meanwhile.
+    ``manifest``: its file's name. The file stays open, so that its inode belongs to no other meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,6 +48,7 @@ class LiveFamilies:
         self._file: BinaryIO | None = None
         self._decoder = ManifestDecoder()
         self._names: dict[int, str] = {}
+        self._dropped: set[str] = set()
         self._comparators: dict[int, str] = {}
 
     def refresh(self) -> dict[str, Family]:
@@ -66,7 +68,8 @@ class LiveFamilies:
                 hint="let the publisher's user read the database's files; it is tried again",
             ) from error
         return {
-            name: Family(number, name, self._comparators.get(number, BYTEWISE)) for number, name in self._names.items()
+            name: Family(number, name, self._comparators.get(number, BYTEWISE), name in self._dropped)
+            for number, name in self._names.items()
         }
 
     def close(self) -> None:
@@ -86,6 +89,7 @@ class LiveFamilies:
         self.close()
         self._file = (self._path / name).open("rb", buffering=0)
         self._decoder, self._names, self._comparators = ManifestDecoder(), {0: _DEFAULT}, {}
+        self._dropped = set()
         self.manifest = name
 
     def _apply(self, edit: VersionEdit) -> None:
@@ -93,8 +97,8 @@ class LiveFamilies:
             self._names[edit.family] = edit.added
         if edit.comparator is not None:
             self._comparators[edit.family] = edit.comparator
-        if edit.dropped:
-            self._names.pop(edit.family, None)
+        if edit.dropped and edit.family in self._names:
+            self._dropped.add(self._names.pop(edit.family))
 
 
 def _inode(file: BinaryIO) -> tuple[int, int]:
@@ -102,23 +106,44 @@ def _inode(file: BinaryIO) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def with_settings(families: dict[str, Family], options: DatabaseOptions) -> dict[str, Family]:
+    """The families with the comparators of the OPTIONS file: a new database's MANIFEST lacks that of ``default``."""
+    return {
+        name: replace(family, comparator=options.families.get(name, {}).get("comparator", family.comparator))
+        for name, family in families.items()
+    }
+
+
 def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str, Problem]:
     """Why each of these families cannot be read, by name; those that can are missing."""
+    if options.db.get("recycle_log_file_num", "0") != "0":
+        recycled = Problem(
+            "recycle_log_file_num is set, and a second instance of the database hangs at a WAL that is written over",
+            "open the database with recycle_log_file_num=0",
+        )
+        return dict.fromkeys(families, recycled)
     default = families.get(_DEFAULT)
-    if default is not None and (problem := refusal(default, options)):
+    if default is not None and (problem := _refusal(default, options)):
         # No instance opens without it.
         others = Problem(f"no family can be read without {_DEFAULT}, and of that {problem.text}", problem.hint)
         return {name: problem if name == _DEFAULT else others for name in families}
-    return {name: problem for name, family in families.items() if (problem := refusal(family, options))}
+    return {name: problem for name, family in families.items() if (problem := _refusal(family, options))}
 
 
-def refusal(family: Family, options: DatabaseOptions) -> Problem:
-    """Why this family cannot be read; ``NO_PROBLEM`` when it can."""
-    next_step = "send its rows once from the program that owns the database: write each again"
+def _refusal(family: Family, options: DatabaseOptions) -> Problem:
+    next_step = "write its rows once again from the program that owns the database, so that the log has them"
     if family.comparator not in {BYTEWISE, REVERSED}:
-        return Problem(f"the keys are ordered by {family.comparator}, which only their own program has", next_step)
-    operator = options.families.get(family.name, {}).get("merge_operator", "")
-    named = operator.strip("{}").split(";")[0].removeprefix("id=").partition(":")[0]
-    if named not in _OPERATORS:
-        return Problem(f"values are merged by {operator}, which only their own program has", next_step)
+        return Problem(f"its keys are ordered by {family.comparator}, which only their own program has", next_step)
+    if family.again:
+        return Problem(
+            "it was dropped and made again since its program opened the database, and RocksDB lets no second instance "
+            "read it until then",
+            "restart the program that owns the database",
+        )
+    settings = options.families.get(family.name, {})
+    operator = settings.get("merge_operator", "")
+    if operator.strip("{}").split(";")[0].removeprefix("id=").partition(":")[0] not in _OPERATORS:
+        return Problem(f"its values are merged by {operator}, which only their own program has", next_step)
+    if settings.get("enable_blob_files") == "true":
+        return Problem("its values are in blob files, which RocksDB lets no second instance read", next_step)
     return NO_PROBLEM

@@ -21,7 +21,7 @@ from publisher.sources.rocksdb.wal_file import FillResult, WalFile
 from wormhole.model.errors import DecodeError, PositionError, PositionPurged, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 
-__all__ = ["Found", "end_of", "find_sequence", "first_of", "last_of", "read_record", "scan_end"]
+__all__ = ["Found", "end_of", "find_sequence", "first_of", "last_of", "logged_up_to", "read_record", "scan_end"]
 
 _CHUNK = 1 << 20
 
@@ -126,6 +126,27 @@ def last_of(path: Path, number: int) -> int:
     finally:
         cursor.close()
     return max(0, int(encoder.expected) - 1)
+
+
+def logged_up_to(files: WalFiles, sequence: int, file: int, at: int) -> tuple[int, int, int]:
+    """The last sequence number, not above ``sequence``, of the records behind a transaction's end at offset ``at`` of
+    WAL ``file``, and the place after its record; 0 and the same place when there is none.
+    """
+    last = 0
+    for one_by_one in (False, True):
+        encoder = _skipping()
+        cursor = Cursor(files, encoder, _never, file=file, at=at, one_by_one=one_by_one)
+        try:
+            while (step := cursor.step(_CHUNK)) != Step.END and encoder.expected - 1 <= sequence:
+                cursor.gap = None
+                encoder.take()
+                if step == Step.PROGRESS:
+                    last, file, at = max(last, encoder.expected - 1), cursor.file, cursor.at
+        finally:
+            cursor.close()
+        if step == Step.END:
+            break
+    return last, file, at
 
 
 def end_of(files: Mapping[int, Path]) -> int:

@@ -4,16 +4,18 @@ The binding holds Python's lock while it opens a database or catches up with its
 the publisher's process every flow would wait. Run as a program it obeys requests on its standard input and ends with
 it; :mod:`publisher.sources.rocksdb.existing_rows` is the other side::
 
-    python -m publisher.sources.rocksdb.secondary DATABASE FOLDER MAX_UPDATE_BYTES
+    python -m publisher.sources.rocksdb.secondary DATABASE FOLDER KEPT MAX_UPDATE_BYTES
 
-The binding writes a file of its own into the directory that it opens. Therefore it opens ``FOLDER/view``, where links
-lead to the database's CURRENT and MANIFEST; tables and WAL are read where they are.
+``KEPT`` is where the log's source keeps WAL files. The binding writes a file of its own into the directory that it
+opens. Therefore it opens ``FOLDER/view``, where links lead to the database's CURRENT, MANIFEST and OPTIONS; tables and
+WAL are read where they are.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
 from array import array
@@ -22,11 +24,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from publisher.sources.rocksdb.decode.options import DatabaseOptions
-from publisher.sources.rocksdb.files import check_database, newest_options, wal_directory
-from publisher.sources.rocksdb.live_families import BYTEWISE, REVERSED, Family, LiveFamilies, refusals
+from publisher.sources.rocksdb.files import check_database, live_files, newest_options, options_names, wal_directory
+from publisher.sources.rocksdb.live_families import BYTEWISE, REVERSED, Family, LiveFamilies, refusals, with_settings
 from publisher.sources.rocksdb.row_encoding import Columns, encode_plain, encode_wide, is_plain, key_field_size
+from publisher.sources.rocksdb.scan import logged_up_to
 from publisher.sources.rocksdb.secondary_pipe import read_message, write_message
 from wormhole.model.errors import SourceUnavailable, UnreadableTable, WormholeError
+from wormhole.model.problem import Problem
 
 __all__ = ["main"]
 
@@ -35,7 +39,12 @@ _PAUSE_S: Final = 0.02
 _CACHE: Final = 8 << 20
 _INFO_LOG: Final = 1 << 20
 _CLOCK_EVERY: Final = 64  # rows
+_LONGEST_S: Final = 300  # a call of the library that hangs ends the process
 _LASTING: Final = ("Corruption", "Invalid argument", "Not implemented")
+
+
+class _StaleError(Exception):
+    """The instance has to be opened anew, in another process: the binding crashes in one that opened it before."""
 
 
 class _Batch:
@@ -75,11 +84,34 @@ class _Batch:
         return b"".join((self._ends.tobytes(), self._key_sizes.tobytes(), *self._rows))
 
 
-class _Secondary:
-    """The instance: opened by the first request, and again when the database is another one or has other families."""
+class _WalNow:
+    """The WAL files that the database has now, and those that the log's source keeps in ``kept``.
 
-    def __init__(self, path: Path, folder: Path, max_update_bytes: int) -> None:
+    Implements :class:`~publisher.sources.rocksdb.port.WalFiles`.
+    """
+
+    reached = (-1, 0)
+
+    def __init__(self, directory: Path, kept: Path) -> None:
+        found = live_files(kept) if kept.is_dir() else {}
+        self._files = {number: file.path for number, file in {**found, **live_files(directory)}.items()}
+
+    def path(self, number: int) -> Path | None:
+        return self._files.get(number)
+
+    def newer(self, number: int) -> int | None:
+        return min((other for other in self._files if other > number), default=None)
+
+    def wait(self, seconds: float) -> None:
+        pass
+
+
+class _Secondary:
+    """The instance, opened by the first request."""
+
+    def __init__(self, path: Path, folder: Path, kept: Path, max_update_bytes: int) -> None:
         self._path = path
+        self._kept = kept
         self._folder = folder
         self._view = folder / "view"
         self._max_update_bytes = max_update_bytes
@@ -87,7 +119,9 @@ class _Secondary:
         self._families: dict[str, Family] = {}
         self._opened: dict[str, Family] = {}
         self._identity = (0, 0)
+        self._walked = (-1, 0, 0)  # how far the log was read: WAL, offset, last sequence number before it
         self._db: Any = None
+        self._lent: tuple[Any, ...] = ()  # what the instance uses and does not own
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -99,7 +133,7 @@ class _Secondary:
         listed = []
         for name, family in sorted(self._families.items()):
             rows = None
-            if name in self._opened:
+            if name not in refused and self._db is not None:
                 rows = self._family(name).property_int_value("rocksdb.estimate-num-keys")
             problem = refused.get(name)
             listed.append(
@@ -122,10 +156,10 @@ class _Secondary:
         rows: int,
         max_bytes: int,
         seconds: float,
-        at_least: int,
+        not_before: tuple[int, int, int, int],
     ) -> tuple[dict[str, Any], bytes]:
-        """Rows with keys above ``after`` up to ``until``."""
-        self._catch_up_for(table, at_least)
+        """Rows with keys above ``after`` up to ``until``. ``not_before``: sequence number and place."""
+        self._catch_up_for(table, not_before[0])
         began = time.monotonic()
         batch = _Batch(table, self._max_update_bytes)
         last = None
@@ -137,11 +171,13 @@ class _Secondary:
                 break
             batch.add(key, columns)
             last = key
-        return self._answer(batch, last, done)
+        return self._answer(batch, last, done, not_before)
 
-    def rows(self, table: str, keys: Sequence[str], at_least: int) -> tuple[dict[str, Any], bytes]:
+    def rows(
+        self, table: str, keys: Sequence[str], not_before: tuple[int, int, int, int]
+    ) -> tuple[dict[str, Any], bytes]:
         """The rows of these keys."""
-        self._catch_up_for(table, at_least)
+        self._catch_up_for(table, not_before[0])
         family = self._family(table)
         batch = _Batch(table, self._max_update_bytes)
         wanted = sorted(map(bytes.fromhex, set(keys)), reverse=self._opened[table].comparator == REVERSED)
@@ -153,19 +189,40 @@ class _Secondary:
                     continue
                 raise _failed(table, error) from error
             batch.add(key, columns)
-        return self._answer(batch, wanted[-1] if wanted else None, True)
+        return self._answer(batch, wanted[-1] if wanted else None, True, not_before)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def _answer(self, batch: _Batch, last: bytes | None, done: bool) -> tuple[dict[str, Any], bytes]:
+    def _answer(
+        self, batch: _Batch, last: bytes | None, done: bool, not_before: tuple[int, int, int, int]
+    ) -> tuple[dict[str, Any], bytes]:
         header = {
-            "high": self._db.latest_sequence_number(),
+            "high": self._logged(not_before),
             "wide": bool(batch.wide),
             "last": None if last is None else last.hex(),
             "done": done,
             "count": len(batch),
         }
         return header, batch.blob()
+
+    def _logged(self, not_before: tuple[int, int, int, int]) -> int:
+        """The last sequence number that is shown and in the log: an idle log never reaches that of a write past it."""
+        delivered, incarnation, *place = not_before
+        shown = int(self._db.latest_sequence_number())
+        if shown <= delivered:
+            return delivered
+        file, at, logged = max((*place, delivered), self._walked)
+        try:
+            files = _WalNow(
+                wal_directory(self._path, newest_options(self._path)), self._kept / str(incarnation) / "wal"
+            )
+            if files.path(file) is None:
+                return shown  # what it held behind the place may be among the rows
+            last, file, at = logged_up_to(files, shown, file, at)
+        except (OSError, WormholeError):
+            return shown  # the log's own reader reports what is wrong with it
+        self._walked = (file, at, max(logged, last))
+        return max(delivered, self._walked[2])
 
     def _scan(self, table: str, after: bytes | None, until: bytes | None) -> Iterator[tuple[bytes, Columns]]:
         from rocksdict import ReadOptions
@@ -222,7 +279,7 @@ class _Secondary:
         if table not in self._families:
             raise UnreadableTable(f"there is no column family {table}", hint="nothing, if it was dropped on purpose")
 
-    def _catch_up(self, at_least: int) -> dict[str, Any]:
+    def _catch_up(self, at_least: int) -> dict[str, Problem]:
         """Show what the owner wrote, up to sequence number ``at_least`` or later; returns which families are refused.
 
         Raises :class:`SourceUnavailable` when it is not there after a few seconds.
@@ -231,6 +288,8 @@ class _Secondary:
         while True:
             try:
                 refused = self._try_catch_up()
+                if self._db is None:
+                    return refused  # all of them
                 shown = self._db.latest_sequence_number()
                 if shown >= at_least:
                     return refused
@@ -238,11 +297,10 @@ class _Secondary:
             except SourceUnavailable as error:
                 problem = error.message
             if time.monotonic() >= limit:
-                self._close()
                 raise SourceUnavailable(problem, hint="it is tried again")
             time.sleep(_PAUSE_S)
 
-    def _try_catch_up(self) -> dict[str, Any]:
+    def _try_catch_up(self) -> dict[str, Problem]:
         check_database(self._path)
         options = newest_options(self._path)
         if options is None:
@@ -250,21 +308,20 @@ class _Secondary:
                 f"no OPTIONS file of {self._path} can be read", hint="let the publisher's user read the OPTIONS-* files"
             )
         identity = _identity(self._path)
-        self._families = self._manifest.refresh()
+        self._families = with_settings(self._manifest.refresh(), options)
         refused = refusals(self._families, options)
         wanted = {name: family for name, family in self._families.items() if name not in refused}
         if "default" not in wanted:
-            raise UnreadableTable(
-                f"{self._path} cannot be read: {refused['default'].text}", hint=refused["default"].hint
-            )
+            return refused
         if self._db is not None and (wanted != self._opened or identity != self._identity):
-            self._close()
+            raise _StaleError(f"{self._path} has other column families, or is another database")
         try:
             self._link()
             if self._db is None:
                 self._open(options, wanted)
                 self._opened, self._identity = wanted, identity
-            self._db.try_catch_up_with_primary()
+            else:
+                self._db.try_catch_up_with_primary()
         except Exception as error:
             if str(error).startswith("Invalid argument: Merge requires"):
                 raise UnreadableTable(
@@ -272,32 +329,36 @@ class _Secondary:
                     f"file does not name ({error})",
                     hint="open the database once with the merge operator in its options",
                 ) from error
-            if "Try again" not in str(error):
-                self._close()
-            raise SourceUnavailable(
-                f"{self._path} cannot be read just now: {error}", hint="it is tried again"
-            ) from error
+            problem = f"{self._path} cannot be read just now: {error}"
+            if self._db is not None and "Try again" not in str(error):
+                raise _StaleError(problem) from error
+            raise SourceUnavailable(problem, hint="it is tried again") from error
         return refused
 
     def _link(self) -> None:
         self._view.mkdir(parents=True, exist_ok=True)
-        for name in ("CURRENT", self._manifest.manifest):
+        for name in ("CURRENT", self._manifest.manifest, *options_names(self._path)[:1]):
             link = self._view / name
             if not link.is_symlink():
                 link.symlink_to(self._path / name)
 
     def _open(self, options: DatabaseOptions, wanted: dict[str, Family]) -> None:
-        from rocksdict import AccessType, Cache, DBPath, Options, Rdict
+        from rocksdict import AccessType, Cache, DBPath, Env, Options, Rdict
 
-        _, loaded = Options.load_latest(str(self._path), ignore_unknown_options=True, cache=Cache(_CACHE))
+        (self._view / "rocksdict-config.json").write_text('{"raw_mode": true, "prefix_extractors": {}}')
+        env, cache = Env(), Cache(_CACHE)
+        database, loaded = Options.load_latest(str(self._view), env, ignore_unknown_options=True, cache=cache)
+        self._lent = (env, cache, database, loaded)
         if missing := sorted(wanted.keys() - loaded.keys()):
             raise SourceUnavailable(f"the OPTIONS file of {self._path} does not name {missing[0]} yet")
-        database = Options(raw_mode=True)
         database.set_db_paths([DBPath(str(self._path), 1 << 62)])
         database.set_wal_dir(str(wal_directory(self._path, options)))
+        database.set_db_log_dir("")
         database.set_max_open_files(-1)  # a table that the owner deletes can still be read
+        database.set_unordered_write(False)
         database.set_allow_concurrent_memtable_write(False)  # not every kind of memtable allows it
         database.set_stats_dump_period_sec(0)
+        database.set_stats_persist_period_sec(0)
         database.set_keep_log_file_num(2)
         database.set_max_log_file_size(_INFO_LOG)
         self._db = Rdict(
@@ -306,13 +367,6 @@ class _Secondary:
             column_families={name: loaded[name] for name in wanted},
             access_type=AccessType.secondary(str(self._folder / "instance")),
         )
-
-    def _close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-        self._db, self._opened = None, {}
-        self._manifest.close()
-        shutil.rmtree(self._view, ignore_errors=True)
 
 
 def _failed(table: str, error: Exception) -> WormholeError:
@@ -338,13 +392,14 @@ def _key(text: str | None) -> bytes | None:
 
 def main(arguments: Sequence[str]) -> None:
     """Answer requests until there are no more."""
-    path, folder, max_update_bytes = arguments
-    secondary = _Secondary(Path(path), Path(folder), int(max_update_bytes))
+    path, folder, kept, max_update_bytes = arguments
+    secondary = _Secondary(Path(path), Path(folder), Path(kept), int(max_update_bytes))
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     while (message := read_message(requests)) is not None:
         request, _ = message
+        signal.alarm(_LONGEST_S)
         header: dict[str, Any]
         blob = b""
         try:
@@ -355,8 +410,12 @@ def main(arguments: Sequence[str]) -> None:
                     header, blob = secondary.chunk(**request)
                 case _:
                     header, blob = secondary.rows(**request)
+        except _StaleError as error:
+            write_message(answers, {"stale": str(error)})
+            os._exit(0)
         except WormholeError as error:
             header = {"error": type(error).__name__, "message": error.message, "hint": error.hint or ""}
+        signal.alarm(0)
         write_message(answers, header, blob)
 
 
