@@ -54,8 +54,8 @@ def _long(tag: bytes, raw: bytes) -> bytes:
     return _varint(len(value)) + value
 
 
-_THREE_BYTES: Final = 1 << 20
-_SMALL: Final = {str(n).encode(): _number(b"\x18", 2 * n) for n in range(1 << 13)}
+_SMALLEST, _LARGEST = 1 << 13, 1 << 20  # of the numbers that take three bytes
+_SMALL: Final = {str(n).encode(): _number(b"\x18", 2 * n) for n in range(_SMALLEST)}
 
 
 def _integer(raw: bytes) -> bytes:
@@ -63,7 +63,7 @@ def _integer(raw: bytes) -> bytes:
     if known is not None:
         return known
     n = int(raw)
-    if 0 <= n < _THREE_BYTES:
+    if _SMALLEST <= n < _LARGEST:
         n *= 2
         return bytes((4, 0x18, n & 0x7F | 0x80, n >> 7 & 0x7F | 0x80, n >> 14))
     if n >> 63 > 0:

@@ -9,6 +9,18 @@ from wormhole.wire.rows import decode_row
 from wormhole.wire.v1 import update_pb2
 
 
+@pytest.mark.parametrize("n", [0, 1, 42, 63, 64, 8191, 8192, 1048575, 1048576, 1 << 40])
+@pytest.mark.parametrize("form", ["{}", "{:020d}", "-{}"])
+def test_an_integer_takes_the_least_bytes_however_it_is_shown(n: int, form: str) -> None:
+    shown = form.format(n)
+    entry = entry_of_kind("bigint", "")(shown.encode())
+    assert entry == entry_of_least_bytes(update_pb2.Value(int=int(shown)))
+
+
+def entry_of_least_bytes(shown: update_pb2.Value) -> bytes:
+    return update_pb2.Update(after=[shown]).SerializeToString()[1:]
+
+
 def value(kind: str, raw: bytes, codec: str = "", *, compressed: bool = False) -> update_pb2.Value:
     """What an entry holds."""
     entry = entry_of_kind(kind, codec, compressed=compressed)(raw)
