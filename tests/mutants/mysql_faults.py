@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutants.runner import Fault
 
 _WALK = "publisher/sources/mysql/log_walk.py"
+_ROWS = "publisher/sources/mysql/existing_rows"
+_ROWS_TESTS = "tests/unit/publisher/sources/mysql/existing_rows"
 _WALK_TESTS = ("tests/unit/publisher/sources/mysql/test_log_walk.py",)
 
 MYSQL_FAULTS: list[Fault] = [
@@ -271,5 +273,37 @@ MYSQL_FAULTS: list[Fault] = [
         new="            if not self._tables:\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
         promise="names of tables without end are forgotten before the next look at the server",
+    ),
+    Fault(
+        name="mysql-chunk-from-before-its-place",
+        file=f"{_ROWS}/snapshot.py",
+        old="            if place >= not_before.order:\n",
+        new="            if True:\n",
+        tests=(f"{_ROWS_TESTS}/test_snapshot.py",),
+        promise="a chunk shows every transaction before the place that it was asked for",
+    ),
+    Fault(
+        name="mysql-chunk-beside-an-xa-commit",
+        file=f"{_ROWS}/snapshot.py",
+        old="        self._await_xa(connection, deadline, wait)\n",
+        new="",
+        tests=(f"{_ROWS_TESTS}/test_snapshot.py",),
+        promise="an XA COMMIT that is in MariaDB's log and not visible yet is waited for",
+    ),
+    Fault(
+        name="mysql-descending-key-compared-upwards",
+        file=f"{_ROWS}/key_order.py",
+        old="after != column.descending",
+        new="after",
+        tests=(f"{_ROWS_TESTS}/test_key_order.py",),
+        promise="a chunk goes on behind its last key where the index descends, too",
+    ),
+    Fault(
+        name="mysql-shown-zeros-change-a-key",
+        file=f"{_ROWS}/values.py",
+        old="    if _SMALLEST <= n < _LARGEST:\n",
+        new="    if 0 <= n < _LARGEST:\n",
+        tests=(f"{_ROWS_TESTS}/test_values.py",),
+        promise="keys of existing rows are byte for byte those of the log",
     ),
 ]
