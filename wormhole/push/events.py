@@ -1,0 +1,175 @@
+"""The flows of one stream as the pushing side sees them, and what the subscriber's answers mean. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.push.parking import Arrived, Arriving
+from wormhole.push.window import Window
+from wormhole.wire.v1 import push_pb2
+
+__all__ = [
+    "Acked",
+    "Event",
+    "FailedReason",
+    "FlowFailed",
+    "FlowPhase",
+    "LossDecided",
+    "Opened",
+    "ParkWanted",
+    "Parted",
+    "Progressed",
+    "PushFlow",
+    "Released",
+    "Reported",
+    "Welcomed",
+]
+
+
+class FlowPhase(Enum):
+    """Where in the grammar a flow is."""
+
+    ASSIGNED = auto()
+    OPEN = auto()
+    DECIDING = auto()
+    REVOKED = auto()
+
+
+class FailedReason(Enum):
+    """Why a subscriber cannot go on with a flow; see push.proto."""
+
+    RESEND = push_pb2.Failed.RESEND
+    HANDLER = push_pb2.Failed.HANDLER
+    STALE_EPOCH = push_pb2.Failed.STALE_EPOCH
+
+
+@dataclass(slots=True)
+class PushFlow:
+    """One flow on one stream. ``replay_until``: what ends at or before it may have been delivered before."""
+
+    number: int
+    application: str
+    shard: str
+    epoch: int
+    replay_until: LogPosition | None
+    phase: FlowPhase = FlowPhase.ASSIGNED
+    window: Window = field(default_factory=lambda: Window(0))
+    offered: deque[tuple[bytes, Datamarker]] = field(default_factory=deque)
+    marker_at: float = 0.0
+    bytes_since: int = 0
+    dirty: bool = False
+    parking: Arriving = field(default_factory=Arriving)
+    """An update that is being parked, of which more may be to come."""
+
+    @property
+    def name(self) -> str:
+        """``APP/SHARD``."""
+        return flow_name(self.application, self.shard)
+
+
+@dataclass(slots=True, frozen=True)
+class Welcomed:
+    """The subscriber answered; flows may be assigned."""
+
+    subscriber: str
+
+
+@dataclass(slots=True, frozen=True)
+class Opened:
+    """The subscriber takes the flow; a given ``have`` replaces the stored marker. ``life`` (0: it does not count),
+    ``processed`` and ``epochs``: what it counted before, and in which epochs.
+    """
+
+    flow: PushFlow
+    have: Datamarker | None
+    life: int = 0
+    processed: Sequence[push_pb2.Processed] = ()
+    epochs: Sequence[int] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Progressed:
+    """Credit came back, and ``processed`` was counted."""
+
+    flow: PushFlow
+    processed: Sequence[push_pb2.Processed] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Acked:
+    """``marker`` was processed and may be stored. ``processed``: what was counted, see push.proto."""
+
+    flow: PushFlow
+    marker: Datamarker
+    processed: Sequence[push_pb2.Processed] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Released:
+    """No handler runs for the flow any more; all its acks have been reported. ``processed``: see :class:`Acked`."""
+
+    flow: PushFlow
+    processed: Sequence[push_pb2.Processed] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class FlowFailed:
+    """The subscriber cannot go on with the flow.
+
+    ``held_epoch``, ``held_by``, ``contested``: see ``Failed`` in push.proto.
+    """
+
+    flow: PushFlow
+    reason: FailedReason
+    update_id: str
+    message: str
+    held_epoch: int = 0
+    held_by: str = ""
+    contested: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class ParkWanted:
+    """An update is to be stored before it counts as processed; :meth:`PushSession.parked` answers. It has to be opened
+    (:func:`wormhole.push.parking.open_letter`),, and reported when it is done with."""
+
+    flow: PushFlow
+    arrived: Arrived
+
+
+@dataclass(slots=True, frozen=True)
+class Reported:
+    """How the callbacks of a flow do."""
+
+    flow: PushFlow
+    report: push_pb2.HandlerReport
+
+
+@dataclass(slots=True, frozen=True)
+class LossDecided:
+    """The application's answer to a data loss."""
+
+    flow: PushFlow
+    proceed: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Parted:
+    """The subscriber ends the stream. ``reason``: a ``Goodbye.Reason``, or a number that a later version knows."""
+
+    reason: int
+    message: str
+    hint: str = ""
+
+    @property
+    def reason_name(self) -> str:
+        """The reason for people."""
+        known = push_pb2.Goodbye.Reason.DESCRIPTOR.values_by_number.get(self.reason)
+        return known.name.lower() if known is not None else f"reason {self.reason}"
+
+
+Event = Welcomed | Opened | Progressed | Acked | Released | FlowFailed | LossDecided | ParkWanted | Reported | Parted
