@@ -42,11 +42,11 @@ class Scene:
         self.folder = folder
         self._made = ExitStack()
 
-    def tables(self, max_update_bytes: int = 1 << 26) -> RocksTables:
+    def tables(self, max_update_bytes: int = 1 << 26, state: str = "state") -> RocksTables:
         tables = RocksTables(
             self.path,
             log="log",
-            state_dir=self.folder / "state",
+            state_dir=self.folder / state,
             sharding=Sharding("log"),
             max_update_bytes=max_update_bytes,
         )
@@ -460,8 +460,11 @@ def test_what_is_written_past_the_log_is_shown_and_waits_for_no_log(scene: Scene
     db.close()
 
 
-def test_rows_that_were_flushed_ahead_of_the_reader_lie_behind_it(scene: Scene, writer: RocksWriter) -> None:
-    images, tables = scene.images(), scene.tables()
+@pytest.mark.parametrize("state", ["state", "another, where no WAL is kept"])
+def test_rows_that_were_flushed_ahead_of_the_reader_lie_behind_it(
+    scene: Scene, writer: RocksWriter, state: str
+) -> None:
+    images, tables = scene.images(), scene.tables(state=state)
     writer.put(b"a", b"1")
     before = images.read_on()
     writer.put(b"b", b"1")
