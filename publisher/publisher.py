@@ -361,7 +361,7 @@ class Publisher:
         """Set the flow's marker, forwards or backwards, in a new epoch; the subscriber that has the flow is asked to
         release it and gets it again at ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its
         record."""
-        if not to.backfill:
+        if not to.backfill and not flow.unreadable:  # a record that cannot be read is written anew below
             # First: died between the two, it begins anew at the former datamarker, and nothing is missing.
             await self.backfills.restart(flow, f"its datamarker goes to {to}")
         async with self._controlling:  # an operator and the application may want it at once

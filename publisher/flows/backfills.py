@@ -33,9 +33,10 @@ from publisher.flows.refused_error import RefusedError
 from publisher.flows.row_scans import RowScans
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
+from publisher.stores.markers.rules import written_anew
 from wormhole.config.datastores import capabilities_of
 from wormhole.host.clock import Clock
-from wormhole.model.errors import WormholeError
+from wormhole.model.errors import MarkerStoreError, WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.visible import few
 from wormhole.ports.marker_store import BackfillControl, FlowControl, FlowKey
@@ -112,7 +113,11 @@ class Backfills:
         """
         backfill = flow.control.backfill
         if backfill is not None and not backfill.ended and backfill.filter_hash != flow.filter.hash:
-            await self.restart(flow, "its filter changed")
+            try:
+                await self.restart(flow, "its filter changed")
+            except KeyError:
+                missing = "its datamarker is missing in the marker store"
+                raise MarkerStoreError(missing, flow=flow.name, hint=written_anew(flow.key)) from None
 
     async def restart(self, flow: PublisherFlow, cause: str) -> None:
         """What was sent of an unfinished backfill proves nothing any more."""

@@ -15,7 +15,8 @@ from tests.support.copying_subscriber import CopyingSubscriber, copying_subscrib
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY
-from wormhole.model.errors import SourceUnavailable
+from wormhole.filters import Filter
+from wormhole.model.errors import MarkerStoreError, SourceUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.model.values import Op
@@ -247,6 +248,20 @@ async def test_a_set_datamarker_begins_a_new_generation(world: World, copy: Copy
         await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
         assert backfill(world).generation == copy.generation == 2
         assert is_equal(world, copy)
+
+
+async def test_a_record_that_vanished_is_a_fault_of_its_flow_alone(world: World) -> None:
+    """Of the filter that changed nothing can be stored then; the others are given to their subscribers."""
+    filled(world, 10)
+    world.application(start="existing")
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+        flow = publisher.assigner.flows[KEY]
+        flow.configure(Filter.parse('key != b"x"'), halts_on_bad_value=False, parks=False)
+        del world.markers.records[KEY]
+        with pytest.raises(MarkerStoreError, match="its datamarker is missing") as caught:
+            await publisher.backfills.prepare(flow)
+        assert caught.value.flow == "app/log.t"
 
 
 async def test_rows_wait_for_credit(world: World, copy: CopyingSubscriber) -> None:
