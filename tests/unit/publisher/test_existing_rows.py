@@ -310,3 +310,19 @@ async def _live(publisher: Publisher, key: FlowKey = KEY) -> PublisherFlow:
 
     await eventually(is_open, "the flow is open")
     return publisher.assigner.flows[key]
+
+
+async def test_it_is_done_only_when_that_is_durable(world: World, copy: CopyingSubscriber) -> None:
+    """Ended before, a crash would lose what was sent and not acknowledged."""
+    filled(world, 100)
+    copy.acks.clear()
+    world.application(start="existing")
+    await world.register(copy.wire)
+    async with world.publisher() as publisher:
+        flow = await _live(publisher)
+        await eventually(lambda: (one := publisher.backfills.progress_of(flow)) and one.finished, "all is sent")
+        publisher.backfills.look()
+        assert len(publisher._background) == 0, "nothing is being stored"
+        assert not backfill(world).ended
+        copy.acks.set()
+        await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
