@@ -157,16 +157,16 @@ def about_from_json(given: Mapping[str, Any], where: str) -> SnapshotAbout:
     """
     try:
         schemas = tuple(Schema.from_canonical(base64.b64decode(text)) for text in given["schemas"])
-        by_id = {schema.id: schema for schema in schemas}
+        by_id = {f"{schema.id:016x}": schema for schema in schemas}
         per_table = "others" in given
         updates = given.get("updates")
         return SnapshotAbout(
-            given["dataset"],
-            given["copy"],
+            str(given["dataset"]),
+            str(given["copy"]),
             {shard: _shard(one) for shard, one in given["shards"].items()},
             {table: _table(one, by_id) for table, one in given.get("tables", {}).items()},
-            dict(given.get("left_out", {})),
-            tuple(given.get("others", ())),
+            {str(table): str(why) for table, why in given.get("left_out", {}).items()},
+            _texts(given.get("others", ())),
             schemas,
             None if updates is None else tuple(file_from_json(one) for one in updates),
             () if per_table or given["complete"] else _texts(given["problems"]) or ("it is not complete",),
@@ -178,15 +178,15 @@ def about_from_json(given: Mapping[str, Any], where: str) -> SnapshotAbout:
 
 def _shard(given: Mapping[str, Any]) -> SnapshotShard:
     marker = marker_from_text(given["marker"])
-    return SnapshotShard(given.get("from", ""), marker, given.get("log", ""), given.get("lacks", ""))
+    return SnapshotShard(str(given.get("from", "")), marker, str(given.get("log", "")), str(given.get("lacks", "")))
 
 
-def _table(given: Mapping[str, Any], schemas: Mapping[int, Schema]) -> SnapshotTable:
+def _table(given: Mapping[str, Any], schemas: Mapping[str, Schema]) -> SnapshotTable:
     newest = {
-        log: LogSchema(schemas[int(one["schema"], 16)], bytes.fromhex(one["place"]))
+        str(log): LogSchema(schemas[str(one["schema"])], bytes.fromhex(one["place"]))
         for log, one in given.get("newest", {}).items()
     }
-    return SnapshotTable(given["folder"], int(given["rows"]), int(given.get("lacking", 0)), newest)
+    return SnapshotTable(str(given["folder"]), int(given["rows"]), int(given.get("lacking", 0)), newest)
 
 
 def _texts(given: Iterable[Any]) -> tuple[str, ...]:

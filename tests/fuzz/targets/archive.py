@@ -56,6 +56,16 @@ def _make_start(rng: random.Random) -> bytes:
         "problems": ["a file is gone"],
         "shards": {"a": {"marker": marker}},
         "schemas": [base64.b64encode(schema.canonical).decode() for schema in _SCHEMAS.values()],
+        "tables": {
+            CUSTOMERS.table: {
+                "folder": "tables/customers",
+                "rows": 3,
+                "lacking": rng.randrange(2),
+                "newest": {"db1": {"schema": f"{CUSTOMERS.id:016x}", "place": "00" * 20}},
+            }
+        },
+        "left_out": {"shop.log": "it has no key"},
+        "others": [KEYS.table],
         "updates": [{"path": "updates/x.parquet", "bytes": 9, "block_bytes": 4, "block_crcs": "AAAAAAAAAAAAAAAA"}],
     }
     return with_checksum(given)
@@ -84,9 +94,7 @@ class _Stored:
 
 def _start(module: ModuleType, data: bytes) -> object:
     with patch("spark_replay.tables.folder.open_storage", lambda _to: _Stored(data)):
-        found = module.about_start("/archive", "orders", "main")
-        files = module._files(module.Folder("/archive", module.ABOUT))
-    return found, files
+        return module.read_about("/archive", "orders", "main").refusal(lambda table: True)
 
 
 def _footer(module: ModuleType, data: bytes) -> object:
@@ -121,7 +129,7 @@ TARGETS = [
     ),
     Target(
         name="archive-snapshot",
-        module="spark_replay.tables.snapshot",
+        module="spark_replay.tables.start",
         decode=_start,
         make=_make_start,
         allowed=(ReplayError,),
