@@ -156,7 +156,7 @@ def _change_each(
     done: list[Change] = []
     for flow, of_flow in settings.items():
         try:
-            done.append(admin.change(flow, preview=preview, **{what: of_flow}))
+            done.append(getattr(admin, what)(flow, preview=preview, **of_flow))
         except WormholeError as error:
             if done and not preview:
                 error.message += f" ({flow}; {counted(len(done), 'other flow')} changed before it)"
