@@ -257,7 +257,8 @@ async def test_a_chunk_whose_window_does_not_fit_is_read_again_behind_it() -> No
     def change() -> None:
         if left[0]:
             left[0] -= 1
-            world.put(1, op=Op.UPDATE, name="x" * 1000)
+            marker = world.put(1, op=Op.UPDATE, name="x" * 1000)
+            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
 
     world.tables.on_snapshot = change
     async with running(world):
