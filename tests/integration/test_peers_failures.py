@@ -33,7 +33,7 @@ from caravan.backfill.progress import BackfillRequest
 from caravan.backfill.scanner import Scanner, ScanSettings
 from caravan.fleet import Fleet, FleetEvents, Limits
 from tests.support.databases import DatabaseServer, NewServer
-from tests.support.eventually import patience
+from tests.support.eventually import patience, until
 from tests.support.rows_received import Receiver
 from tests.support.table_scene import TableScene
 from wormhole.filters import Filter
@@ -69,7 +69,9 @@ class Backfill:
     async def running(self, **request: Any) -> AsyncIterator[Receiver]:
         scene = await asyncio.to_thread(self.scene.__enter__)
         try:
-            fleet = Fleet(scene.source, Limits(), FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0)
+            fleet = self.fleet = Fleet(
+                scene.source, Limits(), FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0
+            )
             settings = ScanSettings(limits=ChunkLimits(rows=4))
             self.scanner = Scanner(fleet, scene.tables, MemoryBoundaries(), settings)
             wanted = BackfillRequest(1, **{"tables": ("peers.rows_",), **request})
@@ -101,6 +103,19 @@ class Backfill:
     async def sql(self, *statements: str) -> None:
         """Write as root."""
         await asyncio.to_thread(self.server.sql, *statements)
+
+    def write(self, *statements: str) -> None:
+        """Write as root, and wait until the lead has read it: for a chunk that is being read it is in the window."""
+        self.server.sql(*statements)
+        status = "SHOW MASTER STATUS" if self.server.flavour == "mariadb" else "SHOW BINARY LOG STATUS"
+        file, offset, *_ = self.server.sql(status)[0]
+        end = int(file.rpartition(".")[2]), offset
+
+        def read() -> bool:
+            lead = self.fleet.lead
+            return lead is not None and (lead.marker.order.file, lead.marker.order.offset) >= end
+
+        until(read, f"the lead does not reach {end}")
 
     def there(self, table: str = "peers.rows_") -> list[dict[str, Any]]:
         """What a SELECT shows."""
@@ -219,9 +234,9 @@ async def test_flink_39749_keys_that_the_collation_holds_for_equal(server: Datab
         if number > 2:
             return
         for word in _WORDS:
-            server.sql(f"UPDATE peers.rows_ SET id = UPPER(id), n = n + 100 WHERE id = '{word}'")
-        server.sql("UPDATE peers.rows_ SET id = 'x', n = 7 WHERE id LIKE 'X%'")
-        server.sql("DELETE FROM peers.rows_ WHERE id IN ('zz', 'ZZ')", "REPLACE INTO peers.rows_ VALUES ('E', 55)")
+            backfill.write(f"UPDATE peers.rows_ SET id = UPPER(id), n = n + 100 WHERE id = '{word}'")
+        backfill.write("UPDATE peers.rows_ SET id = 'x', n = 7 WHERE id LIKE 'X%'")
+        backfill.write("DELETE FROM peers.rows_ WHERE id IN ('zz', 'ZZ')", "REPLACE INTO peers.rows_ VALUES ('E', 55)")
 
     backfill.after = change
     async with backfill.running() as receiver:
@@ -241,8 +256,8 @@ async def test_sequin_2149_an_enum_in_the_key(server: DatabaseServer) -> None:
     backfill = await asyncio.to_thread(Backfill, server)
 
     def change(number: int) -> None:
-        server.sql(f"UPDATE peers.rows_ SET kind = 'alpha', id = id + {number}00 WHERE kind = 'zeta' AND id < 2")
-        server.sql(f"UPDATE peers.rows_ SET n = n + {number} WHERE kind IN ('9', 'it''s')")
+        backfill.write(f"UPDATE peers.rows_ SET kind = 'alpha', id = id + {number}00 WHERE kind = 'zeta' AND id < 2")
+        backfill.write(f"UPDATE peers.rows_ SET n = n + {number} WHERE kind IN ('9', 'it''s')")
 
     backfill.after = change
     async with backfill.running() as receiver:
@@ -266,7 +281,8 @@ async def test_dbz_4878_ddl_in_the_window(server: DatabaseServer, statement: str
 
     def alter(number: int) -> None:
         if number == 2:
-            server.sql(statement, "DELETE FROM peers.rows_ WHERE id = 5", "INSERT INTO peers.rows_ (id) VALUES (1000)")
+            changes = "DELETE FROM peers.rows_ WHERE id = 5", "INSERT INTO peers.rows_ (id) VALUES (1000)"
+            backfill.write(statement, *changes)
 
     setattr(backfill, when.partition(" ")[0], alter)
     async with backfill.running() as receiver:
@@ -280,6 +296,7 @@ async def test_dbz_4878_ddl_in_the_window(server: DatabaseServer, statement: str
                 assert value == there or (row["id"] < 4 and str(value) == there.decode()), (name, row)
             if row["id"] >= 4:
                 assert list(row) == list(rows[row["id"]])
+        assert backfill.scanner.status.discards == (when == "after the rows")
 
 
 async def test_peerdb_2408_connections_that_are_killed(server: DatabaseServer) -> None:
