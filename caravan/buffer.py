@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from caravan.backfill.bring_forward import moved_in_part
+from caravan.backfill.bring_forward import emptied, moved_in_part
 from wormhole.filters import Filter, RunView, Selection
 from wormhole.model.position import LogPosition
 from wormhole.model.segment import Run, Segment
@@ -93,6 +93,11 @@ class Entry:
             instead=found.key_only,
             bad=[one for one in found.bad if one[0] >= ordinal],
         )
+
+    def emptied(self, shard: str) -> Sequence[str]:
+        """Tables that lost rows here, of which the log does not say which."""
+        run = self.segment.runs.get(shard)
+        return () if run is None else emptied(run)
 
     def moved_in_part(self, shard: str) -> Sequence[tuple[str, bytes]]:
         """Rows whose key changed and of which the log does not have every value: table and new key (a serialized

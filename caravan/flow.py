@@ -267,6 +267,8 @@ class CaravanFlow:
             if segment.chunk is not None:
                 self.backfill.took(segment.chunk, 0 if body is None else body.updates)
             elif (entry := self._buffer.entry(self._cursor)) is not None:
+                for table in entry.emptied(self.shard):
+                    self.backfill.begin_again(table)
                 for table, key in entry.moved_in_part(self.shard):
                     self.backfill.read_again(table, key)
         self._cursor += 1

@@ -16,7 +16,7 @@ from wormhole.model.schema import Schema
 from wormhole.model.segment import Run
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["BroughtForward", "moved_in_part"]
+__all__ = ["BroughtForward", "emptied", "moved_in_part"]
 
 _INSERTS: Final = frozenset((update_pb2.INSERT, update_pb2.UPSERT))
 _MOST_KEY_BYTES: Final = 1 << 20
@@ -90,8 +90,8 @@ class BroughtForward:
     def _apply(self, shard: _Shard, schema: Schema, change: update_pb2.Update) -> None:
         op = change.op
         if op == update_pb2.TRUNCATE:
-            shard.rows.clear()
-            shard.others.clear()
+            # The log does not say which rows are left: a partition's may be gone, and others there.
+            self.spoiled = "rows of the table were removed while it was read, and the log does not say which"
             return
         if schema != self._schema:
             self.spoiled = "the columns of the table changed while its rows were read"
@@ -154,6 +154,24 @@ class BroughtForward:
             values = update_pb2.RowKey.FromString(key).values
             if len(values) == 1 and values[0].WhichOneof("kind") == "bytes" and low <= values[0].bytes < high:
                 shard.drop(key)
+
+
+def emptied(run: Run) -> list[str]:
+    """Tables that lost rows in ``run`` by a statement, which may be about one partition.
+
+    Such a TRUNCATE has no columns; one that has them is of the whole table.
+    """
+    found = []
+    for number, schema in enumerate(run.schemas):
+        if schema.columns or schema.key:
+            continue
+        index = run.schema_index
+        for ordinal, (begin, end) in enumerate(pairwise((0, *run.ends))):
+            same = (index[ordinal if len(index) > 1 else 0] if index else 0) == number
+            if same and _update(run.blob, begin, end).op == update_pb2.TRUNCATE:
+                found.append(schema.table)
+                break
+    return found
 
 
 def moved_in_part(run: Run, moved: Iterable[int]) -> list[tuple[str, bytes]]:

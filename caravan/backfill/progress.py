@@ -247,6 +247,16 @@ class FlowBackfill:
             self._done[_hash(chunk.table)] = FinishedTable(chunk.table, need.rows, need.unread)
         self._bytes = None
 
+    def begin_again(self, table: str) -> None:
+        """The log removed rows of ``table`` and does not say which: those that are left are sent again."""
+        need = self._needs.get(table)
+        if need is not None:
+            need.ranges, need.unread = [(START, END)], 0
+            need.again.clear()
+        elif self._done.pop(_hash(table), None) is not None:
+            self._offered = False  # which has its list looked up
+        self._bytes = None
+
     def read_again(self, table: str, key: bytes) -> None:
         """The log moved a row to ``key`` without all its values, and the flow may not have sent those."""
         need = self._needs.get(table)

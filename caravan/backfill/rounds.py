@@ -63,6 +63,7 @@ def next_work(takers: Sequence[Taker], lists: Mapping[str, Boundaries], table: s
 
 
 def _next_in(takers: Sequence[Taker], table: str, boundaries: Boundaries, number: int) -> Work | None:
+    number = boundaries.widened(number, number)[0]  # it may be of another list, which this one replaced
     ranges = [one for taker in takers for one in taker.ranges(table)]
     above = [max(begin, number) for begin, end in ranges if end > number]
     if above or ranges:

@@ -405,6 +405,7 @@ class Scanner:
     async def _fail(self, problem: Problem) -> None:
         """Try again after a while, with less."""
         self._failures += 1
+        self._described_at = -math.inf
         self._halvings = min(_MOST_HALVINGS, self._halvings + 1)
         if problem != self._status.waits:
             _log.warning("existing rows cannot be read just now: %s", problem)

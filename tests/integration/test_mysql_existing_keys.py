@@ -12,6 +12,7 @@ from publisher.sources.mysql.existing_rows.reading import select
 from publisher.sources.mysql.existing_rows.source import MySqlTables
 from tests.support.databases import DatabaseServer
 from tests.support.table_scene import TableScene
+from wormhole.model.errors import SourceUnavailable
 from wormhole.ports.table_source import ChunkLimits
 from wormhole.wire.rows import decode_row
 
@@ -219,3 +220,20 @@ def test_a_changed_key_has_another_fingerprint(scene: TableScene) -> None:
         fingerprint("ALTER TABLE keyed.printed DROP PRIMARY KEY, ADD PRIMARY KEY (b, a)"),
     }
     assert len(found) == 5
+
+
+def test_no_chunk_is_read_in_another_order_than_the_one_that_was_described(scene: TableScene) -> None:
+    """A key that was reached in the former order says nothing in the new one: rows would be passed over."""
+    scene.run(
+        "CREATE TABLE keyed.turned (a VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY)",
+        "INSERT INTO keyed.turned VALUES ('B'), ('C'), ('a'), ('d')",
+    )
+    list(scene.tables.tables("keyed.turned".__eq__))
+    last = scene.chunk("keyed.turned", limits=TWO).last
+    scene.run("ALTER TABLE keyed.turned MODIFY a VARCHAR(9) COLLATE utf8mb4_general_ci")
+    for _ in range(2):
+        with pytest.raises(SourceUnavailable, match="another one"):
+            scene.chunk("keyed.turned", last, limits=TWO)
+    list(scene.tables.tables("keyed.turned".__eq__))
+    first = next(iter(scene.chunk("keyed.turned").rows.values()))
+    assert decode_row(first).key[0].text == "a"

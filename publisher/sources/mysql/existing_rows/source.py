@@ -81,6 +81,7 @@ class MySqlTables:
         self._connection: Connection[Any] | None = None
         self._server: Server | None = None
         self._definitions: dict[str, Definition] = {}
+        self._described: dict[str, str] = {}  # fingerprints that the caller was given last
         self._row_bytes: dict[str, int] = {}
         self._seconds: dict[str, float] = {}  # of tables whose chunks took too long
         self._interrupted = threading.Event()
@@ -94,7 +95,9 @@ class MySqlTables:
         with self._connected() as (connection, server), reading_answers("the server's tables"):
             rows = query(connection, _ALL, (OWN_DATABASES,), within_s=_LISTING_S, most_bytes=MOST_LISTING_BYTES)
             listed = [one for one in map(_listed, rows) if wanted(one.name)]
-            found = [self._scanned(self._define(connection, server, one)) for one in listed]
+            defined = [self._define(connection, server, one) for one in listed]
+            self._described.update((one.listed.name, one.fingerprint) for one in defined)
+            found = [self._scanned(one) for one in defined]
             names = {table.name for table in found}
             hidden = [name for name in self._logged() if name not in names and wanted(name)]
             found += [table for name in hidden for table in self._hidden(connection, server, name)]
@@ -206,6 +209,7 @@ class MySqlTables:
         with self._connected() as (connection, server):
             self._check_server(server, not_before)
             definition = self._definition(connection, server, table)
+            self._check_key(definition)
             high = server.snapshots.begin(connection, not_before, self._wait)
             most = min(self._options.max_update_bytes, server.most_packet)
             row_bytes = self._row_bytes.get(table) or definition.listed.row_bytes
@@ -270,6 +274,15 @@ class MySqlTables:
                 raise UnreadableTable(found.refused.text, hint=found.refused.hint)
             self._definitions[table] = found
         return found
+
+    def _check_key(self, definition: Definition) -> None:
+        """The keys of the caller are in the order that the key has now."""
+        table = definition.listed.name
+        if self._described.get(table, definition.fingerprint) != definition.fingerprint:
+            del self._definitions[table]
+            raise SourceUnavailable(
+                f"{table}: its key is another one than when its backfill began", hint="the table begins again"
+            )
 
     def _define(self, connection: Connection[Any], server: Server, listed: Listed) -> Definition:
         refused = server.refused or self._left_out(listed)

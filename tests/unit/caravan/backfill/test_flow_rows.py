@@ -179,3 +179,35 @@ def test_what_is_not_taken_is_not_counted() -> None:
     assert mine.backfill is not None
     assert mine.backfill.rows == 0
     assert mine.backfill.needs(ChunkRange("t", SCHEMA, None, None, START, 5, place(0)))
+
+
+def test_rows_are_sent_again_behind_a_truncate_that_may_be_of_a_partition() -> None:
+    """The application removed all that it held of the table, and the log does not say which rows are left."""
+    builder = RunsBuilder()
+    builder.begin("mem", 2, 0, place(1))
+    builder.add(("s",), Schema("t", (), ()), encode_row(Op.TRUNCATE, ()))
+    builder.end(place(2))
+    truncate = Segment(place(1), place(2), builder.take(), marker(2), 10)
+    for taken in (END, 5):
+        mine = flow()
+        assert mine.backfill is not None
+        lists = [("t", Boundaries(1, "", {5: b"5"})), ("u", Boundaries(2, ""))]
+        mine.backfill.offer(lists)
+        delivered(mine, buffer_of(log(0, 1, 1), rows(1, START, taken, 0, 7), truncate))
+        mine.backfill.offer(lists)
+        assert mine.backfill.ranges("t") == [(START, END)]
+
+
+def test_a_finished_table_stays_so_when_rows_of_another_one_were_removed() -> None:
+    builder = RunsBuilder()
+    builder.begin("mem", 2, 0, place(1))
+    builder.add(("s",), Schema("u", (), ()), encode_row(Op.TRUNCATE, ()))
+    builder.add(("s",), SCHEMA, encode_row(Op.INSERT, (3,), after=(1,)))
+    builder.end(place(2))
+    mine = flow()
+    delivered(
+        mine,
+        buffer_of(log(0, 1, 1), rows(1, START, 5, 0, 7), Segment(place(1), place(2), builder.take(), marker(2), 10)),
+    )
+    assert mine.backfill is not None
+    assert mine.backfill.ranges("t") == [(5, END)]
