@@ -3,13 +3,15 @@
 Only the datastore compares keys. A range that was read from one boundary ends at a key between this boundary and the
 next one, so its number is chosen between theirs: numbers are in the order of the keys, and a flow's progress is
 intervals of numbers. In a list with one id no number is ever used for another key: a list whose file was lost or
-damaged, whose table's key changed, or that was thinned out gets another id.
+damaged, whose table's key changed, or that was thinned out gets another id. The number also depends on the key, so that
+a list whose file was restored from an older copy does not give another key the number of one that it had later.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Final, Protocol
 
 __all__ = ["END", "START", "Boundaries", "BoundaryStore", "MemoryBoundaries"]
@@ -46,17 +48,24 @@ class Boundaries:
         """The key of a number; ``None`` for :data:`START` and :data:`END`. Raises ``KeyError`` for an unknown one."""
         return None if number in (START, END) else self._keys[number]
 
-    def place(self, after: int, until: int) -> int | None:
-        """The number that a key between the neighbours ``after`` and ``until`` would get; ``None``: no room is left."""
+    def place(self, after: int, until: int, key: bytes) -> int | None:
+        """The number that ``key``, between the neighbours ``after`` and ``until``, would get; ``None``: no room is
+        left.
+        """
         room = until - after
-        if until == END and room > _STEP:
-            return after + _STEP
-        return after + max(1, room >> _SPLIT) if room > 1 else None
+        if room <= 1:
+            return None
+        part = _STEP if until == END and room > _STEP else max(1, room >> _SPLIT)
+        return after + part - int.from_bytes(blake2b(key, digest_size=8).digest(), "big") % max(1, part >> 2)
 
     def add(self, number: int, key: bytes) -> None:
         """``key`` has the number that :meth:`place` chose."""
         self._keys[number] = key
         insort(self._numbers, number)
+
+    def knows(self, number: int) -> bool:
+        """Whether a key has this number."""
+        return number in (START, END) or number in self._keys
 
     def after(self, number: int) -> int:
         """The next higher number."""

@@ -55,7 +55,7 @@ class Catalog:
         is none left. Raises ``OSError``.
         """
         boundaries = self.lists[table]
-        number = boundaries.place(begin, end)
+        number = boundaries.place(begin, end, key)
         if number is not None:
             self._store.add(table, boundaries, number, key)
             boundaries.add(number, key)

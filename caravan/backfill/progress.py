@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from typing import Final, Self
 
 from caravan.backfill.boundaries import END, START, Boundaries
@@ -88,6 +89,11 @@ class _Need:
     def empty(self) -> bool:
         return not self.ranges and not self.again
 
+    def is_of(self, boundaries: Boundaries) -> bool:
+        """Whether its numbers are those of the list: one that was restored from an older copy lacks later ones."""
+        again = ((one.begin, one.end) for one in self.again.values())
+        return self.list_id == boundaries.id and all(map(boundaries.knows, chain.from_iterable((*self.ranges, *again))))
+
     def bound(self) -> None:
         """Too many keys to read again become the ranges that they are in."""
         if len(self.again) > _MOST_AGAIN or sum(map(len, self.again)) > _MOST_AGAIN_BYTES:
@@ -151,9 +157,8 @@ class FlowBackfill:
             if _hash(table) in self._done:
                 continue
             need = self._needs.get(table)
-            if need is None or need.list_id != boundaries.id:
+            if need is None or not need.is_of(boundaries):
                 need = _Need(boundaries.id, [(START, END)])
-            need.ranges = _merged(boundaries.widened(begin, end) for begin, end in need.ranges)
             kept[table] = need
         self._needs = kept
         self._offered = True

@@ -96,7 +96,7 @@ def test_numbers_are_in_the_order_of_the_keys(splits: list[tuple[int, int]]) -> 
         numbers = sorted(line)
         after = numbers[at % (len(numbers) - 1)]
         until = known.after(after)
-        number = known.place(after, until)
+        number = known.place(after, until, b"%d" % share)
         if number is None:
             break
         key = line[after] + (line[until] - line[after]) * share / 1001

@@ -112,6 +112,27 @@ def test_a_table_starts_again_when_its_list_has_another_id() -> None:
     assert progress.ranges("t") == [(START, END)]
 
 
+def test_a_table_starts_again_when_its_list_is_an_older_copy() -> None:
+    """A folder that was restored: other keys come behind those that the older list has."""
+    newer = boundaries((10, b"10"))
+    number = newer.place(10, END, b"20")
+    assert number is not None
+    newer.add(number, b"20")
+    progress = FlowBackfill(REQUEST, "f")
+    progress.offer([("t", newer)])
+    progress.took(chunk(START, 10), 3)
+    progress.took(chunk(10, number), 3)
+    older = boundaries((10, b"10"))
+    other = older.place(10, END, b"25")
+    assert other is not None
+    assert other != number
+    older.add(other, b"25")
+    for known in (boundaries((10, b"10")), older):
+        again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
+        again.offer([("t", known)])
+        assert again.ranges("t") == [(START, END)]
+
+
 def test_ranges_are_widened_to_what_the_list_still_has() -> None:
     progress = offered()
     progress.took(chunk(START, 10), 3)
