@@ -76,9 +76,11 @@ def tables_of(names: Sequence[str], planned: Sequence[FlowBackfill]) -> dict[str
     tables = {table for of_flow in known.values() for table in of_flow}
     for name in names:
         if tables and not any(fnmatchcase(table, name) for table in tables):
+            application = planned[0].flow.partition("/")[0]
+            like = nearest(name, tables, "table", f"wormholectl backfill start {application}")
             raise UsageError(
                 f"--tables {name}: no such table is among those that the application may receive",
-                hint=nearest(name, tables, "table", "wormholectl backfill start APP without --yes"),
+                hint=f"{like}; if the server has it, GRANT SELECT on it to the publisher's account",
             )
         if not tables and _PATTERN.search(name):
             raise UsageError(

@@ -98,6 +98,8 @@ def test_without_a_rate_the_configured_one_counts(admin: FakeAdmin) -> None:
     [
         (["start", "cahce"], "did you mean cache"),
         (["start", "cache", "--tables", "shop.user"], "did you mean shop.users"),
+        (["start", "cache", "--tables", "shop.user"], "`wormholectl backfill start cache` lists all"),
+        (["start", "cache", "--tables", "shop.secret"], "GRANT SELECT"),
         (["start", "cache", "--rate", "fast"], "for example --rate 4MiB/s"),
         (["start", "cache", "--rate", "0B/s"], "no row would ever be sent"),
         (["show", "cahce"], "did you mean cache"),
