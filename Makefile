@@ -15,7 +15,8 @@ DATASTORE ?= rocksdb
 # Every file with a long form is in here (tests/unit/scripts/test_soak.py).
 SOAK := tests/system tests/hostile tests/property tests/docs/test_quickstart_page.py \
 	tests/integration/test_mysql_differential.py tests/integration/test_mysql_statements.py \
-	tests/integration/test_rocksdb_restored.py tests/unit/publisher/sources/mysql/test_bounded_connection.py
+	tests/integration/test_mysql_existing_rows.py tests/integration/test_rocksdb_restored.py \
+	tests/unit/publisher/sources/mysql/test_bounded_connection.py
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \

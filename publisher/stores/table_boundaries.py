@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from caravan.backfill.boundaries import Boundaries
 from caravan.backfill.encoding import DamagedError, Reader, Writer, sealed, unsealed
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.private_files import private_folder, private_opener
 
 __all__ = ["TableBoundaries"]
@@ -31,19 +31,19 @@ _LONGEST: Final = 1 << 16  # bytes of a record: longer keys are none of ours
 class TableBoundaries:
     """The files of one log; implements :class:`~caravan.backfill.boundaries.BoundaryStore`.
 
-    ``now``: seconds since 1970. The folder is made when something is stored first.
+    The folder is made when something is stored first.
     """
 
-    def __init__(self, folder: Path, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._folder = folder
-        self._now = now
+        self._clock = clock
 
     def next_scan(self) -> int:
         """See the port. Without a number that can be read it is the time, which is above all earlier ones."""
         try:
             last = Reader(unsealed(_VERSION, (self._folder / _SCAN).read_bytes())).number()
         except (FileNotFoundError, DamagedError):
-            last = int(self._now())
+            last = int(self._clock.wall())
         out = Writer()
         out.number(last + 1)
         self._write(self._folder / _SCAN, sealed(_VERSION, out.taken()))

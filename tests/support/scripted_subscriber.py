@@ -42,6 +42,7 @@ class ScriptedSubscriber:
         self._schemas: dict[int, Schema] = {}
         self._received: asyncio.Queue[push_pb2.PublisherFrame] = asyncio.Queue()
         self._context: Any = None
+        self._writing = asyncio.Lock()
         self._end = asyncio.Event()
 
     def info(self, *, started: float = 1.0) -> SubscriberInfo:
@@ -129,7 +130,8 @@ class ScriptedSubscriber:
 
     async def says_bytes(self, data: bytes) -> None:
         """Send a message, whatever it is."""
-        await self._context.write(data)
+        async with self._writing:  # gRPC takes one write of a call at a time
+            await self._context.write(data)
 
     async def welcome(self) -> None:
         welcome = push_pb2.Welcome(

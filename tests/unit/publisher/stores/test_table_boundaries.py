@@ -8,6 +8,7 @@ import pytest
 
 from caravan.backfill.boundaries import Boundaries
 from publisher.stores.table_boundaries import TableBoundaries
+from wormhole.host.clock import Clock
 
 
 def test_a_list_survives(tmp_path: Path) -> None:
@@ -59,8 +60,8 @@ def _ends(data: bytes) -> set[int]:
 
 
 def test_numbers_of_scans_rise_also_when_the_file_is_lost(tmp_path: Path) -> None:
-    store = TableBoundaries(tmp_path, now=lambda: 1000.5)
+    store = TableBoundaries(tmp_path, clock=Clock(wall=lambda: 1000.5))
     assert [store.next_scan(), store.next_scan()] == [1001, 1002]
     assert TableBoundaries(tmp_path).next_scan() == 1003
     (tmp_path / "scan").write_bytes(b"nonsense")
-    assert TableBoundaries(tmp_path, now=lambda: 2000.0).next_scan() == 2001
+    assert TableBoundaries(tmp_path, clock=Clock(wall=lambda: 2000.0)).next_scan() == 2001

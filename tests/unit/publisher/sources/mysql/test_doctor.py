@@ -38,6 +38,7 @@ def check(
 
     monkeypatch.setattr(doctor, "connect", connect)
     monkeypatch.setattr(doctor, "login_of", lambda _: login or ACCEPTED)
+    monkeypatch.setattr(doctor, "show_all", lambda _: None)
     monkeypatch.setattr(doctor, "read_settings", lambda _: settings)
     monkeypatch.setattr(mysql_tables, "read_tables", lambda _: list(tables))
     report = doctor.check(address)
