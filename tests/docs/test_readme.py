@@ -48,7 +48,9 @@ def test_ten_minutes_with_your_own_store(tmp_path: Path, writer: RocksWriter, pa
         application.says("delete b'user:7'")
         assert application.printed == ["upsert b'user:7'\n", "delete b'user:7'\n"]
         serves = "[info     ] publisher shop/main/db1@"  # `run` set logging up
-        assert any(serves in line and "serves shards (4)" in line for line in application.said)
+        # That line gathers shards for a while: it may come later, and a busy machine splits it.
+        served = [line for line in application.said if "serves shards" in line]
+        assert serves in (served[0] if served else application.says("serves shards"))
         flows = reader.shell(page.command("flows"))
         assert flows.count(" live ") == 4
         assert "caravans, subscribers, lag, why-lag, top" in page.text
