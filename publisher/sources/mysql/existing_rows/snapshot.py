@@ -13,6 +13,7 @@ listed for so long that it is prepared and not being committed.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -34,20 +35,20 @@ Wait = Callable[[float], None]
 """Pauses for so many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` when the call is to end."""
 
 
-class Snapshots:
+class Snapshots(ABC):
     """How one kind of server is asked. ``timed``: a SELECT that the server ends after so many seconds."""
 
+    @abstractmethod
     def begin(self, connection: Connection[Any], not_before: Datamarker, wait: Wait) -> LogPosition:
         """Open a transaction whose snapshot shows everything before ``not_before``, and return a place that nothing
         that it shows lies at or after.
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server does not show ``not_before`` yet.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def timed(self, select: str, seconds: float) -> str:
         """``select`` begins with SELECT."""
-        raise NotImplementedError
 
 
 class MariaSnapshots(Snapshots):
