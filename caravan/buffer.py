@@ -23,6 +23,9 @@ __all__ = ["Begun", "ChangeBuffer", "Entry", "begun_in", "first_wanted", "undone
 
 # Of a body, the objects around its bytes: measured, as those of a segment.
 _BODY_BYTES: Final = 300
+# Of what filters read of a run, and of what one of them selects, the same.
+_VIEW_BYTES: Final = 700
+_SELECTION_BYTES: Final = 400
 
 
 def _uncounted(size: int) -> None:
@@ -64,7 +67,8 @@ class Entry:
                 counted=self.segment.chunk is None,
             )
             self._bodies[key] = body
-            self._grow(_BODY_BYTES if body is None else _BODY_BYTES + len(body.data))
+            own = () if body is None else [piece for piece in body.pieces if piece is not run.blob]
+            self._grow(_BODY_BYTES + sum(map(len, own)))
         return self._bodies[key]
 
     def body_from(self, shard: str, wanted: Filter, place: LogPosition, resume_index: int) -> Body | None:
@@ -110,6 +114,7 @@ class Entry:
             view = self._view(shard, run)
             before = view.size
             found = self._moved[shard] = moved_in_part(run, view.moved)
+            view.forget()
             self._grow(view.size - before + sum(100 + len(key) for _, key in found))
         return self._moved[shard]
 
@@ -130,14 +135,16 @@ class Entry:
             view = self._view(shard, run)
             before = view.size
             found = self._selections[key] = wanted.select(view)
+            view.forget()
             kept = () if found.kept is None else found.kept
-            self._grow(view.size - before + 8 * len(kept) + 100 * len(found.marks))
+            self._grow(_SELECTION_BYTES + view.size - before + 8 * len(kept) + 100 * len(found.marks))
         return found
 
     def _view(self, shard: str, run: Run) -> RunView:
         view = self._views.get(shard)
         if view is None:
             view = self._views[shard] = RunView(run)
+            self._grow(_VIEW_BYTES)
         return view
 
 

@@ -92,6 +92,7 @@ class Caravan:
         self.number = number
         self.cause = cause
         self.flows: set[CaravanFlow] = set()
+        self._of_shard: dict[str, set[CaravanFlow]] = {}
         self.buffer = ChangeBuffer(start.order)
         self.marker = start
         self.read_bytes = 0
@@ -112,11 +113,13 @@ class Caravan:
     def board(self, flow: CaravanFlow, cursor: int) -> None:
         """Take the flow along from segment ``cursor`` of the buffer."""
         self.flows.add(flow)
+        self._of_shard.setdefault(flow.shard, set()).add(flow)
         flow.board(self.buffer, cursor)
 
     def leave(self, flow: CaravanFlow, state: CaravanFlowState, cause: str) -> None:
         """The flow travels no longer with this caravan."""
         self.flows.discard(flow)
+        self._of_shard.get(flow.shard, set()).discard(flow)
         flow.leave(state, cause)
         self.moved()
 
@@ -167,15 +170,22 @@ class Caravan:
                 self._settings.advanced(self, segment)
                 if segment.marker is not None:
                     self.marker = segment.marker
-            self._wake_flows()
+            self._wake_flows(segment)
 
     def add_rows(self, segment: Segment) -> None:
         """Add existing rows at the place where the buffer ends, which lies between transactions."""
         self.buffer.append(segment)
-        self._wake_flows()
+        self._wake_flows(segment)
 
-    def _wake_flows(self) -> None:
-        for flow in tuple(self.flows):
+    def _wake_flows(self, segment: Segment) -> None:
+        """Wake those that the segment has something for. All others pass over it when they are looked at next: of a
+        thousand flows most have nothing to do with most segments.
+        """
+        if segment.gap is not None or segment.broken or segment.replaced or segment.chunk is not None:
+            woken = tuple(self.flows)
+        else:
+            woken = tuple(flow for shard in segment.runs for flow in self._of_shard.get(shard, ()))
+        for flow in woken:
             flow.wake()
 
     async def _allowance(self, last_read: float, clock: Callable[[], float]) -> int:
@@ -244,7 +254,11 @@ class Caravan:
         return before - self.buffer.size
 
     def _tail(self) -> list[CaravanFlow]:
-        return [flow for flow in self.flows if flow.cursor == self.buffer.first]
+        """The flows that still have to take something of the oldest segment."""
+        at_tail = [flow for flow in self.flows if flow.cursor == self.buffer.first]
+        for flow in at_tail:
+            flow.pass_over()
+        return [flow for flow in at_tail if flow.cursor == self.buffer.first]
 
     def _leave_behind(self, flows: list[CaravanFlow], cause: str) -> None:
         for flow in flows:

@@ -286,7 +286,8 @@ class Fleet:
             return
         now = self._clock.monotonic()
         views = [self._view(c, now) for c in self.caravans.values()]
-        flows = [self._flow_view(flow) for flow in self._wanting()]
+        lead = self.lead
+        flows = [self._flow_view(flow) for flow in self._wanting() if lead is None or not _is_live(lead, flow)]
         # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the
         # log.
         if not views and self._start_marker is not None and (not flows or self.limits.caravans > 1):
@@ -479,6 +480,13 @@ class Fleet:
             unforeseen = None if isinstance(error, Fatal) else error
             _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
             self._pause("nothing is opened for a moment after that")
+
+
+def _is_live(lead: Caravan, flow: CaravanFlow) -> bool:
+    """Whether the flow travels with the lead and is not ahead of it: no plan would do anything with it, and of most
+    fleets that is nearly every flow.
+    """
+    return flow in lead.flows and flow.place <= lead.buffer.place
 
 
 def _without_rows(marker: Datamarker) -> Datamarker:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -51,6 +51,11 @@ class Piece:
     undone: str = ""
     chunk: ChunkRange | None = None
     finished: tuple[FinishedTable, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to send, ask or decide: the flow only moves on."""
+        return self.body is None and self.gap is None and self.broken is None and not self.undone and self.chunk is None
 
 
 class CaravanFlow:
@@ -104,6 +109,7 @@ class CaravanFlow:
         self._met: LogGap | None = None
         self._passed: LogGap | None = None
         self._skipped = ""
+        self._replaced: list[str] = []
         self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
 
     @property
@@ -159,6 +165,8 @@ class CaravanFlow:
 
     def pass_gap(self, resume: Datamarker) -> None:
         """The application decided to continue after missing log: the flow's place is ``resume`` now."""
+        if self.backfill is not None:
+            self.backfill.lost(self.place)
         self.place = self.begun = resume.order
         self.marker = self._with_progress(resume)
         self.resume_index = 0
@@ -234,6 +242,7 @@ class CaravanFlow:
     def _look_at_rows(self, entry: Entry, chunk: ChunkRange) -> Piece:
         assert self.backfill is not None
         self._peeked_in = entry.segment
+        chunk = chunk.of_shard(self.shard)
         try:
             body = entry.body(self.shard, self._rows_wanted)
         except DecodeError as error:
@@ -265,12 +274,15 @@ class CaravanFlow:
         assert segment is not None
         if self.backfill is not None and not self.backfill.finished:
             if segment.chunk is not None:
-                self.backfill.took(segment.chunk, 0 if body is None else body.updates)
+                self.backfill.took(segment.chunk.of_shard(self.shard), 0 if body is None else body.updates)
             elif (entry := self._buffer.entry(self._cursor)) is not None:
                 for table in entry.emptied(self.shard):
                     self.backfill.begin_again(table)
                 for table, key in entry.moved_in_part(self.shard):
                     self.backfill.read_again(table, key)
+        for table, at in segment.replaced.items():
+            if at >= self.place:
+                self._note_replaced(table, at)
         self._cursor += 1
         self._peeked = self._peeked_in = None
         self.newest_us = max(self.newest_us, segment.newest_us)
@@ -280,6 +292,24 @@ class CaravanFlow:
         else:
             self._stop_inside(segment)
             self._handed_on |= body is not None and body.updates > 0
+
+    def _note_replaced(self, table: str, at: LogPosition) -> None:
+        if self.filter.wants_none_of(table):
+            return
+        if self.backfill is None or self.backfill.finished:
+            self._replaced.append(table)
+        elif self.backfill.request.wanted(self.filter)(table):
+            self.backfill.replaced(table, at)
+
+    def replaced(self) -> Sequence[str]:
+        """Tables whose names other tables took since the last call, while no existing rows were wanted."""
+        found, self._replaced = self._replaced, []
+        return found
+
+    def pass_over(self) -> None:
+        """Move past the segments that hold nothing for it, up to the next one that does."""
+        while (piece := self.peek()) is not None and piece.empty:
+            self.take()
 
     def _stop_inside(self, segment: Segment) -> None:
         """``segment`` ends inside a transaction that begins at ``segment.end``: remember how much was delivered."""

@@ -24,7 +24,7 @@ class Limits:
     read_rate: float = 0.0
     total_read_rate: float = 0.0
     buffer_bytes: int = 64 << 20
-    read_bytes: int = 256 << 10
+    read_bytes: int = 512 << 10
 
 
 class Governor:

@@ -16,7 +16,8 @@ from monitor.last_good_config import LastGoodConfig
 from monitor.state import HostState, LogKey
 from monitor.supervisor import Supervisor
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, listed, unlisted
-from wormhole.coordination import Contact, Coordinator, HostRequest, MonitorInfo, connect, warn
+from wormhole.coordination.connect import connect, warn
+from wormhole.coordination.port import Contact, Coordinator, HostRequest, MonitorInfo
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.model.errors import CoordinationLost, WormholeError
 

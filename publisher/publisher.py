@@ -35,7 +35,7 @@ from publisher.flows.row_scans import RowScans
 from publisher.flows.update_ids import is_behind
 from publisher.push.epoch_conflict import EpochConflict, after_refusal, explained, store_was_lost
 from publisher.push.flow import PublisherFlow
-from publisher.push.pacing import gather_interval
+from publisher.push.pacing import RoundCost, gather_interval
 from publisher.push.stages import PublisherFlowState, Stage
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
@@ -50,7 +50,7 @@ from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, Marke
 from wormhole.ports.table_source import TableSource
 from wormhole.push.parking import open_letter
 from wormhole.push.room import Room
-from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, ParkWanted
+from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, ParkWanted, Verified
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Publisher"]
@@ -107,6 +107,8 @@ class Publisher:
         limits = limits_of(served.dataset.caravans, settings.change_buffer)
         self.store = store
         self._lag = 0.0
+        self._rounds = 0  # segments read
+        self._round_cost = RoundCost()
         self.ack_ages: dict[str, Histogram] = {}  # by application
         self.log_watch = LogWatch()
         self.progress = Progress()
@@ -125,6 +127,7 @@ class Publisher:
             undone=self._undone,
             failed=self._failed,
             decided=self._decided,
+            verified=self._verified,
             ended=self._ended,
         )
         # One update of the largest size, and its surroundings: of all subscribers together.
@@ -142,6 +145,7 @@ class Publisher:
             self.ownership,
             self.markers.flush,
             self.record,
+            self._read,
             self._prepare,
             clock,
         )
@@ -259,7 +263,8 @@ class Publisher:
         # Streams of flows that catch up get what another caravan reads, at its pace.
         lead = self.fleet.lead
         streams = sum(stream.connected for stream in self.assigner.streams())
-        return gather_interval(streams if lead is None else min(streams, len(lead.flows)), self._lag)
+        served = streams if lead is None else min(streams, len(lead.flows))
+        return gather_interval(served, self._lag, self._round_cost.seconds)
 
     @property
     def loop_delay(self) -> float:
@@ -280,11 +285,15 @@ class Publisher:
         return self.replays.cause(flow) or flow.problem or waits or self.backfills.problem(flow)
 
     def _advanced(self, segment: Segment, before: Datamarker) -> None:
+        self._rounds += 1
         self.log_watch.read(segment)
         self.applications.see(segment.runs)
 
     def _held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
         self.losses.held(caravan_flow, error)
+
+    def _verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
+        self.backfills.verified(flow, epoch, event)
 
     def _decided(self, flow: PublisherFlow, proceed: bool) -> None:
         self.losses.decided(flow, proceed)
@@ -342,7 +351,7 @@ class Publisher:
             flow.filter,
             flow.marker,
             flow.epoch,
-            stream.wake,
+            lambda: stream.wake_for(flow),
             self.backfills.begin(flow, stream),
             lambda: stream.takes_rows(flow),
         )
@@ -432,12 +441,13 @@ class Publisher:
                 ages = self.ack_ages[flow.application] = Histogram(catalogue.ACK_AGE)
             ages.observe(max(0.0, self.clock.wall() - marker.committed_at_us / 1e6))
         pages = self.delivery_counter.acknowledged(flow, marker)
-        self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, pages))
+        if pages or not flow.has_stored(marker, epoch):
+            self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, pages))
 
     def _stored(self, write: MarkerWrite) -> None:
         flow = self.assigner.flows.get(write.flow)
         if flow is not None and write.epoch == flow.epoch:
-            flow.stored(write.marker)
+            flow.stored(write.marker, write.epoch)
             self.backfills.stored(flow)
             if any(is_behind(self.served.kind, item, write.marker) for item in flow.control.skip):
                 self._background.spawn(self._forget_skipped(flow))
@@ -474,10 +484,13 @@ class Publisher:
 
         self._background.spawn(park())
 
+    async def _read(self, flows: Collection[PublisherFlow]) -> None:
+        await self.delivery_counter.load(flows)
+        await self.dead_letters.ask(flows)
+
     async def _prepare(self, flow: PublisherFlow) -> None:
         await self.backfills.prepare(flow)
         await self.dead_letters.load(flow)
-        await self.delivery_counter.load(flow)
 
     def _again(self, flow: PublisherFlow, cause: str) -> None:
         """Assign the flow anew, also one that is halted."""
@@ -585,10 +598,11 @@ class Publisher:
         return frozenset() if lead is None else frozenset(flow.name for flow in lead.flows)
 
     async def _measure_lag(self) -> None:
-        """How late the event loop is: the gather interval grows with it."""
+        """How late the event loop is, and what a round costs it: the gather interval grows with both."""
         every = 0.1
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + every
             await asyncio.sleep(every)
             self._lag = 0.5 * self._lag + 0.5 * max(0.0, loop.time() - due)
+            self._round_cost.measured(self.clock.processor(), self._rounds)

@@ -26,6 +26,7 @@ __all__ = [
     "install_system_packages",
     "missing_system_packages",
     "unpack_debian",
+    "unpack_packages",
     "without_chroot",
 ]
 
@@ -180,4 +181,32 @@ def unpack_debian(
         (folder / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
         for done in (archives, folder / "var" / "lib" / "apt", folder / "debootstrap"):
             shutil.rmtree(done)
+    return outcome
+
+
+def unpack_packages(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+    """Put the package ``name`` of this machine's Debian into ``folder``, with what it needs and is not installed here.
+
+    Nothing is installed: no script of a package runs, and no service is made. Returns the outcome of the step that
+    failed, or of the last one.
+    """
+    folder.mkdir(parents=True)
+    plan = ["apt-get", "install", "--simulate", "--no-install-recommends", name]
+    planned = quietly(plan, LC_ALL="C")
+    prefix = _root_prefix()
+    if planned.returncode and prefix is not None:  # the lists of a fresh machine are empty or old
+        quietly([*prefix, "apt-get", "update"])
+        planned = quietly(plan, LC_ALL="C")
+    if planned.returncode:
+        return planned
+    names = re.findall(r"^Inst (\S+)", planned.stdout, re.MULTILINE)
+    archives = folder / "archives"
+    archives.mkdir()
+    # `apt-get download` puts the files into the folder that it runs in.
+    outcome = quietly(["sh", "-c", 'cd "$1" && shift && exec apt-get download "$@"', "sh", archives, *names])
+    for package in sorted(archives.glob("*.deb")) if outcome.returncode == 0 else ():
+        outcome = quietly(["dpkg-deb", "--extract", package, folder])
+        if outcome.returncode:
+            return outcome
+    shutil.rmtree(archives)
     return outcome

@@ -37,7 +37,7 @@ DIST: Final = ROOT / "dist"
 SBOM: Final = "wormhole-pubsub.cdx.json"
 SUMS: Final = "SHA256SUMS"
 # What somebody who runs the product installs; not what develops, tests or releases it.
-_ROLES: Final = ("archive", "cli", "monitor", "mysql", "publisher", "rocksdb", "s3", "spark")
+_ROLES: Final = ("archive", "cli", "monitor", "mysql", "postgres", "publisher", "rocksdb", "s3", "spark")
 _MOST_PACKAGES: Final = 12
 _PINNED: Final = ("--build-constraint", LOCK, "--require-hashes")
 _TOOL: Final = (UV, "tool", "run", "--python", sys.executable, "--constraints", LOCK, "--from")

@@ -6,9 +6,9 @@ It makes the virtual environment ``.venv``, installs the locked packages the ver
 hot modules in place (from the user's cache, else compiled; a demo does not wait for a compiler), and installs Debian
 packages that are missing when it may (root, or sudo that asks for no password); otherwise it names them with the
 command to run, and stops. What it fetches, why, and how big it is, is said before it is fetched. For the tests it also
-puts a MySQL server with a system of its own into a folder there (root only). Each finished step leaves a stamp in
-``.venv`` that holds a hash of what the step was made from, so that a second run does nothing, needs no network and
-takes a fraction of a second.
+puts a MySQL server with a system of its own into a folder there (root only), and a PostgreSQL server. Each finished
+step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a second run does nothing,
+needs no network and takes a fraction of a second.
 
 Standard library only, and readable by an older Python: it must be able to say that the Python is too old.
 """
@@ -36,6 +36,7 @@ from scripts.debian import (
     install_system_packages,
     missing_system_packages,
     unpack_debian,
+    unpack_packages,
     without_chroot,
 )
 from scripts.registry import locked, uv_environment
@@ -57,6 +58,7 @@ __all__ = [
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 MYSQL = VENV / "mysql-server"
+POSTGRES = VENV / "postgres-server"
 ZOOKEEPER = VENV / "share" / "wormhole" / "zookeeper"
 LOCK = ROOT / "requirements.lock"
 PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
@@ -67,7 +69,7 @@ GROUPS = {
     "demo": (("publisher", "rocksdb"), "gRPC, the ZooKeeper client, the RocksDB binding", "45 MB"),
     "demo-mysql": (("publisher", "mysql"), "gRPC, the ZooKeeper client, what talks to MySQL", "30 MB"),
     "dev": (
-        ("publisher", "rocksdb", "mysql", "spark", "dev"),
+        ("publisher", "rocksdb", "mysql", "postgres", "spark", "dev"),
         "the packages of a publisher, Spark, and what tests and checks the code",
         "750 MB",
     ),
@@ -79,6 +81,7 @@ PIP_FOR_OTHERS = (22, 3)
 
 
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
+POSTGRES_PACKAGE = "postgresql-15"
 
 
 # --- hot modules: a .py with a .pxd beside it -------------------------------------------------------------------
@@ -141,6 +144,37 @@ def prepare_mysql() -> None:
     _stamp("mysql", mysql_digest())
 
 
+# --- PostgreSQL, whose Debian package would start a service -------------------------------------------------------
+
+
+def prepare_postgres() -> None:
+    """Unpack Debian's PostgreSQL into the environment, where the machine has none."""
+    if not shutil.which("apt-get"):
+        say("going on without a private PostgreSQL, the tests on it are skipped: this machine has no apt-get")
+    elif not any(Path("/usr/lib/postgresql").glob("*/bin/postgres")) and not make_postgres():
+        return
+    _stamp("postgres", postgres_digest())
+
+
+def make_postgres() -> bool:
+    """Put a PostgreSQL server and its clients into a folder, with the libraries that this machine lacks. Returns
+    whether it worked.
+    """
+    say("fetching a PostgreSQL server for the tests; nothing is installed (to fetch: about 20 MB, 70 MB unpacked)")
+    started = time.monotonic()
+    draft = POSTGRES.with_name(f"{POSTGRES.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    outcome = unpack_packages(draft, POSTGRES_PACKAGE)
+    if outcome.returncode:
+        print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
+        say("going on without PostgreSQL (the message stands above): the next make command tries again")
+        return False
+    shutil.rmtree(POSTGRES, ignore_errors=True)
+    draft.rename(POSTGRES)
+    say(f"unpacked PostgreSQL after {time.monotonic() - started:.0f} s")
+    return True
+
+
 # --- the embedded ZooKeeper --------------------------------------------------------------------------------------
 
 
@@ -186,6 +220,11 @@ def packages_digest(group: str) -> str:
 def mysql_digest() -> str:
     """What the private MySQL was made from, or why there is none."""
     return _digest([str(ROOT), "mysql", without_chroot(), *MYSQL_PACKAGES], [])
+
+
+def postgres_digest() -> str:
+    """What the private PostgreSQL was made from."""
+    return _digest([str(ROOT), "postgres", POSTGRES_PACKAGE], [])
 
 
 def zookeeper_digest() -> str:
@@ -395,11 +434,13 @@ def main(arguments: Sequence[str]) -> int:
         enough = {mode, "", "yes"} if mode == "cached" else {mode}
         extensions_done = any(_stamped("extensions", extensions_digest(one)) for one in enough)
         mysql_done = group != "dev" or _stamped("mysql", mysql_digest())
+        postgres_done = group != "dev" or _stamped("postgres", postgres_digest())
         zookeeper_done = _stamped("zookeeper", zookeeper_digest())
         if (
             packages_done
             and zookeeper_done
             and mysql_done
+            and postgres_done
             and extensions_done
             and not any(stale(source) for source in hot_sources())
         ):
@@ -414,6 +455,8 @@ def main(arguments: Sequence[str]) -> int:
             prepare_zookeeper()
         if not mysql_done:
             prepare_mysql()
+        if not postgres_done:
+            prepare_postgres()
         build_extensions(mode)
         _stamp("extensions", extensions_digest(mode))
         say(f"ready after {time.monotonic() - started:.0f} s; the next run skips all this")

@@ -23,7 +23,7 @@ from tests.support import scratch
 __all__ = ["WORKERS", "main"]
 
 WORKERS = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
-DECODERS = ("tests/unit/publisher/sources/mysql/decode", "tests/unit/publisher/sources/rocksdb/decode")
+DECODERS = tuple(f"tests/unit/publisher/sources/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ The way of one update through this package::
       parking      stores an update in place of its callback                 (gate: pure)
       backfill_calls   reports the ends of ranges and tables of existing rows  (backfill: pure)
     schemas        which schema each table has, and where it changes: pure
+    arrow          makes Arrow columns of updates, where pyarrow is installed
     handlers       which callbacks the application overrides, on the loop or in a thread     (router: by table)
     tracing        a span for each batch, where OpenTelemetry is installed
 
@@ -20,10 +21,12 @@ The way of one update through this package::
 makes objects of rows. It imports ``wormhole`` and nothing else of ours.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 import wormhole  # noqa: F401 - first, because it reports a Python that is too old
-from subscriber_sdk.backfill import KeyRange, ScanEnd
+from subscriber_sdk.backfill import Key, KeyRange, ScanEnd
 from subscriber_sdk.iteration import transactions, updates
-from subscriber_sdk.models import decode
 from subscriber_sdk.options import SubscriberOptions
 from subscriber_sdk.retry import RetryPolicy
 from subscriber_sdk.router import Router
@@ -38,7 +41,6 @@ from subscriber_sdk.subscriber import (
     ShardNotice,
     Subscriber,
 )
-from wormhole.config import TlsFiles
 from wormhole.model.errors import (
     EpochRefused,
     HandlerFailed,
@@ -53,14 +55,21 @@ from wormhole.model.values import UNAVAILABLE, Op, Unavailable, Value
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 from wormhole.wire.update import Transaction, Update
 
+if TYPE_CHECKING:
+    from subscriber_sdk.arrow import BatchInfo
+    from subscriber_sdk.models import decode
+    from wormhole.config import TlsFiles
+
 __all__ = [
     "UNAVAILABLE",
     "AckLater",
+    "BatchInfo",
     "DataLoss",
     "Datamarker",
     "EpochRefused",
     "FlowHalted",
     "HandlerFailed",
+    "Key",
     "KeyRange",
     "LogPosition",
     "LossDecision",
@@ -92,3 +101,13 @@ __all__ = [
     "transactions",
     "updates",
 ]
+
+
+# pydantic takes 0.15 s to import, which most subscribers need only when these are used, and pyarrow is an extra.
+_ON_FIRST_USE = {"BatchInfo": "subscriber_sdk.arrow", "TlsFiles": "wormhole.config", "decode": "subscriber_sdk.models"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _ON_FIRST_USE:
+        return getattr(import_module(_ON_FIRST_USE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ task is being killed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NoReturn
 
@@ -39,11 +39,17 @@ class Callbacks:
         """Callbacks of whole slices or batches that returned one after the other: counted where they are called."""
         self._epoch = epoch
         self._handlers = handlers
+        self._take = handlers.taker()
         self._limit = limit
         self._watch = Watchdog(limit)
         self._stray: Future[bool] | None = None  # a thread that outlived its time
         self._breathed = 0.0
         self._stopped_at: object = None  # the update before which a sequence ended that was not finished
+
+    @property
+    def name(self) -> str:
+        """Of the callback that takes the updates."""
+        return self._handlers.name
 
     def running(self, now: float) -> tuple[Update | None, float]:
         """The callback that runs now, for how long."""
@@ -88,7 +94,7 @@ class Callbacks:
                 if threaded:
                     done = await self._in_thread(part)
                 elif self._handlers.batched:
-                    await self._together(part)
+                    done = await self._together(part)
                 else:
                     done = await self._each(part)
                 if not done:
@@ -120,8 +126,12 @@ class Callbacks:
 
     async def call(self, name: str, argument: Any, *rest: Any) -> Any:
         """A callback that is not about updates."""
+        return await self.wait_for(name, self._handlers.call(name, argument, *rest))
+
+    async def wait_for(self, name: str, call: Awaitable[Any]) -> Any:
+        """A part of the callback ``name``, which may take as long as a whole one."""
         try:
-            return await self._within_limit(name, self._handlers.call(name, argument, *rest))
+            return await self._within_limit(name, call)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             assert task is not None
@@ -176,14 +186,25 @@ class Callbacks:
                 await self.breathe()
         return True
 
-    async def _together(self, updates: list[Update]) -> None:
+    async def _together(self, updates: list[Update]) -> bool:
         meter, time = self.meter, asyncio.get_running_loop().time
-        self._watch.current = updates[0]
-        meter.begin(now := time())
-        meter.lap(updates[0], now)
-        await self._handlers.on_updates(updates)
-        self.count += len(updates)
-        meter.end(updates, time())
+        at = 0
+        while at < len(updates):
+            first = self._watch.current = updates[at]
+            if at:
+                await self.breathe()
+                if self._epoch.ending is not None:
+                    return False
+                self.together = updates
+            meter.begin(now := time())
+            meter.lap(first, now)
+            count, argument = self._take(updates, at)
+            part = self.together = updates if count == len(updates) else updates[at : at + count]
+            await self._handlers.on_batch(argument)
+            self.count += count
+            meter.end(part, time())
+            at += count
+        return True
 
     async def _in_thread(self, updates: list[Update]) -> bool:
         watch, meter, epoch, time = self._watch, self.meter, self._epoch, asyncio.get_running_loop().time
@@ -191,16 +212,27 @@ class Callbacks:
         timing = meter.timing
         callback: Callable[[Any], Any] = self._handlers.on_update
         abandoned = False
+        batched = self._handlers.batched
+        at = 0
 
         def begin(argument: Any) -> bool:
-            current = watch.current = updates[0] if argument is updates else argument
+            current = watch.current = updates[at] if batched else argument
             if timing:
                 meter.lap(current, time())
             return not abandoned and epoch.ending is None
 
-        arguments: list[Any] = updates
-        if self._handlers.batched:
-            callback, arguments = self._handlers.on_updates, [updates]
+        def taken() -> Iterator[Any]:
+            nonlocal at
+            while at < len(updates) and not abandoned:
+                watch.current, self.together = updates[at], updates
+                count, argument = self._take(updates, at)
+                self.together = updates[at : at + count]
+                yield argument
+                at += count
+
+        arguments: Iterable[Any] = updates
+        if batched:
+            callback, arguments = self._handlers.on_batch, taken()
         running = self._handlers.submit(each_in_thread, callback, arguments, begin)
         try:
             done: bool = await asyncio.wrap_future(running)
@@ -232,7 +264,7 @@ class Callbacks:
         """
         if expired:
             task.uncancel()
-            raise self._too_long("on_updates" if self._handlers.batched else "on_update", error) from None
+            raise self._too_long(self._handlers.name, error) from None
         if task.cancelling():
             raise error
         raise RuntimeError("the callback raised CancelledError of its own") from error

@@ -54,8 +54,9 @@ class Connection:
     """Feeds a session's events to flows and their answers to the session.
 
     ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has
-    to be cheap. ``epochs``: where assignments are looked up before they are taken. ``publishers``: logs who is
-    accepted and who is not.
+    to be cheap. ``soon``: likewise, for what may wait a moment until more goes with it; left out: ``output``.
+    ``epochs``: where assignments are looked up before they are taken. ``publishers``: logs who is accepted and who is
+    not.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class Connection:
         output: Callable[[], None],
         epochs: AskEpochs | None = None,
         publishers: Publishers | None = None,
+        soon: Callable[[], None] | None = None,
     ) -> None:
         self.session = session
         self._publishers = publishers
         self._unchecked = None if epochs is None else EpochRecords(epochs, self._take, self._refuse_unrecorded)
         self._shards = shards
         self._output = output
+        self._soon = soon or output
         self._workers: dict[int, FlowWorker] = {}
 
     @property
@@ -89,7 +92,8 @@ class Connection:
         """One message of the publisher."""
         for event in self.session.receive(data, now):
             self._handle(event)
-        self._output()
+        if self.session.speaks:
+            self._output()
 
     def refuse(self, error: ProtocolError) -> None:
         """End the stream, with the reason."""
@@ -239,7 +243,9 @@ class _Port:
         self._answer(self._session.accept, credit, have, counts)
 
     def progress(self, number: int | None) -> None:
-        self._answer(self._session.progress, number)
+        if self._session.has(self._flow, self._epoch):
+            at_once = self._session.progress(self._flow, number)
+            (self._connection._output if at_once else self._connection._soon)()
 
     def ack(self, marker: Datamarker) -> None:
         self._answer(self._session.ack, marker)
@@ -252,6 +258,9 @@ class _Port:
 
     def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
         self._answer(self._session.park, update_id, parcel, place, error)
+
+    def verified(self, verified: push_pb2.Verified) -> None:
+        self._answer(self._session.verified, verified)
 
     def decide_loss(self, *, proceed: bool) -> None:
         self._answer(partial(self._session.decide_loss, proceed=proceed))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
@@ -43,6 +44,7 @@ class Assigned:
     rewound: bool = False
     yields: bool = False
     generation: int = 0
+    verify: VerifyMode = VerifyMode.NONE
     size: int = field(default=0, compare=False)
     """Bytes that the flow takes, beside its updates."""
 

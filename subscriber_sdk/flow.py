@@ -24,6 +24,7 @@ __all__ = ["FlowPhase", "SubscriberFlow"]
 
 _LEAST_BODY: Final = 64  # bytes of a body with one update are more
 _LEAST_IN_FLIGHT: Final = 1024
+_OWED: Final = 4  # a quarter of the credit
 
 
 class FlowPhase(Enum):
@@ -68,6 +69,7 @@ class SubscriberFlow:
         "progressed",
         "reported",
         "shard",
+        "unsaid",
     )
 
     def __init__(self, number: int, epoch: int, shard: str, max_body_bytes: int, generation: int = 0) -> None:
@@ -85,6 +87,8 @@ class SubscriberFlow:
         """Bytes of bodies that arrived and were not reported as progress."""
         self.progressed = 0
         """The last batch that was reported as progress."""
+        self.unsaid = 0
+        """Bytes that were reported as progress, which the publisher was not told yet."""
         self._sizes: deque[tuple[int, int]] = deque()  # (number, bytes) not yet reported as progress
         self._parts: bytearray | None = None
         self._parts_index = 0
@@ -101,6 +105,11 @@ class SubscriberFlow:
         self._counts_at = 0  # how far they were reported in this epoch
         self.reported: push_pb2.HandlerReport | None = None
         """The last report of its callbacks."""
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether the publisher lacks so much credit for what was processed that it may have to wait for it."""
+        return _OWED * self.unsaid >= self.credit
 
     @property
     def excess(self) -> int:
@@ -185,7 +194,9 @@ class SubscriberFlow:
         self.progressed = number
         sizes = self._sizes
         while sizes and sizes[0][0] <= number:
-            self.in_flight -= sizes.popleft()[1]
+            size = sizes.popleft()[1]
+            self.in_flight -= size
+            self.unsaid += size
 
     def new_counts(self) -> CountsReport:
         """What was counted since the last of these reports in this epoch."""

@@ -77,6 +77,10 @@ class FlowPort(Protocol):
         """Have an update stored; :meth:`~subscriber_sdk.flow_worker.FlowWorker.park_answered` gets the answer."""
         ...
 
+    def verified(self, verified: push_pb2.Verified) -> None:
+        """What comparing a table found since the last of these."""
+        ...
+
     def decide_loss(self, *, proceed: bool) -> None:
         """Whether the flow continues after a gap."""
         ...

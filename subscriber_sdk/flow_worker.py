@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem, RangeItem, ScanEndItem
 from subscriber_sdk.backfill_calls import BackfillCalls
@@ -40,8 +41,10 @@ from subscriber_sdk.retry import Retry
 from subscriber_sdk.schemas import TABLE_BYTES, FlowSchemas
 from subscriber_sdk.subscriber import AckLater, LossDecision, NoticeKind, SchemaChange, ShardNotice
 from subscriber_sdk.tracing import tracing
+from subscriber_sdk.verifying import Verifying
 from wormhole.model.errors import EpochRefused, ProtocolError, TransactionRolledBack
 from wormhole.model.position import Datamarker
+from wormhole.model.verification import VerifyMode
 from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.wire.body import parse_body
 from wormhole.wire.endings import Endings
@@ -92,10 +95,16 @@ class FlowWorker:
         self._callbacks = Callbacks(self.epoch, handlers, options.handler_timeout)
         self._parking = Parking(self.epoch, self._callbacks, port, gate, counts.set_aside)
         self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, counts, port, retry, failing)
-        self._backfill = BackfillCalls(self.epoch, handlers.overridden, self._callbacks, gate, assigned.generation)
+        self._verifying: Verifying | None = None
+        if assigned.verify is not VerifyMode.NONE:
+            self._verifying = Verifying(self.epoch, assigned, handlers, self._callbacks, gate, port, retry)
+        self._backfill = self._verifying or BackfillCalls(
+            self.epoch, handlers.overridden, self._callbacks, gate, assigned.generation
+        )
         self._schemas = FlowSchemas(self._hold_table) if "on_schema" in handlers.overridden else None
         self._held: list[Callable[[], None]] = []  # give back what is counted for the tables in it
         self._endings = Endings()
+        self._application = options.application
         self._tracing = tracing(options.application, assigned.shard, assigned.epoch)
         self._batch_number = 0  # of the batch that came last
         self._wake = asyncio.Event()
@@ -222,21 +231,29 @@ class FlowWorker:
             self._log.drop_waiting()
             for release in self._held:
                 release()
+            if self._verifying is not None:
+                self._verifying.close()
 
     async def _rest(self) -> None:
         self._wake.clear()
         self.epoch.rest()
         later = None if self.epoch.stopped else self._later
+        if later is None:
+            await self._wake.wait()
+        else:
+            await self._wait_to_ask(*later)
+        self._callbacks.breathed()
+
+    async def _wait_to_ask(self, item: MarkerItem, at: float) -> None:
+        """Until something comes, or it is time to ask again whether the marker may be acknowledged."""
         try:
-            async with asyncio.timeout_at(None if later is None else later[1]):
+            async with asyncio.timeout_at(at):
                 await self._wake.wait()
         except TimeoutError:
-            assert later is not None
             self._later = None
             self._stir()
             if self.epoch.ending is None:
-                await self._work(later[0])
-        self._callbacks.breathed()
+                await self._work(item)
 
     async def _open(self) -> None:
         self._notified = True
@@ -386,6 +403,8 @@ class FlowWorker:
         return False
 
     def _acknowledge(self, item: MarkerItem) -> None:
+        if self._verifying is not None:
+            self._verifying.acknowledged()
         self.epoch.acknowledged(item.marker)
         self._log.acknowledge(item)
         if self._schemas is not None:
@@ -401,31 +420,36 @@ class FlowWorker:
         if not isinstance(decision, LossDecision):
             raise TypeError(f"on_data_loss returned {decision!r}: a LossDecision is expected")
         item.decided = True
-        log.warning("flow %s: %s: %s", self.epoch.shard, item.loss.message, decision.value)
-        self._port.decide_loss(proceed=decision is LossDecision.CONTINUE)
+        proceed = decision is LossDecision.CONTINUE
+        log.warning(
+            "flow %s: log is missing: %s; on_data_loss %s. Next: `wormholectl repair %s/%s` sends the rows that the "
+            "application lacks",
+            self.epoch.shard,
+            item.loss.message,
+            "continues without it" if proceed else "halts the flow",
+            self._application,
+            self.epoch.shard,
+        )
+        self._port.decide_loss(proceed=proceed)
 
     # --- updates ---
 
     async def _batch(self, item: BatchItem) -> None:
-        calls, parking = self._callbacks, self._parking
-        if self._concurrency > 1 and not self._handlers.batched:
-            await run_parallel(
-                item,
-                self._log,
-                parse=self._steps,
-                call=self._step,
-                finished=self._finished,
-                unfinished=self._partially,
-                wake=self._wake,
-                going=lambda: self.epoch.ending is None,
-                concurrency=self._concurrency,
-            )
+        calls = self._callbacks
+        parallel = self._concurrency > 1 and not self._handlers.batched
+        if parallel and self._verifying is None:
+            await self._parallel(item, self._steps)
             return
         parsed = self._parse(item)
         if parsed is None:
             return
         updates, changes = parsed
-        before = calls.count + parking.diverted
+        if self._verifying is not None:
+            await self._verifying.note(updates)
+            if parallel and not self._verifying.has_reads(updates):
+                await self._parallel(item, lambda _: _steps(updates, changes), ahead=False)
+                return
+        before = self._done
         if updates:
             try:
                 done = await self._sequence(updates, changes)
@@ -435,7 +459,7 @@ class FlowWorker:
             if not done:
                 self._partially(item, self._callbacks.returned(updates))
                 return
-        missed = len(updates) - (calls.count + parking.diverted - before)
+        missed = len(updates) - (self._done - before)
         if missed and item.windows:
             self._counts.processed(
                 {min(item.windows): -missed}
@@ -443,16 +467,41 @@ class FlowWorker:
         self._finished(item, len(updates))
         await calls.breathe()
 
+    @property
+    def _done(self) -> int:
+        """Updates that were processed one after the other, repeats included."""
+        compared = 0 if self._verifying is None else self._verifying.passed
+        return self._callbacks.count + self._parking.diverted + compared
+
+    async def _parallel(
+        self,
+        item: BatchItem,
+        parse: Callable[[BatchItem], list[Update | SchemaChange] | None],
+        *,
+        ahead: bool = True,
+    ) -> None:
+        await run_parallel(
+            item,
+            self._log,
+            parse=parse,
+            call=self._step,
+            finished=self._finished,
+            unfinished=self._partially,
+            wake=self._wake,
+            going=lambda: self.epoch.ending is None,
+            concurrency=self._concurrency,
+            ahead=ahead,
+        )
+
     async def _sequence(self, updates: list[Update], changes: list[tuple[int, SchemaChange]]) -> bool:
         """One after the other. Whether all were processed (not when the epoch ended meanwhile)."""
-        calls, parking = self._callbacks, self._parking
+        calls = self._callbacks
         singly = self._handlers.batched and self._recovery.singly(updates[0])
-        plain = parking.gate.idle and not singly
         begin = 0
         for at, change in changes:
             if at > begin:
                 part = updates[begin:at]
-                if not await (calls.sequence(part) if plain else parking.sequence(part, singly=singly)):
+                if not await self._each(part, singly=singly):
                     return False
             calls.stop_before(updates[at])
             await calls.call("on_schema", change)
@@ -460,7 +509,13 @@ class FlowWorker:
                 return False
             begin = at
         rest = updates[begin:] if begin else updates
-        return await (calls.sequence(rest) if plain else parking.sequence(rest, singly=singly))
+        return await self._each(rest, singly=singly)
+
+    async def _each(self, updates: list[Update], *, singly: bool) -> bool:
+        """One after the other, with one schema for each table."""
+        plain = self._parking.gate.idle and not singly
+        deliver = self._callbacks.sequence if plain else partial(self._parking.sequence, singly=singly)
+        return await (deliver(updates) if self._verifying is None else self._verifying.sequence(updates, deliver))
 
     async def _step(self, step: Update | SchemaChange) -> None:
         """One of several at a time."""
@@ -474,12 +529,7 @@ class FlowWorker:
     def _steps(self, item: BatchItem) -> list[Update | SchemaChange] | None:
         """As :meth:`_parse`, each change before the update that it begins with."""
         parsed = self._parse(item)
-        if parsed is None:
-            return None
-        steps: list[Update | SchemaChange] = [*parsed[0]]
-        for at, change in reversed(parsed[1]):
-            steps.insert(at, change)
-        return steps
+        return None if parsed is None else _steps(*parsed)
 
     def _hold_table(self, table: str) -> None:
         self._held.append(self._port.hold(TABLE_BYTES, f"a table of shard {self.epoch.shard}"))
@@ -521,3 +571,11 @@ class FlowWorker:
         """The batch comes again, but callbacks of its first ``updates`` have returned: they count as any."""
         if updates:
             self._counts.processed(windows_in(parse_body(item.body), updates))
+
+
+def _steps(updates: list[Update], changes: list[tuple[int, SchemaChange]]) -> list[Update | SchemaChange]:
+    """Each change before the update that it begins with."""
+    steps: list[Update | SchemaChange] = [*updates]
+    for at, change in reversed(changes):
+        steps.insert(at, change)
+    return steps

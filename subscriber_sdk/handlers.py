@@ -7,27 +7,36 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import copy_context
+from importlib import import_module
 from itertools import groupby
+from types import ModuleType
 from typing import Any, Final
 
 from subscriber_sdk.router import Router, is_async
 from subscriber_sdk.subscriber import Subscriber
+from wormhole.model.errors import UsageError
 from wormhole.wire.update import Update
 
-__all__ = ["NAMES", "Handlers", "each_in_thread"]
+__all__ = ["NAMES", "Handlers", "Taker", "each_in_thread"]
+
+Taker = Callable[[Sequence[Update], int], tuple[int, Any]]
 
 NAMES: Final = (
     "on_update",
     "on_updates",
+    "on_arrow",
     "on_shard_notice",
     "on_schema",
     "on_datamarker",
     "on_range",
     "on_scan_end",
+    "on_verify",
+    "on_verify_keys",
     "on_rollback",
     "on_data_loss",
     "on_error",
 )
+_OF_UPDATES: Final = NAMES[:3]
 _THREADS: Final = 32
 """Plain ``def`` callbacks that run at one time; further flows wait their turn."""
 
@@ -36,8 +45,8 @@ class Handlers:
     """The callbacks of one subscriber object.
 
     ``pool``: where plain ``def`` callbacks run (``None``: threads of its own). Raises :class:`TypeError` unless exactly
-    one of ``on_update`` and ``on_updates`` is overridden, and :class:`~wormhole.model.errors.UsageError` for a router
-    without handlers.
+    one of ``on_update``, ``on_updates`` and ``on_arrow`` is overridden, and
+    :class:`~wormhole.model.errors.UsageError` for a router without handlers, and for ``on_arrow`` without pyarrow.
     """
 
     def __init__(self, subscriber: Subscriber, pool: Executor | None = None) -> None:
@@ -49,22 +58,31 @@ class Handlers:
             if getattr(getattr(subscriber, name), "__func__", None) is not getattr(Subscriber, name)
         )
         name = type(subscriber).__name__
-        if {"on_update", "on_updates"} <= self.overridden:
-            raise TypeError(f"{name} overrides both on_update and on_updates: which of them should get an update?")
-        if not {"on_update", "on_updates"} & self.overridden:
-            raise TypeError(f"{name} overrides neither on_update nor on_updates: it would receive nothing")
+        found = [one for one in _OF_UPDATES if one in self.overridden]
+        if len(found) > 1:
+            raise TypeError(f"{name} overrides both {' and '.join(found)}: which of them should get an update?")
+        if not found:
+            raise TypeError(f"{name} overrides none of {', '.join(_OF_UPDATES)}: it would receive nothing")
+        (self.name,) = found
+        """Of the callback that takes the updates."""
+        self._arrow = _import_arrow(name) if self.name == "on_arrow" else None
         self._router = subscriber if isinstance(subscriber, Router) else None
         if self._router is not None:
             self._router.check()
         self._subscriber = subscriber
         self._async = {name: is_async(getattr(subscriber, name)) for name in NAMES}
-        self.batched = "on_updates" in self.overridden
-        """Whether ``on_updates`` takes the updates."""
-        self.threaded = not self._async["on_updates" if self.batched else "on_update"]
+        self.batched = self.name != "on_update"
+        """Whether several updates are taken at once."""
+        self.threaded = not self._async[self.name]
         """Whether the update callback is a plain ``def``; with a router see :meth:`in_thread`."""
         self.on_update: Callable[[Update], Any] = subscriber.on_update
-        self.on_updates: Callable[[Sequence[Update]], Any] = subscriber.on_updates
+        self.on_batch: Callable[[Any], Any] = subscriber.on_arrow if self.name == "on_arrow" else subscriber.on_updates
         self._pool = pool
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the application can say which rows it holds, and what is in them."""
+        return {"on_verify", "on_verify_keys"} <= self.overridden
 
     def in_thread(self, update: Update) -> bool:
         """Whether the callback that gets ``update`` is a plain ``def``."""
@@ -75,6 +93,13 @@ class Handlers:
         if self._router is None:
             return ((self.threaded, updates),)
         return ((threaded, list(part)) for threaded, part in groupby(updates, self._router.blocks))
+
+    def taker(self) -> Taker:
+        """For one flow: how many of some updates, from an ordinal on, the batch callback gets at once, and as what."""
+        if self._arrow is None:
+            return _rest
+        take: Taker = self._arrow.RecordBatches(self._subscriber.arrow_before).take
+        return take
 
     @property
     def pool(self) -> Executor:
@@ -104,6 +129,23 @@ class Handlers:
         return asyncio.wrap_future(self.submit(_checked, callback, argument, *rest))
 
 
+def _rest(updates: Sequence[Update], begin: int) -> tuple[int, Sequence[Update]]:
+    """All of them."""
+    return len(updates) - begin, updates[begin:] if begin else updates
+
+
+def _import_arrow(subscriber: str) -> ModuleType:
+    try:
+        return import_module("subscriber_sdk.arrow")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyarrow":
+            raise
+        raise UsageError(
+            f"{subscriber} overrides on_arrow, which needs the package pyarrow: it is not installed",
+            hint="pip install 'wormhole-pubsub[arrow]'",
+        ) from error
+
+
 async def _done(value: Any) -> Any:
     return value
 
@@ -119,7 +161,7 @@ def _checked(callback: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
-def each_in_thread(callback: Callable[[Any], Any], arguments: Sequence[Any], begin: Callable[[Any], bool]) -> bool:
+def each_in_thread(callback: Callable[[Any], Any], arguments: Iterable[Any], begin: Callable[[Any], bool]) -> bool:
     """Call ``callback`` with one argument after the other, in one hop to a thread.
 
     ``begin`` gets each argument before its call and returns whether to continue. Whether all were called.

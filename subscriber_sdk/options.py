@@ -9,14 +9,17 @@ import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from subscriber_sdk.admission import publisher_entries
 from subscriber_sdk.retry import RetryPolicy
-from wormhole.config import TlsFiles, parse_duration, parse_size
-from wormhole.config.report import suggestion
 from wormhole.coordination.port import WEIGHTS, Coordinator
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
+from wormhole.model.suggestion import suggestion
+from wormhole.model.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from wormhole.config import TlsFiles
 
 __all__ = ["ANY_PORT", "SHARED", "Options", "SubscriberOptions", "read_options"]
 
@@ -39,7 +42,6 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "listen": (str,),
     "advertise": (str,),
     "id": (str,),
-    "tls": (TlsFiles, type(None)),
     "insecure": (bool,),
     "retry": (RetryPolicy, type(None)),
 }
@@ -224,7 +226,9 @@ def _read(name: str, value: Any, where: str) -> Any:
             case "tls" if isinstance(value, str):
                 given = [Path(part.strip()) for part in value.split(",")]
                 cert, key, ca, crl = given if len(given) == 4 else [*given, None]
-                return TlsFiles.model_validate({"cert": cert, "key": key, "ca": ca, "crl": crl})
+                return _tls_files().model_validate({"cert": cert, "key": key, "ca": ca, "crl": crl})
+            case "tls" if value is None or isinstance(value, _tls_files()):
+                return value
             case "publishers":
                 return publisher_entries(value)
             case "insecure" if isinstance(value, str):
@@ -241,7 +245,7 @@ def _read(name: str, value: Any, where: str) -> Any:
                 return parse_size(_plain(value))
             case "coordinator":
                 return os.fspath(value)
-            case _ if isinstance(value, _TYPES[name]):
+            case _ if isinstance(value, _TYPES.get(name, ())):
                 return value
             case _:
                 raise TypeError("text is needed")
@@ -249,6 +253,12 @@ def _read(name: str, value: Any, where: str) -> Any:
         raise
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"{where} = {value!r}: {_ALLOWED.get(name) or error}") from error
+
+
+def _tls_files() -> type[TlsFiles]:
+    from wormhole.config import TlsFiles  # here, because the models of the configuration take 0.1 s to import
+
+    return TlsFiles
 
 
 def _whole(value: Any) -> int:

@@ -125,6 +125,7 @@ class Outbox:
             )
         if pending.progressed is not None:
             processed = self._fitting(flow, flow.new_counts().windows)
+            flow.unsaid = 0
             self.add(
                 progress=push_pb2.Progress(
                     flow=number, epoch=flow.epoch, number=pending.progressed, processed=processed

@@ -46,8 +46,10 @@ async def run_parallel(
     wake: asyncio.Event,
     going: Callable[[], bool],
     concurrency: int,
+    ahead: bool = True,
 ) -> None:
-    """Work on ``item`` and the batches that follow it in ``log``, up to the next datamarker or until nothing waits.
+    """Work on ``item`` and the batches that follow it in ``log``, up to the next datamarker or until nothing waits;
+    without ``ahead`` on ``item`` alone.
 
     A datamarker waits for everything before it, so batches behind one are not begun. ``wake`` is set when something
     arrived. ``unfinished``: called for a batch that is not finished, with the number of callbacks that returned. When
@@ -73,7 +75,7 @@ async def run_parallel(
             while not failures and not broken and going() and len(order) < window:
                 if not coming:
                     if following is None:
-                        if not isinstance(log.peek(), BatchItem):
+                        if not ahead or not isinstance(log.peek(), BatchItem):
                             break
                         taken = log.take()
                         assert isinstance(taken, BatchItem)

@@ -56,8 +56,8 @@ class Recovery:
         self._failing = failing
 
     def singly(self, first: Update) -> bool:
-        """Whether ``on_updates`` gets the batch that begins with ``first`` one by one: somewhere in it, or behind, is
-        one that fails.
+        """Whether the updates from ``first`` on are delivered one by one, also where several are taken at once:
+        somewhere among them is one that fails.
         """
         until = self._retry.singly_until
         if until is None or not until.before(place_of(first)):
@@ -143,7 +143,10 @@ class Recovery:
         if len(together) > 1:
             self._retry.singly_until = place_of(together[-1])
             log.warning(
-                "flow %s: on_updates failed with %d updates at once: now one by one", self._epoch.shard, len(together)
+                "flow %s: %s failed with %d updates at once: now one by one",
+                self._epoch.shard,
+                self._callbacks.name,
+                len(together),
             )
         else:
             try:

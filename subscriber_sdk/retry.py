@@ -65,6 +65,10 @@ class Retry:
         """How often one callback is called, the first time included."""
         return self._policy.attempts
 
+    def fresh(self) -> Retry:
+        """A count of its own by the same policy, for what has to do with no update."""
+        return Retry(self._policy, self._chance)
+
     def failed(self, place: Place | None) -> bool:
         """Count a failure at ``place`` (``None``: not at an update). Whether another try is due.
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.metrics import samples
@@ -21,13 +21,15 @@ from subscriber_sdk.running import Running
 from subscriber_sdk.server import PushServer
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import Subscriber
-from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.host.logs import configure_if_unset
 from wormhole.metrics import Exporter
 from wormhole.metrics.otel import exported
 from wormhole.model.errors import WormholeError
+
+if TYPE_CHECKING:
+    from wormhole.config import ApplicationConfig
 
 __all__ = ["Running", "run", "serve"]
 
@@ -95,7 +97,7 @@ async def _connect(target: str) -> Coordinator:
 def _coordinator_at(target: str) -> Coordinator:
     """Blocks: reads files."""
     # Imported here: a subscriber without a coordinator needs none of its packages.
-    from wormhole.coordination import connect
+    from wormhole.coordination.connect import connect
 
     return connect(target)
 

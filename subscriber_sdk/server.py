@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,6 @@ from subscriber_sdk.options import Options
 from subscriber_sdk.publishers import Publishers
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
-from wormhole.config import ApplicationConfig
 from wormhole.host.listening import add_port
 from wormhole.host.tls import check_listen, open_trust
 from wormhole.model.errors import ProtocolError
@@ -27,6 +27,7 @@ from wormhole.model.requirements import need
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
+    from wormhole.config import ApplicationConfig
     from wormhole.host.trust import Trust
 
 __all__ = ["SERVICE", "PushServer"]
@@ -40,6 +41,7 @@ _ANOTHER: Final = "give the publisher another certificate; the files are read ag
 _HANDSHAKE_MS: Final = 10_000
 _IDLE_MS: Final = 60_000
 _MOST_STREAMS: Final = 2048  # of strangers too, which get a refusal
+_PROGRESS_S: Final = 0.05  # least time between two messages that only say what was processed
 _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the end of a stream that we close
 
 
@@ -187,13 +189,17 @@ class _Stream:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._time: Callable[[], float] = loop.time
+        self._call_at = loop.call_at
         self._due = asyncio.Event()
+        self._soon: asyncio.TimerHandle | None = None  # sets `_due`
+        self._said_at = -math.inf
         self.over: asyncio.Future[None] = loop.create_future()
         owner = ",".join(sorted(names)) or f"{label} {id(self)}"
         session = Session(
             admission,
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
+            verifies=shards.verifies,
             now=loop.time(),
             # Without TLS publishers cannot be distinguished: each stream counts for itself.
             account=shards.state.open(owner, self._end),
@@ -201,7 +207,12 @@ class _Stream:
             label=label,
             names=names,
         )
-        self.connection = Connection(session, shards, self._due.set, epochs, publishers)
+        self.connection = Connection(session, shards, self._due.set, epochs, publishers, self._speak_soon)
+
+    def _speak_soon(self) -> None:
+        """At once after a pause; else so late that a message answers several."""
+        if self._soon is None and not self._due.is_set():
+            self._soon = self._call_at(self._said_at + _PROGRESS_S, self._due.set)
 
     def _end(self, error: ProtocolError) -> None:
         """Somebody else needs the room."""
@@ -249,10 +260,15 @@ class _Stream:
         connection, due, time = self.connection, self._due, self._time
         while True:
             due.clear()
-            data = connection.take_output(time())
+            if self._soon is not None:
+                self._soon.cancel()
+                self._soon = None
+            data = connection.take_output(now := time())
             if data is not None:
+                self._said_at = now
                 # A publisher that neither reads nor closes must not keep the stream, and its flows, for ever.
-                await asyncio.wait_for(write(data), connection.session.silence_limit())
+                async with asyncio.timeout(connection.session.silence_limit()):
+                    await write(data)
                 continue
             if connection.closed:
                 return

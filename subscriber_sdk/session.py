@@ -45,12 +45,14 @@ from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.push.parking import park_frames
 from wormhole.wire.bounds import shortened
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
+from wormhole.wire.verification import mode_of
 
 __all__ = ["VERSIONS", "Session"]
 
@@ -80,7 +82,8 @@ class Session:
     """One stream. ``now`` is seconds of any monotonic clock, always the same one.
 
     ``account``: what the publisher makes this process keep; ``large``: batches over their credit; without them
-    the stream has budgets of its own. ``names``: of its certificate; none without TLS.
+    the stream has budgets of its own. ``names``: of its certificate; none without TLS. ``verifies``: whether the
+    application can say which rows it holds.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Session:
         max_frame_bytes: int,
         max_body_bytes: int,
         now: float,
+        verifies: bool = False,
         account: Account | None = None,
         large: Account | None = None,
         label: str = "",
@@ -99,6 +103,7 @@ class Session:
         self._large = large or large_budget(max_body_bytes).open("")
         self._admission = admission
         self._names = names
+        self._verifies = verifies
         self._max_frame = max_frame_bytes
         self._max_body = max_body_bytes
         self._flows: dict[int, SubscriberFlow] = {}
@@ -185,6 +190,11 @@ class Session:
             return False
         self._report_at = now + self._heartbeat
         return True
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a frame waits that should go at once, or the stream is over."""
+        return self.closed or len(self._out) > 0
 
     def schema(self, id_: int) -> Schema:
         """A schema that came on this stream. Raises ``KeyError``."""
@@ -282,6 +292,7 @@ class Session:
             application=self._admission.application,
             subscriber=self._admission.subscriber,
             max_frame_bytes=self._max_frame,
+            verifies=self._verifies and version >= 3,
         )
         self._out.add(welcome=welcome)
         events.append(Welcomed())
@@ -333,6 +344,10 @@ class Session:
             self.forget(assign.flow)
         self._forget_failed(assign.shard)
         generation = assign.generation if self._version >= 3 else 0
+        verify = mode_of(assign.verify)
+        if verify is None or (verify is not VerifyMode.NONE and not (self._verifies and generation)):
+            why = "this release knows 0 to 2" if verify is None else "this flow cannot be verified"
+            raise ProtocolError(f"assign.verify: {int(assign.verify)}; {why}", shard=assign.shard)
         flow = SubscriberFlow(assign.flow, assign.epoch, assign.shard, self._max_body, generation)
         flow.kept = _STANDING_BYTES + _LISTS * assign.ByteSize()
         self._account.charge(flow.kept, f"shard {_shown(assign.shard)}")
@@ -352,6 +367,7 @@ class Session:
                 assign.rewound,
                 assign.yields,
                 generation,
+                verify,
                 FLOW_BYTES + 2 * len(assign.shard),
             )
         )
@@ -445,9 +461,9 @@ class Session:
             accepted.have.CopyFrom(marker_to_message(have))
         self._out.add(accepted=accepted)
 
-    def progress(self, number: int, batch: int | None) -> None:
+    def progress(self, number: int, batch: int | None) -> bool:
         """Callbacks of the flow's batches up to ``batch`` have returned; ``None``: what is counted changed, and nothing
-        else.
+        else. Whether the publisher should be told at once: it may soon wait for the credit.
         """
         flow = self._flows[number]
         if batch is not None:
@@ -456,6 +472,7 @@ class Session:
                 self._large.release(flow.excess_charged)
                 flow.excess_charged = 0
         self._out.progress(flow)
+        return flow.owes_credit
 
     def ack(self, number: int, marker: Datamarker) -> None:
         """Acknowledge a marker that was offered in this epoch."""
@@ -499,6 +516,11 @@ class Session:
     def report(self, number: int, report: push_pb2.HandlerReport) -> None:
         """A report of a flow's callbacks; nothing is sent when nothing changed."""
         self._out.report(self._flows[number], report)
+
+    def verified(self, number: int, verified: push_pb2.Verified) -> None:
+        """What comparing a table found since the last of these frames."""
+        verified.flow, verified.epoch = number, self._flows[number].epoch
+        self._out.add(verified=verified)
 
     def decide_loss(self, number: int, *, proceed: bool) -> None:
         """Whether the flow goes on after a gap."""

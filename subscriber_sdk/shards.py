@@ -83,6 +83,11 @@ class Shards:
         self._changed: asyncio.Future[None] | None = None
         self._said = BatchedLog(lambda line: log.info("%s", line))
 
+    @property
+    def verifies(self) -> bool:
+        """Whether the application can say which rows it holds, and what is in them."""
+        return self._handlers.verifies
+
     def workers(self) -> tuple[FlowWorker, ...]:
         """The flows at work, and those that are ending."""
         return tuple(self._tasks.values())

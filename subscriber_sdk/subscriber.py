@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from subscriber_sdk.backfill import KeyRange, ScanEnd
+from subscriber_sdk.backfill import Key, KeyRange, ScanEnd
 from subscriber_sdk.gate import ParkRefused
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Value
 from wormhole.wire.update import Update
+
+if TYPE_CHECKING:
+    import pyarrow
 
 __all__ = ["AckLater", "DataLoss", "FlowHalted", "LossDecision", "NoticeKind"]
 __all__ += ["SchemaChange", "ShardNotice", "Subscriber"]
@@ -138,7 +143,7 @@ class AckLater:
 class FlowHalted:
     """A flow whose retries are exhausted. It is halted at this subscriber until it restarts; all other flows continue.
 
-    ``update_id``: the update whose callback failed (with ``on_updates`` the first of its batch; empty when another
+    ``update_id``: the update whose callback failed (of several that it got, the first; empty when another
     callback failed). ``attempts``: how often it was tried. ``marker``: the last acknowledged place, where delivery
     begins again.
     """
@@ -164,10 +169,13 @@ class FlowHalted:
 class Subscriber:
     """Override what you need: with ``async def``, or with plain ``def`` to run in a thread.
 
-    Exactly one of :meth:`on_update` and :meth:`on_updates` has to be overridden. Callbacks of one shard never overlap
-    (except with ``concurrency`` > 1, for updates of different keys); those of different shards do. A callback that runs
-    longer than ``handler_timeout`` counts as failed and is cancelled.
+    Exactly one of :meth:`on_update`, :meth:`on_updates` and :meth:`on_arrow` has to be overridden. Callbacks of one
+    shard never overlap (except with ``concurrency`` > 1, for updates of different keys); those of different shards do.
+    A callback that runs longer than ``handler_timeout`` counts as failed and is cancelled.
     """
+
+    arrow_before: bool = False
+    """Whether the batches of :meth:`on_arrow` have the row before each change, too."""
 
     def on_update(self, update: Update) -> Awaitable[None] | None:
         """One update. Returning means processed; raising means roll back and try again."""
@@ -178,6 +186,15 @@ class Subscriber:
 
         A batch may hold several transactions, or a piece of one: see ``update.transaction`` and
         ``update.ends_transaction``.
+        """
+        return None
+
+    def on_arrow(self, batch: pyarrow.RecordBatch) -> Awaitable[None] | None:
+        """Instead of :meth:`on_update`: several updates of one shard as Arrow columns, one row for each, in order.
+
+        A batch is of one table. It ends where an update of another table or schema follows, or a value of another type.
+        See docs/arrow.md for the columns; ``BatchInfo.of(batch)`` has table, shard and key. It needs pyarrow, the extra
+        ``arrow``.
         """
         return None
 
@@ -231,6 +248,30 @@ class Subscriber:
         For keys of every type; otherwise as :meth:`on_range`.
         """
         return None
+
+    def on_verify(
+        self, table: str, shard: str, keys: Sequence[Key]
+    ) -> Awaitable[Mapping[Key, Mapping[str, Value]]] | Mapping[Key, Mapping[str, Value]]:
+        """What the application holds of ``table`` in ``shard`` with one of these ``keys``, which are as ``Update.key``:
+        for each such key the columns that it keeps, with values as in ``Update.after``. A key that it does not hold is
+        missing in the answer.
+
+        Called with at most 500 keys by ``wormholectl verify``, between the updates, after every callback before it has
+        returned. Only columns in the answer are compared, and none that is ``UNAVAILABLE`` on either side. A column
+        that the table does not have, and a key that was not asked for, end the comparison of the table with an error;
+        so does an exception when its retries are exhausted. The flow continues. An application is verified only if it
+        overrides this and :meth:`on_verify_keys`.
+        """
+        return {}
+
+    def on_verify_keys(self, table: str, shard: str) -> Iterable[Key] | AsyncIterable[Key] | Awaitable[Iterable[Key]]:
+        """Every key of ``table`` that the application holds in ``shard``, in any order.
+
+        A plain ``def`` returns an iterable, or is a generator; it is iterated in a thread. An ``async def`` may be an
+        asynchronous generator. No other callback of the shard runs until the last key was given; 1,000 keys may take as
+        long as a callback.
+        """
+        return ()
 
     def on_data_loss(self, loss: DataLoss) -> Awaitable[LossDecision] | LossDecision:
         """The log lost a range. Only CONTINUE lets the datamarker pass it."""

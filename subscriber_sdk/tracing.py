@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
 
 from wormhole import __version__
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 __all__ = ["Tracing", "tracing"]
+
+_NO_SPAN: Final = contextlib.nullcontext()
 
 
 def tracing(application: str, shard: str, epoch: int) -> Tracing | None:
@@ -26,14 +29,21 @@ def tracing(application: str, shard: str, epoch: int) -> Tracing | None:
     except ImportError:
         return None
     tracer = trace.get_tracer_provider().get_tracer("wormhole", __version__)
-    return Tracing(tracer, application, shard, epoch)
+
+    def silent() -> bool:
+        return isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+    return Tracing(tracer, silent, application, shard, epoch)
 
 
 class Tracing:
-    """The spans of one epoch of a flow, one at a time."""
+    """The spans of one epoch of a flow, one at a time. ``silent``: whether the application has set up no tracing (yet):
+    a span that nobody sees costs more than a small batch.
+    """
 
-    def __init__(self, tracer: Tracer, application: str, shard: str, epoch: int) -> None:
+    def __init__(self, tracer: Tracer, silent: Callable[[], bool], application: str, shard: str, epoch: int) -> None:
         self._tracer = tracer
+        self._silent = silent
         self._name = f"process {application}/{shard}"
         self._attributes: dict[str, str | int] = {
             "messaging.system": "wormhole",
@@ -47,9 +57,12 @@ class Tracing:
         self._updates = 0
         self._tables: set[str] = set()
 
-    @contextlib.contextmanager
-    def batch(self, *, replayed: bool) -> Iterator[None]:
+    def batch(self, *, replayed: bool) -> AbstractContextManager[None]:
         """The span while callbacks run; what they raise is recorded in it, and raised."""
+        return _NO_SPAN if self._silent() else self._of_batch(replayed=replayed)
+
+    @contextlib.contextmanager
+    def _of_batch(self, *, replayed: bool) -> Iterator[None]:
         from opentelemetry.trace import SpanKind
 
         attributes = {**self._attributes, "wormhole.replayed": replayed}

@@ -26,6 +26,7 @@ from wormhole.config.datastores import schemes
 pytest_plugins = [
     "tests.support.databases",
     "tests.support.one_jvm",
+    "tests.support.postgres_server",
     "tests.support.s3",
     "tests.support.spark",
     "tests.support.zookeeper",
@@ -161,14 +162,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 _RECORDS = pytest.StashKey[_ErrorRecords]()
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_setup")
-def _setup_with_plain_log_text(item: pytest.Item) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     _keep_pyspark_from_formatting_records()
     yield
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_call")
-def _call_with_plain_log_text(item: pytest.Item) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     _keep_pyspark_from_formatting_records()
     yield
 

@@ -29,6 +29,7 @@ from wormholectl import (
     snapshots,
     support_dump,
     tail,
+    verify,
     zookeeper,
 )
 from wormholectl.errors import GuardedGroup
@@ -82,6 +83,7 @@ for _commands, _noun in (  # in the order of `--help`
     (filters.app, "filters"),
     (archive.app, "archive"),
     (backfill.app, "backfill"),
+    (verify.app, None),
     (replay.app, None),
     (audit.app, None),
     (snapshots.app, None),

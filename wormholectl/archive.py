@@ -228,7 +228,7 @@ def compact(
 
 
 def _bytes(text: str) -> int:
-    from wormhole.config import parse_size
+    from wormhole.model.units import parse_size
 
     found = parsed(parse_size, "--target", text, "128MiB")
     if found <= 0:

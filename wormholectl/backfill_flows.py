@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from wormhole.admin.admin_service import Answer, check_application, nearest, publisher_name
+from wormhole.admin.admin_service import Answer, check_application, nearest, owner_of, publisher_name
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import Retryable, StreamBroken, UsageError
 from wormhole.wire.backfills import has_ended
 from wormholectl.show.backfills import FlowBackfill
 
-__all__ = ["backfills_of", "flows_of", "running_of", "tables_of", "wait_until_ended"]
+__all__ = ["backfills_of", "flows_named", "flows_of", "running_of", "tables_of", "wait_until_ended"]
 
 _PATTERN: Final = re.compile(r"[*?\[]")
 _EVERY_S: Final = 1.0
@@ -50,6 +50,14 @@ def flows_of(answers: Sequence[Answer], application: str) -> list[str]:
             hint="start that publisher, or name the one whose flows are meant with --publisher",
         )
     return [one.flow for one in backfills_of(answers, application)]
+
+
+def flows_named(answers: Sequence[Answer], which: str) -> list[str]:
+    """The flows that ``which``, ``APP`` or ``APP/SHARD``, means. Raises as :func:`flows_of`."""
+    application, slash, _ = which.partition("/")
+    if slash:
+        return [owner_of(answers, which)[1].flow]
+    return flows_of(answers, application)
 
 
 def running_of(answers: Sequence[Answer], application: str) -> list[str]:
@@ -101,8 +109,10 @@ def wait_until_ended(
     application: str,
     show: Callable[[Sequence[FlowBackfill], Sequence[str]], None],
     clock: Clock = SYSTEM_CLOCK,
+    *,
+    flows: Collection[str] = (),
 ) -> list[FlowBackfill]:
-    """Ask every second until every backfill of the application has ended; returns these.
+    """Ask every second until every backfill of the application has ended; returns these. ``flows``: only theirs.
 
     ``show``: is given each round's backfills, and the problems of publishers that do not answer. A publisher that does
     not answer for now is asked again. Raises :class:`~wormhole.model.errors.UsageError` when there is no backfill.
@@ -113,7 +123,11 @@ def wait_until_ended(
         except Retryable as error:
             show([], [error.message])
         else:
-            found = [one for one in backfills_of(answers, application) if one.status is not None]
+            found = [
+                one
+                for one in backfills_of(answers, application)
+                if one.status is not None and (not flows or one.flow in flows)
+            ]
             problems = [answer.problem for answer in answers if answer.may_have(application)]
             show(found, problems)
             if not problems and not found:

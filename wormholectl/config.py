@@ -152,7 +152,7 @@ def config_history(
 ) -> None:
     """List who changed what and when: the configuration, flows, hosts. The last 1,000 changes are kept."""
     from wormhole.admin.discovery import ask_coordinator
-    from wormhole.coordination import HISTORY_KEPT
+    from wormhole.coordination.port import HISTORY_KEPT
     from wormholectl.show.configs import show_history
 
     entries = ask_coordinator(_named(coordinator), lambda client: client.history(min(last, HISTORY_KEPT)))

@@ -18,6 +18,8 @@ _EXAMPLES: Final = """Examples:
 
   wormholectl doctor "$LOG" --password-file db1.password --json
 
+  wormholectl doctor "$LOG" -c shop.toml
+
   wormholectl doctor -c shop.toml
 """
 
@@ -32,7 +34,8 @@ def doctor(
     as_json: AsJson = False,
     password_file: PasswordFile = None,
 ) -> None:
-    """Say what matters for tailing a database: settings, privileges, tables, files. Without a URL examine an
+    """Say what matters for tailing a database: settings, privileges, tables, files. With a configuration file beside
+    the URL also whether the existing rows may be read that its applications begin with. Without a URL examine an
     installation: coordinator, monitors, publishers, flows, versions, clocks, disks. Exit code 1 when something should
     be changed.
     """
@@ -48,11 +51,15 @@ def doctor(
     if url:
         from wormhole.admin.discovery import STATE_DIR
         from wormhole.config.datastores import installed
+        from wormholectl.existing_rows import wanted_rows
         from wormholectl.sources import datastore_at, login_of
 
-        found = datastore_at(url)
+        found, login = datastore_at(url), login_of(url, password_file)
         with installed(found):
-            report = found.examine(url, where.folder or STATE_DIR, login_of(url, password_file))
+            report = found.examine(url, where.folder or STATE_DIR, login)
+            if tables := wanted_rows(url, where):
+                report.findings = [one for one in report.findings if one.check != "existing_rows"]
+                report.findings += found.examine_existing_rows(url, login, tables)
     else:
         from wormholectl.installation import judge
         from wormholectl.survey import look

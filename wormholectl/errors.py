@@ -6,6 +6,7 @@ now.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -36,6 +37,8 @@ BROKEN: Final = 1
 WRONG: Final = 2
 UNREACHABLE: Final = 3
 DEBUG: Final = "WORMHOLE_DEBUG"
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def exit_code(error: WormholeError) -> int:
@@ -72,28 +75,59 @@ def needs(extra: str) -> Iterator[None]:
 
 
 class GuardedGroup(TyperGroup):
-    """The root of the commands. A reader that goes away (``| head``) and Ctrl-C are no errors."""
+    """The root of the commands. A reader that goes away (``| head``) and Ctrl-C are no errors.
+
+    Every exception that is not Typer's own leaves as a message and an exit code, also of the options before a command.
+    """
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the options; ``--help`` and ``--version`` print here."""
+        with _guarded():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; every exception that is not Typer's own leaves as a message and an exit code."""
+        """Run the command."""
+        with _guarded():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    try:
         try:
-            result = super().invoke(ctx)
+            yield
+        except typer.Exit:
             sys.stdout.flush()
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
-        except WormholeError as error:
-            _report(error)
-            raise typer.Exit(exit_code(error)) from None
-        except Exception as error:
-            if type(error).__module__.startswith("typer"):  # Exit, Abort, and wrong usage, which Typer shows
-                raise
-            if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout):
-                # What is still buffered has nowhere to go; without this the interpreter complains at its end.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise typer.Exit(0) from None
-            _report(error)
-            raise typer.Exit(BROKEN) from None
-        return result
+            raise
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # how Rich, which prints the help, takes it
+            raise typer.Exit(0) from None
+        raise
+    except WormholeError as error:
+        _report(error)
+        raise typer.Exit(exit_code(error)) from None
+    except Exception as error:
+        if type(error).__module__.startswith("typer"):  # Exit, Abort, and wrong usage, which Typer shows
+            raise
+        if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout):
+            _drop_output()
+            raise typer.Exit(0) from None
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _drop_output()
+            error = WormholeError(
+                f"nothing more can be written: {error.strerror}",
+                hint="make room where the output and the files of the command go",
+            )
+        _report(error)
+        raise typer.Exit(BROKEN) from None
+
+
+def _drop_output() -> None:
+    """What is still buffered has nowhere to go; without this the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _nobody_reads(output: TextIO) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 from wormhole.admin.discovery import configured, host_request, serving, with_coordinator
 from wormhole.config import Config, CoordinatorForm
-from wormhole.coordination import Coordinator, HostRequest, MonitorInfo, StoredConfig
+from wormhole.coordination.port import Coordinator, HostRequest, MonitorInfo, StoredConfig
 from wormholectl.options import Where
 
 __all__ = ["Host", "hosts_of", "known_hosts", "lock_holder"]

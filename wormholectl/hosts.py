@@ -75,8 +75,8 @@ def drain(
     """Stop all publishers of a host, cleanly, and keep them stopped: before maintenance."""
     from wormhole.admin.admin_service import nearest
     from wormhole.admin.discovery import with_coordinator
-    from wormhole.coordination import Coordinator, HistoryEntry, HostRequest
     from wormhole.coordination.current_user import current_user
+    from wormhole.coordination.port import Coordinator, HistoryEntry, HostRequest
     from wormholectl.host_status import hosts_of
     from wormholectl.show.hosts import host_object
 

@@ -240,6 +240,7 @@ def open_log(url: str, login: Login) -> Iterator[LogSource]:
             max_update_bytes=_MAX_UPDATE,
             disk_budget=_DISK_BUDGET,
             login=login,
+            transient=True,
         )
         source.start()
         try:

@@ -168,7 +168,7 @@ def parsed(parse: Callable[[str], _T], option: str, text: str, example: str) -> 
 
 def duration(option: str, text: str, example: str = "30s") -> float:
     """The seconds of an option. Raises as :func:`parsed`."""
-    from wormhole.config import parse_duration
+    from wormhole.model.units import parse_duration
 
     return parsed(parse_duration, option, text, example)
 

@@ -149,7 +149,7 @@ def _check(application: str, resume: str, cancel: str, *, anew: bool) -> None:
 
 
 def _rate(text: str) -> float:
-    from wormhole.config import parse_rate
+    from wormhole.model.units import parse_rate
 
     return parsed(parse_rate, "--rate", text, "20MB/s") if text else 0.0
 

@@ -14,6 +14,9 @@ from wormholectl.options import Archives, AsJson, Dataset, Master, absolute, gro
 from wormholectl.show.printer import say_waiting
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_replay.archive.choice import Archived
     from spark_replay.archive.store import ArchiveStore
     from spark_replay.tables.folder import Written
 
@@ -54,6 +57,8 @@ _SNAPSHOT: Final = """Examples:
 
   wormholectl snapshot orders --to /data/snapshots/june --from /data/snapshots/may -c shop.toml
 
+  wormholectl snapshot orders --baseline --to /data/snapshots/first -c shop.toml
+
   wormholectl snapshot orders --to s3://lake/orders --until 2026-05-01T00:00:00Z -t shop.orders --type 'shop.orders:price=decimal(18,2)' -c shop.toml
 
   wormholectl snapshot cache --to /data/cache --field default:customer.city=text -c shop.toml
@@ -68,20 +73,45 @@ _HISTORY: Final = """Examples:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What ``snapshot`` and ``history`` have in common. ``given``: the arguments of both ways of writing."""
+    """What ``snapshot`` and ``history`` have in common. ``given``: the arguments of both ways of writing, of which
+    ``until`` is none of a baseline's.
+    """
 
+    chosen: "Archived"
     store: "ArchiveStore"
     master: str
     given: dict[str, Any]
 
     def write(self, write: "Callable[..., Written]", to: str, as_json: bool, **more: Any) -> None:
         """Start Spark, write the tables into the folder ``to`` and print what was written."""
-        from spark_replay.spark.session import spark_session
         from wormholectl.show.written import show_written
 
-        say_waiting("starting Spark")
-        spark = spark_session(f"wormhole tables of {self.store.dataset}", self.master or None)
+        spark = self._spark()
         show_written(write(spark, self.store, absolute(to), **self.given, **more), self.store.dataset, as_json)
+
+    def write_baseline(self, to: str, as_json: bool) -> None:
+        """The same for a baseline."""
+        from spark_replay.baseline.baseline import write_baseline
+        from spark_replay.baseline.log_archives import PATIENCE_S, Pace
+        from wormholectl.baselines import table_logs
+        from wormholectl.show.written import show_written
+
+        settings = self.chosen.config.datasets[self.chosen.name].archive
+        assert settings is not None  # else there would be no store
+        logs = table_logs(self.chosen, self.store.copy, local=True)  # what is wrong is said before Spark starts
+        spark = self._spark()
+        if not (spark.sparkContext.master or "").startswith("local"):
+            logs = table_logs(self.chosen, self.store.copy, local=False)
+        pace = Pace(patience_s=max(PATIENCE_S, 3 * settings.flush_every), say=say_waiting)
+        given = {name: value for name, value in self.given.items() if name != "until"}
+        written = write_baseline(spark, self.store, absolute(to), logs, **given, pace=pace)
+        show_written(written, self.store.dataset, as_json)
+
+    def _spark(self) -> "SparkSession":
+        from spark_replay.spark.session import spark_session
+
+        say_waiting("starting Spark")
+        return spark_session(f"wormhole tables of {self.store.dataset}", self.master or None)
 
 
 def _selected(
@@ -116,7 +146,7 @@ def _selected(
     if chosen.stored:
         check_formats(chosen.name, (one.value_format for one in readings.values()))
     given = {"until": asked_until(until or "", now_us), "now": datetime.fromtimestamp(now_us / 1e6, UTC)}
-    return Selection(store, master or "", {"tables": tuple(tables or ()), "readings": readings, **given})
+    return Selection(chosen, store, master or "", {"tables": tuple(tables or ()), "readings": readings, **given})
 
 
 def _by_table(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -163,11 +193,24 @@ def snapshot(
             show_default=False,
         ),
     ] = "",
+    baseline: Annotated[
+        bool,
+        typer.Option("--baseline", help="Read the tables' existing rows too: for an archive that began after them."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a dataset's tables as they are, or were, into Parquet."""
+    from spark_replay.replay.plan import Asked
     from spark_replay.tables.snapshot import write_snapshot
 
+    if baseline:
+        if previous or selection.given["until"] != Asked():
+            raise UsageError(
+                "--baseline reads the tables as they are now: neither --from nor --until goes with it",
+                hint="leave it out where an earlier snapshot is whole, or leave the others out",
+            )
+        selection.write_baseline(to, as_json)
+        return
     selection.write(write_snapshot, to, as_json, previous=absolute(previous))
 
 

@@ -21,7 +21,7 @@ from wormholectl.show.printer import print_json, print_text, print_warnings, siz
 
 if TYPE_CHECKING:
     from wormhole.config import Config
-    from wormhole.coordination import Coordinator
+    from wormhole.coordination.port import Coordinator
 
 __all__ = ["app"]
 

@@ -17,7 +17,8 @@ from wormhole.admin import admin_service
 from wormhole.admin.admin_service import Answer, publisher_name
 from wormhole.admin.discovery import configured, state_dir, with_coordinator
 from wormhole.config import Config, DatasetConfig, unlisted
-from wormhole.coordination import Coordinator, StaticCoordinator
+from wormhole.coordination.port import Coordinator
+from wormhole.coordination.static import StaticCoordinator
 from wormhole.host.clock import SYSTEM_CLOCK
 from wormhole.host.clock import Clock as SystemClock
 from wormhole.host.tls import is_loopback

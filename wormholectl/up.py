@@ -25,7 +25,7 @@ from monitor.folder_lock import FolderLock
 from monitor.state import Phase
 from wormhole.config import Config, CoordinatorForm
 from wormhole.config.check import check_config
-from wormhole.coordination import publish_config
+from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.up_data_folder import at_embedded, remove_embedded, up_folder, write_embedded
 from wormhole.host import logs

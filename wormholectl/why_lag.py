@@ -85,8 +85,11 @@ def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
         return Diagnosis(
             Stage.LOG,
             "log is missing at its place",
-            _cause(flow),
-            f"replay what is missing, or wormholectl flows accept-loss {name}",
+            tuple(filter(None, [problem_of(flow).text])),
+            (
+                f"wormholectl repair {name} sends the rows that it lacks; an archive that holds the range can replay "
+                f"it; wormholectl flows accept-loss {name} goes on without it"
+            ),
         )
     if flow.halted_at:
         return Diagnosis(

@@ -104,7 +104,7 @@ def close(
 
 
 def _shared(coordinator: str) -> "CoordinatorConfig":
-    from wormhole.coordination import zookeeper_at
+    from wormhole.coordination.connect import zookeeper_at
 
     if not coordinator:
         raise UsageError(

@@ -7,7 +7,7 @@ images the last one counts. Changes of equal keys are in one shard, in order, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -56,8 +56,12 @@ class BroughtForward:
         self._schema = schema
         self._shards: dict[str, _Shard] = {}
         self._key_bytes = 0
+        known: dict[str, dict[bytes, bytes]] = {}
         for shard, key, row in rows:
-            self._of(shard).rows[key] = row
+            found = known.get(shard)
+            if found is None:
+                found = known[shard] = self._of(shard).rows
+            found[key] = row
 
     def apply(self, shard: str, run: Run) -> None:
         """The next changes of that shard in log order."""
@@ -70,7 +74,7 @@ class BroughtForward:
                 self.changes += 1
                 self._apply(rows, run.schemas[number], _update(run.blob, begin, end))
 
-    def rows(self) -> Mapping[str, Iterable[bytes]]:
+    def rows(self) -> Mapping[str, Collection[bytes]]:
         """The updates to send, by shard."""
         return {shard: found.rows.values() for shard, found in self._shards.items() if found.rows}
 
@@ -81,6 +85,10 @@ class BroughtForward:
     def again(self) -> tuple[bytes, ...]:
         """Those of them that have to be read again."""
         return tuple(key for found in self._shards.values() for key, again in found.others.items() if again)
+
+    def shards(self) -> dict[bytes, str]:
+        """Of the keys that are left out."""
+        return {key: shard for shard, found in self._shards.items() for key in found.others}
 
     # -- one change
 

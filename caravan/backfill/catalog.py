@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from caravan.backfill.boundaries import Boundaries, BoundaryStore
@@ -26,12 +26,13 @@ class Catalog:
         self._source = source
         self._store = store
 
-    def load(self, wanted: Callable[[str], bool]) -> None:
-        """Look at the tables of these names again. A table whose key changed gets a new list.
+    def load(self, wanted: Callable[[str], bool], named: Collection[str]) -> None:
+        """Look at the tables of these names again; ``named``: those that were written out. A table whose key changed
+        gets a new list.
 
         Raises what :meth:`~wormhole.ports.table_source.TableSource.tables` raises, and ``OSError``.
         """
-        self.tables = {table.name: table for table in self._source.tables(wanted)}
+        self.tables = {table.name: table for table in self._source.tables(wanted, named)}
         lists = {}
         for table in self.tables.values():
             if not table.refused:

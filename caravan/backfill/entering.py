@@ -7,7 +7,7 @@ look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from caravan.backfill.bring_forward import BroughtForward
@@ -15,7 +15,7 @@ from caravan.backfill.window import Piece, Window
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.segment import ChunkRange, Run, Segment
-from wormhole.wire.runs import RunsBuilder
+from wormhole.wire.runs import run_of
 
 __all__ = ["EnteringChunk"]
 
@@ -93,14 +93,14 @@ class EnteringChunk:
             again,
             range_.alone,
             range_.portable,
+            {**range_.shards, **self._forward.shards()},
         )
 
 
-def _build(schema: Schema, rows: Mapping[str, Iterable[bytes]], source: str, number: int) -> dict[str, Run]:
-    builder = RunsBuilder()
-    builder.begin(source, number, 0, _NOWHERE)
+def _build(schema: Schema, rows: Mapping[str, Collection[bytes]], source: str, number: int) -> dict[str, Run]:
+    """One transaction over all shards; its place is set when it enters."""
+    runs, first = {}, 0
     for shard, updates in rows.items():
-        for update in updates:
-            builder.add((shard,), schema, update)
-    builder.end(_NOWHERE)
-    return builder.take()
+        runs[shard] = run_of(updates, schema, source, number, _NOWHERE, first)
+        first += len(updates)
+    return runs

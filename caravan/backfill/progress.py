@@ -6,40 +6,47 @@ something else, means that everything is needed: rows may be sent twice, and non
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
+from operator import itemgetter
 from typing import Final, Self
 
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.encoding import DamagedError, Reader, Writer, sealed, unsealed
 from wormhole.filters import Filter
-from wormhole.filters.tree import And
+from wormhole.filters.tree import And, TableIn, TableMatches, leaves
+from wormhole.model.position import LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.segment import ChunkRange
 
-__all__ = ["MOST_BYTES", "BackfillRequest", "FinishedTable", "FlowBackfill", "without"]
+__all__ = ["MOST_BYTES", "BackfillRequest", "FinishedTable", "FlowBackfill", "Renewal", "Unconfirmed", "without"]
 
 MOST_BYTES: Final = 16 << 10
 """The most that the progress takes in a datamarker."""
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+_UNKEPT: Final = 0  # version of what only tells datamarkers apart
 _MOST_AGAIN: Final = 1_000  # keys of one table to read again; with more, their ranges are read again
 _MOST_AGAIN_BYTES: Final = 1 << 20
 _TRIES: Final = 10  # how often a key is read again before it is reported
+_KEY_BYTES: Final = 4  # of what is kept of a table's fingerprint
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
     """What was asked for. ``generation`` rises with each request for a flow. ``tables``: patterns as in filters; empty:
     all that the flow's filter may want. ``where``: rows to send, beside those that the flow's filter leaves out.
+    ``verify``: they are compared with what the application holds, which is done anew in each epoch.
     """
 
     generation: int
     tables: tuple[str, ...] = ()
     where: Filter | None = None
     paused: bool = False
+    verify: bool = False
 
     def wanted(self, own: Filter) -> Callable[[str], bool]:
         """Which tables a flow with the filter ``own`` needs, by name."""
@@ -47,6 +54,13 @@ class BackfillRequest:
         if self.tables:
             chosen.append(Filter.parse(None, self.tables))
         return lambda table: not any(one.wants_none_of(table) for one in chosen)
+
+    def named(self, own: Filter) -> Iterable[str]:
+        """The tables that are written out, in the request or in the flow's filter ``own``."""
+        tests = leaves(own.where) if self.where is None else (*leaves(own.where), *leaves(self.where.where))
+        patterns = chain(self.tables, *(test.patterns for test in tests if isinstance(test, TableMatches)))
+        names = chain(*(test.names for test in tests if isinstance(test, TableIn)))
+        return {*names, *(pattern for pattern in patterns if not any(sign in pattern for sign in "*?["))}
 
     def narrow(self, own: Filter) -> Filter:
         """Which rows a flow with the filter ``own`` is sent."""
@@ -66,6 +80,27 @@ class FinishedTable:
     unread: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """Keys that only the application holds, as it says, and of which nothing is known. ``foreign``: they are of other
+    shards, or not as the table has them; ``changed``: the log has a change of them, made while they were read.
+    """
+
+    foreign: int = 0
+    changed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """Why what was sent in this generation proves nothing: the backfill has to begin again in the next one. ``at``: the
+    place of the log that caused it; the flow would meet it again if it went on from a datamarker up to there. ``None``:
+    nothing of the log did.
+    """
+
+    cause: str
+    at: LogPosition | None = None
+
+
 @dataclass(slots=True)
 class _Again:
     """A key to read again, in the range of these numbers; ``tries``: how often it was put on the list."""
@@ -77,20 +112,26 @@ class _Again:
 
 @dataclass(slots=True)
 class _Need:
-    """Of one table. ``ranges``: of numbers, disjoint and ascending."""
+    """Of one table. ``key``: what its key was like; ``ranges``: of numbers, disjoint and ascending; ``named``: keys to
+    read once, since the subscriber named them.
+    """
 
+    key: bytes
     list_id: int
     ranges: list[tuple[int, int]]
     again: dict[bytes, _Again] = field(default_factory=dict)
     rows: int = 0
     unread: int = 0
+    named: dict[bytes, None] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
-        return not self.ranges and not self.again
+        return not self.ranges and not self.again and not self.named
 
     def is_of(self, boundaries: Boundaries) -> bool:
         """Whether its numbers are those of the list: one that was restored from an older copy lacks later ones."""
+        if not self.ranges and not self.again:
+            return True  # it has no numbers
         again = ((one.begin, one.end) for one in self.again.values())
         return self.list_id == boundaries.id and all(map(boundaries.knows, chain.from_iterable((*self.ranges, *again))))
 
@@ -105,7 +146,7 @@ class FlowBackfill:
     """The progress of one flow. Not for use by several threads.
 
     ``paused``: it takes no rows just now. ``refused``: tables whose rows cannot be read, and why. ``rows``: that it was
-    sent of all tables.
+    sent of all tables. ``renewal``: set when it has to begin again in the next generation; it takes no rows then.
     """
 
     def __init__(self, request: BackfillRequest, filter_hash: str) -> None:
@@ -114,15 +155,19 @@ class FlowBackfill:
         self.paused = request.paused
         self.refused: dict[str, Problem] = {}
         self.rows = 0
+        self.renewal: Renewal | None = None
+        self._refused_rows: dict[str, int] = {}
         self._needs: dict[str, _Need] = {}
-        self._done: dict[bytes, FinishedTable] = {}  # by hash of the name, which alone is stored
+        self._done: dict[bytes, tuple[FinishedTable, bytes]] = {}  # by hash of the name; with what its key was like
         self._offered = False
         self._bytes: bytes | None = None
+        self._chunks = 0
+        self._unconfirmed: dict[str, Unconfirmed] = {}
 
     @classmethod
     def resume(cls, request: BackfillRequest, data: bytes, filter_hash: str) -> Self:
         """Go on from what :meth:`to_bytes` gave. Everything is needed where that is empty, unreadable, or of another
-        generation or filter.
+        generation or filter, and for a verification, which keeps none.
         """
         found = cls(request, filter_hash)
         try:
@@ -149,16 +194,25 @@ class FlowBackfill:
         return self._offered
 
     def offer(self, lists: Iterable[tuple[str, Boundaries]]) -> None:
-        """These are the tables that it needs, as they are now. Those that it finished are left out."""
+        """These are the tables that it needs, as they are now. Those that it finished are left out.
+
+        Where the key of one is of another type or order than before, rows that the application holds by its former keys
+        would stay in this generation.
+        """
         if self.finished:
             return
         kept: dict[str, _Need] = {}
         for table, boundaries in lists:
-            if _hash(table) in self._done:
+            key = _digest(boundaries.fingerprint, _KEY_BYTES)
+            done, need = self._done.get(_hash(table)), self._needs.get(table)
+            former = done[1] if done is not None else None if need is None else need.key
+            if former not in (key, None):
+                self._renew(f"the type or the collation of the key of {table} changed")
+            if done is not None:
+                self._done[_hash(table)] = replace(done[0], table=table), done[1]
                 continue
-            need = self._needs.get(table)
             if need is None or not need.is_of(boundaries):
-                need = _Need(boundaries.id, [(START, END)])
+                need = _Need(key, boundaries.id, [(START, END)])
             kept[table] = need
         self._needs = kept
         self._offered = True
@@ -178,8 +232,15 @@ class FlowBackfill:
     def refuse(self, table: str, problem: Problem) -> None:
         """The rows of ``table`` cannot be read: it is needed no longer."""
         self.refused[table] = problem
-        if self._needs.pop(table, None) is not None:
+        need = self._needs.pop(table, None)
+        if need is not None:
+            self._refused_rows[table] = need.rows
             self._bytes = None
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether it can take rows now."""
+        return not self.paused and self.renewal is None
 
     @property
     def tables(self) -> Sequence[str]:
@@ -192,24 +253,29 @@ class FlowBackfill:
         return () if need is None else need.ranges
 
     def rows_of(self, table: str) -> int:
-        """Rows that were sent of a table of which something is needed; 0 for any other."""
+        """Rows that were sent of a table of which something is needed, or that is refused; 0 for any other."""
         need = self._needs.get(table)
-        return 0 if need is None else need.rows
+        return self._refused_rows.get(table, 0) if need is None else need.rows
 
     def again(self, table: str) -> Iterable[bytes]:
         """Keys of ``table`` to read again."""
         need = self._needs.get(table)
         return () if need is None else need.again
 
+    def named(self, table: str) -> Iterable[bytes]:
+        """Keys of ``table`` to read because the subscriber named them."""
+        need = self._needs.get(table)
+        return () if need is None else need.named
+
     # -- what the flow does
 
     def needs(self, chunk: ChunkRange) -> bool:
         """Whether the flow has use for the rows of ``chunk``."""
         need = self._needs.get(chunk.table)
-        if need is None or self.paused:
+        if need is None or not self.takes_rows:
             return False
         if chunk.alone:
-            return any(key in need.again for key in chunk.alone)
+            return any(key in need.again or key in need.named for key in chunk.alone)
         return any(begin < chunk.end and chunk.begin < end for begin, end in need.ranges)
 
     def finishes(self, chunk: ChunkRange, rows: int) -> tuple[FinishedTable, ...]:
@@ -217,12 +283,14 @@ class FlowBackfill:
         request, nor where keys could not be read: nothing follows from rows that were not sent then.
         """
         need = self._needs.get(chunk.table)
-        if need is None or chunk.again or need.unread or self.narrowed:
+        if need is None or need.unread or self.narrowed:
             return ()
         if chunk.alone:
-            rest = bool(need.ranges) or any(key not in chunk.alone for key in need.again)
+            read = {*chunk.alone}.difference(chunk.again)
+            rest = bool(need.ranges) or not need.again.keys() <= read or not need.named.keys() <= {*chunk.alone}
         else:
-            rest = bool(need.again) or any(begin < chunk.begin or end > chunk.end for begin, end in need.ranges)
+            outside = any(begin < chunk.begin or end > chunk.end for begin, end in need.ranges)
+            rest = outside or bool(chunk.again or need.again or need.named)
         return () if rest else (FinishedTable(chunk.table, need.rows + rows),)
 
     def took(self, chunk: ChunkRange, rows: int) -> None:
@@ -230,9 +298,11 @@ class FlowBackfill:
         need = self._needs.get(chunk.table)
         if need is None:
             return
+        self._chunks += 1
         need.rows += rows
         self.rows += rows
         former = {key: need.again.pop(key) for key in chunk.alone if key in need.again}
+        self._read_named(chunk, need)
         if not chunk.alone:
             need.ranges = without(need.ranges, chunk.begin, chunk.end)
         for key in chunk.again:
@@ -249,8 +319,31 @@ class FlowBackfill:
         need.bound()
         if need.empty:
             del self._needs[chunk.table]
-            self._done[_hash(chunk.table)] = FinishedTable(chunk.table, need.rows, need.unread)
+            self._done[_hash(chunk.table)] = FinishedTable(chunk.table, need.rows, need.unread), need.key
         self._bytes = None
+
+    def _read_named(self, chunk: ChunkRange, need: _Need) -> None:
+        named = {key for key in chunk.alone if key in need.named}
+        if named:
+            for key in named:
+                del need.named[key]
+            unsent, before = named.intersection(chunk.left_out), self.unconfirmed(chunk.table)
+            foreign = len(unsent.intersection(chunk.shards))
+            self._unconfirmed[chunk.table] = Unconfirmed(
+                before.foreign + foreign, before.changed + len(unsent) - foreign
+            )
+
+    def confirm(self, table: str, keys: Iterable[bytes]) -> None:
+        """Read these keys, which the subscriber named, of a table that is finished; it finishes again behind them."""
+        done = self._done.pop(_hash(table), None)
+        if done is not None:
+            finished, key = done
+            need = _Need(key, 0, [], rows=finished.rows, unread=finished.unread, named=dict.fromkeys(keys))
+            self._needs[table] = need
+
+    def unconfirmed(self, table: str) -> Unconfirmed:
+        """How many of the keys that were named were neither sent nor reported as gone."""
+        return self._unconfirmed.get(table, Unconfirmed())
 
     def begin_again(self, table: str) -> None:
         """The log removed rows of ``table`` and does not say which: those that are left are sent again."""
@@ -258,8 +351,27 @@ class FlowBackfill:
         if need is not None:
             need.ranges, need.unread = [(START, END)], 0
             need.again.clear()
+            need.named.clear()  # the application removes all that it holds
+        elif self.request.verify:
+            return  # what was compared held where it was compared
         elif self._done.pop(_hash(table), None) is not None:
             self._offered = False  # which has its list looked up
+        self._bytes = None
+
+    def replaced(self, table: str, at: LogPosition) -> None:
+        """Another table took the name ``table``, at this place of the log, which has none of its rows: what was
+        received of the former one may be held for ever in this generation.
+        """
+        if not self._offered or table in self._needs or table in self.refused or _hash(table) in self._done:
+            self._renew(f"another table was renamed to {table}", at)
+        else:
+            self._offered = False  # nothing was there before; it may have rows now
+
+    def _renew(self, cause: str, at: LogPosition | None = None) -> None:
+        if self.renewal is None:
+            self.renewal = Renewal(cause, at)
+        elif at is not None and self.renewal.at is not None:
+            self.renewal = Renewal(self.renewal.cause, max(at, self.renewal.at))
         self._bytes = None
 
     def read_again(self, table: str, key: bytes) -> None:
@@ -270,14 +382,21 @@ class FlowBackfill:
             need.bound()
             self._bytes = None
 
+    def lost(self, at: LogPosition) -> None:
+        """Log is missing behind this place: rows that were sent may have changed there, and nobody says which."""
+        if self._done or any(need.rows or need.again or need.ranges != [(START, END)] for need in self._needs.values()):
+            self._renew("log was lost after rows were sent", at)
+
     def finished_tables(self) -> tuple[FinishedTable, ...]:
-        """Those that were finished by this object, in that order; those finished before :meth:`resume` have no name."""
-        return tuple(self._done.values())
+        """In the order in which they were finished; those finished before :meth:`resume` have no name before
+        :meth:`offer`.
+        """
+        return tuple(finished for finished, _ in self._done.values())
 
     @property
     def finished(self) -> bool:
         """Whether nothing is needed any more."""
-        return self._offered and not self._needs
+        return self._offered and not self._needs and self.renewal is None
 
     # -- bytes
 
@@ -288,6 +407,12 @@ class FlowBackfill:
         return self._bytes
 
     def _encoded(self) -> bytes:
+        if self.request.verify:
+            # The datamarker behind the last rows is another one than those before, so that its ack shows their end.
+            out = Writer()
+            for number in (self.generation, self._chunks):
+                out.number(number)
+            return sealed(_UNKEPT, out.taken())
         needs = {name: need for name, need in self._needs.items() if need.ranges != [(START, END)] or need.again}
         done = [] if self.finished else list(self._done)
         ranges = {name: list(need.ranges) for name, need in needs.items()}
@@ -323,15 +448,19 @@ class FlowBackfill:
         out.number(self.generation)
         out.data(self.filter_hash.encode())
         out.number(int(self.finished))
+        out.data(b"" if self.renewal is None else self.renewal.cause.encode())
         out.number(self.rows)
         out.number(len(done))
         for name_hash in done:
-            out.raw(name_hash)
+            finished, key = self._done[name_hash]
+            out.raw(name_hash + key)
+            out.number(finished.rows)
+            out.number(finished.unread)
         out.number(len(ranges))
         for name, kept in ranges.items():
             need = needs[name]
             out.data(name.encode())
-            out.raw(need.list_id.to_bytes(8, "big"))
+            out.raw(need.key + need.list_id.to_bytes(8, "big"))
             for value in (need.rows, need.unread, len(kept)):
                 out.number(value)
             before = 0
@@ -351,13 +480,15 @@ class FlowBackfill:
         if source.number() != self.generation or source.data() != self.filter_hash.encode():
             raise DamagedError
         self._offered = bool(source.number())
+        if cause := source.text():
+            self.renewal = Renewal(cause)
         self.rows = source.number()
         for _ in range(source.number()):
-            name_hash = source.raw(8)
-            self._done[name_hash] = FinishedTable("", 0)
+            name_hash, key = source.raw(8), source.raw(_KEY_BYTES)
+            self._done[name_hash] = FinishedTable("", source.number(), source.number()), key
         for _ in range(source.number()):
             name = source.text()
-            need = _Need(int.from_bytes(source.raw(8), "big"), [])
+            need = _Need(source.raw(_KEY_BYTES), int.from_bytes(source.raw(8), "big"), [])
             need.rows, need.unread = source.number(), source.number()
             before = 0
             for _ in range(source.number()):
@@ -372,7 +503,11 @@ class FlowBackfill:
 
 
 def _hash(table: str) -> bytes:
-    return blake2b(table.encode(), digest_size=8).digest()
+    return _digest(table, 8)
+
+
+def _digest(text: str, size: int) -> bytes:
+    return blake2b(text.encode(), digest_size=size).digest()
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -399,7 +534,9 @@ def _closed(ranges: list[tuple[int, int]], closed: set[int]) -> list[tuple[int, 
 
 def without(ranges: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
     """What is left of disjoint, ascending ``ranges`` when one is taken away."""
-    found: list[tuple[int, int]] = []
-    for low, high in ranges:
-        found.extend(piece for piece in ((low, min(high, begin)), (max(low, end), high)) if piece[0] < piece[1])
-    return found
+    first = bisect_right(ranges, begin, key=itemgetter(1))
+    behind = bisect_left(ranges, end, first, key=itemgetter(0))
+    if first == behind:
+        return [*ranges]
+    left = ((ranges[first][0], begin), (end, ranges[behind - 1][1]))
+    return [*ranges[:first], *(piece for piece in left if piece[0] < piece[1]), *ranges[behind:]]

@@ -1,8 +1,9 @@
 """Which rows are read next. Pure.
 
-One table at a time, and in it upwards from where the last range ended, then from its beginning again: flows that join
-in the middle share what is left of the round and get the rest in the next one. Of a table's keys to read again come
-those that some flow can take now, when no range of it is left.
+One table at a time, and in it upwards from where the last range ended. Flows that join in the middle share what is left
+of the round, and get the rest in the next one, after the other tables: rows of a table may be needed again and again,
+because it is truncated, and others must not wait for it. Of a table's keys to read again come
+those that some flow can take now, when no range of it is left. Keys that subscribers named come last.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ _MOST_KEY_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The range of ``table`` between two neighbours in its list, or, if given, the keys ``alone``."""
+    """The range of ``table`` between two neighbours in its list, or, if given, the keys ``alone``. ``named``:
+    subscribers named them, and they may be no keys of the table.
+    """
 
     table: str
     begin: int = START
     end: int = START
     alone: tuple[bytes, ...] = ()
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +51,50 @@ class Taker:
 
     def again(self, table: str) -> Iterable[bytes]:
         """Keys of ``table`` that it needs beside what is coming."""
-        coming = {key for chunk in self.coming if chunk.table == table for key in chunk.alone}
+        coming = self._alone(table)
         return (key for key in self.backfill.again(table) if key not in coming)
 
+    def named(self, table: str) -> Iterable[bytes]:
+        """Keys of ``table`` that its subscriber named, beside what is coming."""
+        coming = self._alone(table)
+        return (key for key in self.backfill.named(table) if key not in coming)
 
-def next_work(takers: Sequence[Taker], lists: Mapping[str, Boundaries], table: str, number: int) -> Work | None:
-    """What to read for ``takers``, after the range of ``table`` that ended at ``number``; ``None``: nothing."""
+    def _alone(self, table: str) -> set[bytes]:
+        return {key for chunk in self.coming if chunk.table == table for key in chunk.alone}
+
+
+def next_work(
+    takers: Sequence[Taker], lists: Mapping[str, Boundaries], table: str, number: int, *, failed: bool = False
+) -> Work | None:
+    """What to read for ``takers``, after the range of ``table`` that ended at ``number``; ``None``: nothing.
+
+    ``failed``: that range was read in vain, so that other tables come first.
+    """
+    last = None
     names = sorted({name for taker in takers for name in taker.backfill.tables if name in lists})
     behind = [name for name in names if name >= table]
     for name in (*behind, *names[: len(names) - len(behind)]):
-        found = _next_in(takers, name, lists[name], number if name == table else START)
-        if found is not None:
+        known = lists[name]
+        # The number may be of another list, which this one replaced.
+        begin = known.widened(number, number)[0] if name == table else START
+        found = _next_in(takers, name, known, begin)
+        if found is not None and name == table and (failed or (found.begin < begin and not found.alone)):
+            last = found
+        elif found is not None:
             return found
-    return None
+    return last
 
 
 def _next_in(takers: Sequence[Taker], table: str, boundaries: Boundaries, number: int) -> Work | None:
-    number = boundaries.widened(number, number)[0]  # it may be of another list, which this one replaced
     ranges = [one for taker in takers for one in taker.ranges(table)]
     above = [max(begin, number) for begin, end in ranges if end > number]
     if above or ranges:
         begin = min(above) if above else min(begin for begin, _ in ranges)
         return Work(table, begin, boundaries.after(begin))
-    alone = _some(key for taker in takers for key in taker.again(table))
-    return Work(table, alone=alone) if alone else None
+    if alone := _some(key for taker in takers for key in taker.again(table)):
+        return Work(table, alone=alone)
+    named = _some(key for taker in takers for key in taker.named(table))
+    return Work(table, alone=named, named=True) if named else None
 
 
 def _some(keys: Iterable[bytes]) -> tuple[bytes, ...]:

@@ -28,7 +28,7 @@ from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.waiting import wait_at_most
-from wormhole.model.errors import DecodeError, SourceUnavailable, UnreadableTable, WormholeError
+from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable, WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import ChunkRange, Segment
 from wormhole.ports.table_source import Chunk, ChunkLimits, TableSource
@@ -45,8 +45,11 @@ _LONGEST_WAIT_S: Final = 30.0
 _MOST_HALVINGS: Final = 12
 _IN_BUFFER: Final = 2  # chunks that a flow may have before it: one to send, one to read meanwhile
 _FREE_TRIES: Final = 3  # looks at the window before the lead waits for one
+_NAMED_TRIES: Final = 3  # of a read of keys that subscribers named
 _PATIENCE: Final = 10  # discards in a row until a change of the lead discards no more
 _RATE_WINDOW_S: Final = 5.0
+_PACE_S: Final = 0.008  # at a rate a chunk is what it allows in this time: changes wait while one is read
+_LEAST_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ class Scanner:
         self._status = ScanStatus()
         self._described_at = -math.inf
         self._due = -math.inf
-        self._halvings = self._failures = self._discards_in_row = 0
+        self._halvings = self._failures = self._discards_in_row = self._named_failures = 0
+        self._in_vain = False  # the last chunk was discarded, or could not be read
         self._passes: tuple[int, str] | None = None  # incarnation and place that the lead passes before the next chunk
 
     # -- what the owner does
@@ -170,6 +174,8 @@ class Scanner:
         try:
             waits = await self._next(wanting)
         except WormholeError as error:
+            if isinstance(error, ChunkUnavailable):
+                self._read_less()
             await self._fail(error.problem)
             return
         except OSError as error:
@@ -203,7 +209,7 @@ class Scanner:
         takers = [taker for flow in wanting if (taker := self._taker(lead, flow)) is not None]
         if not takers:
             return Problem("no flow can take rows now: they are paused, behind the lead, or have no credit")
-        work = next_work(takers, self._catalog.lists, self._table, self._number)
+        work = next_work(takers, self._catalog.lists, self._table, self._number, failed=self._in_vain)
         if work is None:
             return Problem("the last rows are on their way to their flows")
         if self._passes is not None:
@@ -234,7 +240,13 @@ class Scanner:
     def _taker(self, lead: Caravan, flow: CaravanFlow) -> Taker | None:
         """The flow, if it would take rows that enter the lead's log next."""
         cursor = flow.cursor
-        if flow not in lead.flows or cursor is None or flow.blocked or flow.backfill is None or flow.backfill.paused:
+        if (
+            flow not in lead.flows
+            or cursor is None
+            or flow.blocked
+            or flow.backfill is None
+            or not flow.backfill.takes_rows
+        ):
             return None
         if max(flow.begun, flow.place) > lead.buffer.place or not flow.takes_rows():
             return None
@@ -252,7 +264,10 @@ class Scanner:
             for flow in wanting
             if (backfill := flow.backfill) is not None
         ]
-        await self._call(self._catalog.load, lambda name: any(wanted(name) for _, wanted in chosen))
+        named = {
+            name for flow in wanting if flow.backfill is not None for name in flow.backfill.request.named(flow.filter)
+        }
+        await self._call(self._catalog.load, lambda name: any(wanted(name) for _, wanted in chosen), named)
         self._described_at = self._clock.monotonic()
         for backfill, wanted in chosen:
             for table in self._catalog.tables.values():
@@ -269,7 +284,8 @@ class Scanner:
 
     def _limits(self) -> ChunkLimits:
         limits = self._settings.limits
-        size = min(limits.bytes, self._settings.memory // 4, self._fleet.total_cap.piece)
+        paced = max(_LEAST_BYTES, self._settings.rate * _PACE_S)
+        size = int(min(limits.bytes, self._settings.memory // 4, self._fleet.total_cap.piece, paced))
         return replace(limits, rows=max(1, limits.rows >> self._halvings), bytes=max(1, size >> self._halvings))
 
     def _delay(self, size: int, now: float) -> float:
@@ -299,7 +315,7 @@ class Scanner:
         read = 0
         try:
             chunk, entering = await self._call(self._take_chunk, work, limits, window)
-            read = chunk.memory
+            read = chunk.size
             if entering is None:
                 return
             self._status = replace(self._status, rows=self._status.rows + len(chunk.rows))
@@ -315,6 +331,7 @@ class Scanner:
             self._number = entering.range.end
             self._halvings = max(0, self._halvings - 1)
             self._discards_in_row = 0
+            self._in_vain = False
             self._status = replace(self._status, chunks=self._status.chunks + 1)
             await self._shorten(work.table)
 
@@ -323,8 +340,13 @@ class Scanner:
         tables, catalog = self._tables, self._catalog
         known = catalog.lists[work.table]
         after, until, end = known.key(work.begin), known.key(work.end), work.end
-        if work.alone:
+        shards = {}
+        if work.named:
+            chunk, asked = self._named_rows(work, window)
+            shards = dict.fromkeys(work.alone, "") | asked
+        elif work.alone:
             chunk = tables.rows(work.table, work.alone, window.begin)
+            shards = {key: tables.shard_of(work.table, key) for key in work.alone}
         else:
             chunk = tables.chunk(work.table, after, until, limits, window.begin)
             if not chunk.done and chunk.last is not None:
@@ -335,7 +357,7 @@ class Scanner:
                     return chunk, None
                 until, end = chunk.last, number
             elif not chunk.done:
-                raise SourceUnavailable(f"no row of {work.table} was read in time", hint="look at the datastore's load")
+                raise ChunkUnavailable(f"no row of {work.table} was read in time", hint="look at the datastore's load")
         range_ = ChunkRange(
             work.table,
             chunk.schema,
@@ -346,11 +368,36 @@ class Scanner:
             window.begin.order,
             alone=work.alone,
             portable=catalog.tables[work.table].portable,
+            shards=shards | dict.fromkeys(chunk.unclear, ""),
         )
-        rows = [(tables.shard_of(work.table, key), key, row) for key, row in chunk.rows.items()]
+        rows = ((tables.shard_of(work.table, key), key, row) for key, row in chunk.rows.items())
         reached = partial(tables.reached, chunk.high)
         source = f"read:{self._status.scan}"
         return chunk, EnteringChunk(range_, rows, reached, source, self._status.chunks + self._status.discards + 1)
+
+    def _named_rows(self, work: Work, window: Window) -> tuple[Chunk, dict[bytes, str]]:
+        """In the thread: the rows of keys that subscribers named, and the shards of those keys that the datastore could
+        be asked for.
+
+        What a subscriber names may not cost any flow its table.
+        """
+        tables, asked = self._tables, dict[bytes, str]()
+        try:
+            asked = {key: tables.shard_of(work.table, key) for key in work.alone if tables.can_ask(work.table, key)}
+            chunk = tables.rows(work.table, list(asked), window.begin)
+        except Exception as error:  # any: the keys may be none
+            self._named_failures += 1
+            if isinstance(error, SourceUnavailable) and self._named_failures <= _NAMED_TRIES:
+                raise
+            _log.warning(
+                "keys of %s that subscribers named cannot be read, and count as not compared: %r. Next: verify again",
+                work.table,
+                error,
+            )
+            asked = {}
+            chunk = tables.rows(work.table, (), window.begin)
+        self._named_failures = 0
+        return chunk, asked
 
     async def _enter(self, lead: Caravan, window: Window, entering: EnteringChunk) -> str:
         """Bring the chunk forward until it may enter; why it is discarded, if it is."""
@@ -387,8 +434,13 @@ class Scanner:
     def _discard(self, cause: str) -> None:
         _log.debug("rows of %s are read again: %s", self._table, cause)
         self._discards_in_row += 1
-        self._halvings = min(_MOST_HALVINGS, self._halvings + 1)
+        self._read_less()
         self._status = replace(self._status, discards=self._status.discards + 1)
+
+    def _read_less(self) -> None:
+        """The next chunk is smaller, and of another table if there is one."""
+        self._in_vain = True
+        self._halvings = min(_MOST_HALVINGS, self._halvings + 1)
 
     async def _shorten(self, table: str) -> None:
         former = await self._call(self._catalog.thin, table)
@@ -403,10 +455,9 @@ class Scanner:
     # -- what goes wrong
 
     async def _fail(self, problem: Problem) -> None:
-        """Try again after a while, with less."""
+        """Try again after a while."""
         self._failures += 1
         self._described_at = -math.inf
-        self._halvings = min(_MOST_HALVINGS, self._halvings + 1)
         if problem != self._status.waits:
             _log.warning("existing rows cannot be read just now: %s", problem)
         self._status = replace(self._status, waits=problem)

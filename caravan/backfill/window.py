@@ -70,6 +70,8 @@ class Window:
     def _fault(self, segment: Segment) -> str:
         if segment.gap is not None:
             return "log is missing while the rows were read"
+        if self.table in segment.replaced:
+            return "another table took the name of the table while its rows were read"
         if segment.end.incarnation != self.begin.order.incarnation:
             return "the log went on in another history while the rows were read"
         for shard, broken in segment.broken.items():

@@ -23,7 +23,7 @@ from examples.demo.scene import COMMITS, LOG, SHARDS, SUBSCRIBERS, NotInTimeErro
 from examples.demo.story import Story, short_shards
 from examples.demo.watch import Watch
 from wormhole.config import load
-from wormhole.coordination import connect
+from wormhole.coordination.connect import connect
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.host.ready_file import ready_path
 from wormhole.model.errors import WormholeError

@@ -127,7 +127,8 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
             Level.PROBLEM,
             flow.cause or "the log no longer holds what it needs next",
             "operator",
-            f"replay the missing range, or continue without it: `wormholectl flows accept-loss {name}`",
+            f"send what it lacks: `wormholectl repair {name}`; replay the range, if an archive holds it; or continue "
+            f"without it: `wormholectl flows accept-loss {name}`",
         )
     elif flow.halted_at:
         yield Concern(

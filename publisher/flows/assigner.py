@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -35,7 +35,10 @@ __all__ = ["Assigner", "Permits", "Timeouts"]
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
-_TOGETHER = 64  # flows whose epochs are recorded at one time
+_TOGETHER = 100  # flows whose epochs are raised and recorded at one time
+
+_Given = tuple[SubscriberStream, PublisherFlow]
+_Step = Callable[[SubscriberStream, PublisherFlow], Awaitable[bool]]
 _MOST_SUBSCRIBERS = 1000  # of one application: a connection each
 
 
@@ -82,13 +85,25 @@ class _Application:
     crowded: bool = False
     given: object = None
     wanted: dict[str, str] = field(default_factory=dict)
+    settled: bool = False
+
+    def rests(self) -> bool:
+        """Whether no time that passes changes anything: nobody is away, asked to let go, or waited for."""
+        return self.settled and all(
+            member.gone_since is None
+            and member.stream.connected
+            and not member.stream.left
+            and not member.stream.leaving
+            for member in self.members.values()
+        )
 
 
 class Assigner:
     """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
 
     ``settle`` stores what was acknowledged; ``record`` makes the epochs of flows known where their subscribers look;
-    ``prepare`` reads what is parked of a flow, in the epoch that was raised for it.
+    ``read`` looks into the store for what the epochs that were raised for flows begin with, and ``prepare`` does the
+    rest of that for one of them, just before it is given away.
     """
 
     def __init__(
@@ -101,6 +116,7 @@ class Assigner:
         permits: Permits,
         settle: Callable[[], Awaitable[None]],
         record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
+        read: Callable[[Collection[PublisherFlow]], Awaitable[None]],
         prepare: Callable[[PublisherFlow], Awaitable[None]],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -113,6 +129,7 @@ class Assigner:
         self._permits = permits
         self._settle = settle
         self._record = record
+        self._read = read
         self._prepare = prepare
         self._clock = clock
         self._applications: dict[str, _Application] = {}
@@ -291,10 +308,14 @@ class Assigner:
         """Decide until cancelled."""
         while True:
             await wait_at_most(self._changed, _TICK_S)  # grace periods end by time
+            changed = self._changed.is_set()
             self._changed.clear()
-            for app in tuple(
-                self._applications.values()
-            ):  # deciding waits for the store, and others may come meanwhile
+            await self._look(changed=changed)
+
+    async def _look(self, *, changed: bool) -> None:
+        """Decide about every application; unless something ``changed`` only about those in which time decides."""
+        for app in tuple(self._applications.values()):  # deciding waits for the store, and others may come meanwhile
+            if changed or not app.rests():
                 await self._decide(app)
 
     async def close(self, timeout_s: float) -> None:
@@ -362,6 +383,7 @@ class Assigner:
 
     async def _decide(self, app: _Application) -> None:
         now = self._clock.monotonic()
+        app.settled = False
         for name, member in tuple(app.members.items()):
             # One that said goodbye and is still listed may come back.
             listed = member.gone_since is None and app.config.allows(name)
@@ -377,10 +399,12 @@ class Assigner:
             app.given, app.wanted = given, assign(given[0], live, app.config.pin)
         placed = {flow.key: (flow, member) for member in app.members.values() for flow in member.stream.flows}
         ready = []
+        app.settled = len(placed) == len(flows) and not any(flow.releasing for flow, _ in placed.values())
         for flow in flows:
             target = app.wanted.get(flow.shard)
             if flow.key in placed:
                 mine, holder = placed[flow.key]
+                app.settled &= mine is flow
                 if mine is flow and not flow.releasing and holder is not app.members.get(target or ""):
                     self.revoke(holder.stream, flow, f"moves to {target}" if target else "no subscriber is there")
             elif flow.control.replay is None and (stream := self._taker(app, flow, target, now)) is not None:
@@ -440,11 +464,12 @@ class Assigner:
                 await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
             while waiting:
                 together = list(islice(waiting, _TOGETHER))
-                raised = [one for one in together if await self._each(one[1], self._raise(*one))]
+                raised = await self._raise_epochs(together)
                 if raised:
-                    await self._record([flow for _, flow in raised])  # subscribers refuse what is not recorded
-                for stream, flow in raised:
-                    await self._each(flow, self._open(stream, flow, flow.epoch))
+                    flows = [flow for _, flow in raised]
+                    await self._record(flows)  # subscribers refuse what is not recorded
+                    await self._read(flows)  # after the epochs were raised: former ones park nothing any more
+                await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.epoch))
                 for _ in together:
                     waiting.popleft()
         except WormholeError as error:
@@ -458,23 +483,42 @@ class Assigner:
             flow.explain(error.text, error.hint or "")
             _log.error("%s is held: %s", flow.name, error, extra=flow.about)
 
-    async def _each(self, flow: PublisherFlow, step: Awaitable[bool]) -> bool:
-        """What ``step`` answers; not when something is wrong with the flow's own record."""
-        try:
-            return await step
-        except Fatal as error:
-            if error.flow is None:
-                raise
-            self._cannot_give(flow, error)
-            return False
+    async def _each(
+        self, given: Sequence[_Given], step: Callable[[SubscriberStream, PublisherFlow], Awaitable[bool]]
+    ) -> list[_Given]:
+        """Those for which ``step`` answers yes; it is no when something is wrong with the flow's own record."""
 
-    async def _raise(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
-        """Raise the flow's epoch. Whether it may be opened in it."""
-        if not self._may_give(stream, flow) or not self.keeps_order(stream, flow):
-            return False
-        above = 0 if flow.conflict is None else flow.conflict.held_epoch
+        async def one(stream: SubscriberStream, flow: PublisherFlow) -> bool:
+            try:
+                return await step(stream, flow)
+            except Fatal as error:
+                if error.flow is None:
+                    raise
+                self._cannot_give(flow, error)
+                return False
+
+        answers = await asyncio.gather(*(one(*each) for each in given), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [each for each, answer in zip(given, answers, strict=True) if answer]
+
+    async def _raise_epochs(self, given: Sequence[_Given]) -> list[_Given]:
+        """Raise the flows' epochs. Those that may be opened in them."""
+        free = [
+            (stream, flow) for stream, flow in given if self._may_give(stream, flow) and self.keeps_order(stream, flow)
+        ]
+        above = {flow.key: _above(flow) for _, flow in free}
+        epochs = await asyncio.to_thread(self._store.raise_epochs, above) if free else {}
+        return await self._each(free, lambda stream, flow: self._raised(stream, flow, epochs.get(flow.key)))
+
+    async def _raised(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int | None) -> bool:
+        """The flow's epoch is ``epoch`` now; ``None``: it has no record that can be read, and asking for it alone says
+        why. Whether it may be opened.
+        """
         try:
-            epoch = await asyncio.to_thread(self._store.raise_epoch, flow.key, above)
+            if epoch is None:
+                epoch = await asyncio.to_thread(self._store.raise_epoch, flow.key, _above(flow))
         except KeyError:
             flow.found_unreadable(True)
             missing = "its datamarker is missing in the marker store"
@@ -491,7 +535,7 @@ class Assigner:
         """Give the flow away in ``epoch``, which was raised for it. Whether that was done."""
         if not self._may_give(stream, flow) or flow.epoch != epoch:
             return False
-        await self._prepare(flow)  # after the epoch was raised: a former one parks nothing any more
+        await self._prepare(flow)
         if not self._may_give(stream, flow) or flow.epoch != epoch or not self.keeps_order(stream, flow):
             return False
         stream.assign(flow, yields=not self._permits.sole() or flow.contested)
@@ -518,6 +562,12 @@ class Assigner:
             return  # the next one who gets it must not be taken for one who was asked
         flow.recall(cause, self._clock.monotonic())
         stream.revoke(flow, cause)
+        self.changed()  # it may be late, which is looked at by time
+
+
+def _above(flow: PublisherFlow) -> int:
+    """Its next epoch has to be higher than this."""
+    return 0 if flow.conflict is None else flow.conflict.held_epoch
 
 
 def _may_run(member: _Member) -> bool:

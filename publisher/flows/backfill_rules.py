@@ -19,7 +19,9 @@ from wormhole.filters.tree import Changed, Moved, OpIn, leaves
 from wormhole.formats import ValueFormats
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import FilterError, UsageError
+from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.marker_store import BackfillControl, FlowControl
 
 __all__ = [
@@ -29,10 +31,13 @@ __all__ = [
     "asked",
     "begun_anew",
     "check_size",
+    "check_verifies",
     "compiled",
+    "does_not_verify",
     "ended",
     "first_backfill",
     "is_unfinished",
+    "noun_of",
     "paused",
     "renewed",
     "tables_of_shard",
@@ -75,9 +80,16 @@ def is_unfinished(control: FlowControl) -> bool:
     return control.backfill is not None and not control.backfill.ended
 
 
-def renewed(control: FlowControl, filter_hash: str) -> FlowControl:
-    """``control`` with an unfinished backfill that begins anew, in the next generation."""
-    if control.backfill is None or control.backfill.ended:
+def noun_of(backfill: BackfillControl) -> str:
+    """What people call it."""
+    return "backfill" if backfill.verify is VerifyMode.NONE else "verification"
+
+
+def renewed(control: FlowControl, filter_hash: str, of: int | None = None) -> FlowControl:
+    """``control`` with an unfinished backfill that begins anew, in the next generation; ``of``: only if it is still in
+    that one.
+    """
+    if control.backfill is None or control.backfill.ended or of not in (None, control.backfill.generation):
         return control
     generation = control.backfill.generation + 1
     return replace(control, backfill=replace(control.backfill, generation=generation, filter_hash=filter_hash))
@@ -90,12 +102,14 @@ def paused(control: FlowControl, by: str) -> FlowControl:
     return replace(control, backfill=replace(control.backfill, paused=by))
 
 
-def ended(control: FlowControl, how: str, generation: int) -> FlowControl:
-    """``control`` with its backfill ended (:data:`DONE`, :data:`CANCELLED`), if it is still in that generation."""
+def ended(control: FlowControl, how: str, generation: int, rows: int) -> FlowControl:
+    """``control`` with its backfill ended (:data:`DONE`, :data:`CANCELLED`) after so many ``rows``, if it is still in
+    that generation.
+    """
     backfill = control.backfill
     if backfill is None or backfill.ended or backfill.generation != generation:
         return control
-    return replace(control, backfill=replace(backfill, ended=how, paused=""))
+    return replace(control, backfill=replace(backfill, ended=how, paused="", rows=rows))
 
 
 def tables_of_shard(shard: str, log: str, sharding: Sharding) -> tuple[str, ...]:
@@ -138,3 +152,21 @@ def check_size(tables: Sequence[str], where: str, rate: float | None) -> None:
         )
     if not all(tables):
         raise UsageError("a table has an empty name", hint="name it as updates do")
+
+
+def check_verifies(where: str, verify: VerifyMode) -> None:
+    """Raises :class:`~wormhole.model.errors.UsageError` for a verification of some rows of a table."""
+    if where and verify is not VerifyMode.NONE:
+        raise UsageError(
+            "a verification compares whole tables, and has no filter of its own",
+            hint="leave out the filter; tables can be named",
+        )
+
+
+def does_not_verify(subscriber: str) -> Problem:
+    """Why a flow cannot be verified."""
+    return Problem(
+        f"subscriber {subscriber} cannot compare rows: its application has no on_verify and on_verify_keys, or its "
+        "release of wormhole-pubsub is an earlier one",
+        "add both to the application, see docs/existing-rows.md; `wormholectl backfill start` sends all rows instead",
+    )

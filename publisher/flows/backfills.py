@@ -7,40 +7,49 @@ says what is to be done, and the flow's datamarker how far it came.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import grpc
 
-from caravan.backfill.progress import BackfillRequest, FlowBackfill
+from caravan.backfill.progress import BackfillRequest, FinishedTable, FlowBackfill
 from publisher.flows.applications import Served
 from publisher.flows.backfill_rules import (
     CANCELLED,
     DONE,
     asked,
     check_size,
+    check_verifies,
     compiled,
+    does_not_verify,
     ended,
     is_unfinished,
+    noun_of,
     paused,
     renewed,
     tables_of_shard,
 )
 from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.missing_columns import missing_columns
 from publisher.flows.refused_error import RefusedError
 from publisher.flows.row_scans import RowScans
+from publisher.flows.verifications import Verifications, unconfirmed_keys, unread_keys
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from publisher.stores.markers.rules import written_anew
 from wormhole.config.datastores import capabilities_of
+from wormhole.filters import Filter
 from wormhole.host.clock import Clock
 from wormhole.model.errors import MarkerStoreError, WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.verification import TableVerification, VerifyMode
 from wormhole.model.visible import few
 from wormhole.ports.marker_store import BackfillControl, FlowControl, FlowKey
 from wormhole.ports.table_source import ScannedTable
+from wormhole.push.session import Verified
 
 __all__ = ["Backfills", "Plan", "Speed"]
 
@@ -70,11 +79,14 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A backfill that may be started: ``wanted``, of ``tables``. ``resumes``: it is there already, and paused."""
+    """A backfill that may be started: ``wanted``, of ``tables``. ``resumes``: it is there already, and paused.
+    ``notes``: what its filter means for tables without a column that it tests.
+    """
 
     wanted: BackfillControl
     tables: Sequence[ScannedTable]
     resumes: bool = False
+    notes: Sequence[str] = ()
 
 
 class Backfills:
@@ -104,6 +116,7 @@ class Backfills:
         self._problems: dict[FlowKey, Problem] = {}
         self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that nobody has now
         self._speeds: dict[FlowKey, Speed] = {}
+        self._verifications = Verifications()
 
     # -- what the publisher reports
 
@@ -138,6 +151,13 @@ class Backfills:
             )
             _log.warning("%s gets no existing rows: %s", flow.name, self._problems[flow.key], extra=flow.about)
             return None
+        verifies = control.verify is not VerifyMode.NONE
+        if verifies and not stream.verifies:
+            self._problems[flow.key] = does_not_verify(stream.info.id)
+            _log.warning("%s is not verified: %s", flow.name, self._problems[flow.key], extra=flow.about)
+            return None
+        if stream.begins(flow) != (control.generation, control.verify):
+            return None  # asked for after the assignment, and so it is assigned anew
         try:
             where = compiled(control.where, self._served.formats, capabilities_of(self._served.kind))
         except WormholeError as error:  # another release took it
@@ -145,14 +165,19 @@ class Backfills:
             _log.error("%s gets no existing rows: %s", flow.name, error, extra=flow.about)
             return None
         own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
-        request = BackfillRequest(control.generation, control.tables or own, where, paused=bool(control.paused))
+        request = BackfillRequest(
+            control.generation, control.tables or own, where, paused=bool(control.paused), verify=verifies
+        )
         backfill = FlowBackfill.resume(request, flow.marker.backfill, flow.filter.hash)
         self._reported[flow.key] = control.generation, len(backfill.finished_tables())
         self._last[flow.key], self._speeds[flow.key] = backfill, Speed()
         self._scans.want()
+        if verifies:
+            self._verifications.begin(flow, control.generation)
         _log.info(
-            "existing rows of %s are sent, in generation %d: %s",
+            "existing rows of %s are %s, in generation %d: %s",
             flow.name,
+            "compared" if verifies else "sent",
             control.generation,
             few(control.tables) if control.tables else "all tables of its filter",
             extra=flow.about,
@@ -164,6 +189,7 @@ class Backfills:
         rates = []
         for flow in tuple(self._flows.values()):
             backfill, control = self.progress_of(flow), flow.control.backfill
+            self._report_replaced(flow)
             if backfill is not None:
                 self._look_at(flow, backfill)
                 self._speeds[flow.key].note(backfill.rows, self._clock.monotonic())
@@ -178,6 +204,28 @@ class Backfills:
         if backfill is not None:
             self._look_at(flow, backfill)
 
+    def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
+        """In that epoch, the flow's subscriber compared rows with what its application holds."""
+        backfill = self.progress_of(flow)
+        if epoch != flow.epoch or backfill is None or not backfill.request.verify:
+            return  # the epoch or the verification ended meanwhile
+        table = event.found.table
+        self._verifications.add(flow, event.found)
+        if event.confirm:
+            backfill.confirm(table, self._verifications.take_extra(flow, table))
+            self._scans.want()
+        if event.found.ended:
+            more = unconfirmed_keys(table, backfill.unconfirmed(table))
+            if more is not None:
+                self._verifications.add(flow, more)
+            self._verifications.log_end(flow, table)
+            self._look_at(flow, backfill)
+
+    def verifications(self, flow: PublisherFlow) -> Sequence[TableVerification]:
+        """What the flow's last backfill found, if that is a verification, by table."""
+        control = flow.control.backfill
+        return () if control is None else self._verifications.of(flow, control.generation)
+
     def problem(self, flow: PublisherFlow) -> Problem:
         """Why the flow gets no existing rows although it should; for operators."""
         return self._problems.get(flow.key, NO_PROBLEM) if is_unfinished(flow.control) else NO_PROBLEM
@@ -190,6 +238,9 @@ class Backfills:
     def last_progress_of(self, flow: PublisherFlow) -> FlowBackfill | None:
         """How far the flow's last backfill came, as far as this process knows."""
         last, control = self._last.get(flow.key), flow.control.backfill
+        if last is None and control is not None and not control.ended and flow.durable.backfill:
+            stored = FlowBackfill.resume(BackfillRequest(control.generation), flow.durable.backfill, flow.filter.hash)
+            last = self._last[flow.key] = stored
         return last if last is not None and control is not None and last.generation == control.generation else None
 
     def rows_per_s(self, flow: PublisherFlow) -> float:
@@ -204,28 +255,46 @@ class Backfills:
 
     # -- what operators ask
 
-    async def plan(self, flow: PublisherFlow, tables: Sequence[str], where: str, rate: float | None, who: str) -> Plan:
+    async def plan(
+        self,
+        flow: PublisherFlow,
+        tables: Sequence[str],
+        where: str,
+        rate: float | None,
+        who: str,
+        verify: VerifyMode = VerifyMode.NONE,
+    ) -> Plan:
         """What a start would do. Raises :class:`~wormhole.model.errors.WormholeError` where it cannot be done."""
         check_size(tables, where, rate)
+        check_verifies(where, verify)
         present = flow.control.backfill
         resumes = False
         if present is not None and not present.ended:
-            same = (set(present.tables), present.where) == (set(tables), where)
+            same = (set(present.tables), present.where, present.verify) == (set(tables), where, verify)
             if not (present.paused and same):
                 raise self._runs_already(flow, present)
             resumes = True
-        compiled(where, self._served.formats, capabilities_of(self._served.kind))
-        found = await self._scans.tables(self._wants(flow, tables))
+        narrowed = compiled(where, self._served.formats, capabilities_of(self._served.kind))
+        named = BackfillRequest(1, tuple(tables), narrowed).named(flow.filter)
+        found = await self._scans.tables(self._wants(flow, tables), tuple(named))
         self._check_tables(flow, tables, found)
+        notes = () if narrowed is None else await self._check_columns(flow, narrowed, found)
         if resumes and present is not None:
-            return Plan(replace(present, paused="", rate=rate or present.rate), found, resumes=True)
+            return Plan(replace(present, paused="", rate=rate or present.rate), found, resumes=True, notes=notes)
         wanted = BackfillControl(
-            1, who, self._clock.wall(), tuple(tables), where, flow.filter.hash, 0.0 if rate is None else rate
+            1,
+            who,
+            self._clock.wall(),
+            tuple(tables),
+            where,
+            flow.filter.hash,
+            0.0 if rate is None else rate,
+            verify=verify,
         )
         epoch = flow.epoch if present is None else 0
         planned = asked(flow.control, wanted, epoch).backfill
         assert planned is not None
-        return Plan(planned, found)
+        return Plan(planned, found, notes=notes)
 
     async def start(self, flow: PublisherFlow, plan: Plan) -> None:
         """Start what was planned."""
@@ -242,7 +311,8 @@ class Backfills:
             return asked(control, plan.wanted, flow.epoch)
 
         await self._control(flow, begun)
-        self._recall(flow, f"existing rows are sent, as {plan.wanted.who} asked")
+        done = "sent" if plan.wanted.verify is VerifyMode.NONE else "compared"
+        self._recall(flow, f"existing rows are {done}, as {plan.wanted.who} asked")
 
     async def pause(self, flow: PublisherFlow, by: str) -> None:
         """Send no rows until :meth:`resume`."""
@@ -256,12 +326,14 @@ class Backfills:
 
     async def cancel(self, flow: PublisherFlow) -> None:
         """End it early; its generation is not used again."""
-        generation = self.unfinished(flow).generation
-        await self._change(flow, lambda control: ended(control, CANCELLED, generation))
+        present = self.unfinished(flow)
+        progress = self.last_progress_of(flow)
+        rows = 0 if progress is None else progress.rows
+        await self._change(flow, lambda control: ended(control, CANCELLED, present.generation, rows))
         caravan_flow = flow.caravan_flow
         if caravan_flow is not None and caravan_flow.backfill is not None:
             caravan_flow.end_backfill()
-        _log.info("the backfill of %s was cancelled", flow.name, extra=flow.about)
+        _log.info("the %s of %s was cancelled", noun_of(present), flow.name, extra=flow.about)
 
     def unfinished(self, flow: PublisherFlow) -> BackfillControl:
         """The flow's backfill.
@@ -330,35 +402,122 @@ class Backfills:
                 hint=refused[0].refused.hint or None,
             )
 
+    async def _check_columns(self, flow: PublisherFlow, where: Filter, found: Sequence[ScannedTable]) -> Sequence[str]:
+        """What the filter means for tables without a column that it tests. One that no table has is a mistake; with
+        shards by table or database, another shard's table may have it.
+        """
+        if self._served.formats or capabilities_of(self._served.kind).of_bytes:
+            return ()  # it tests fields of values, which no table declares
+        missing = missing_columns(where, found)
+        wrong = missing
+        if missing.everywhere and tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by):
+            wrong = missing_columns(where, await self._scans.tables(BackfillRequest(1).wanted(flow.filter), ()))
+        if wrong.everywhere:
+            raise RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT, f"where: {wrong.text}", flow=flow.name, hint=wrong.hint
+            )
+        return missing.notes
+
     @staticmethod
     def _runs_already(flow: PublisherFlow, present: BackfillControl) -> RefusedError:
         state = f"was paused by {present.paused}" if present.paused else "runs"
         return RefusedError(
             grpc.StatusCode.FAILED_PRECONDITION,
-            f"{flow.name}: the backfill that {present.who} started {state} (generation {present.generation})",
+            f"{flow.name}: the {noun_of(present)} that {present.who} started {state} (generation {present.generation})",
             hint=f"wait until it has ended, or `wormholectl backfill cancel {flow.application}`",
         )
 
     def _look_at(self, flow: PublisherFlow, backfill: FlowBackfill) -> None:
         generation, logged = self._reported.get(flow.key, (backfill.generation, 0))
         finished = backfill.finished_tables()
-        for table in finished[logged if generation == backfill.generation else 0 :]:
+        fresh = finished[logged if generation == backfill.generation else 0 :]
+        for table in () if backfill.request.verify else fresh:
             unread = f"; {table.unread} keys could not be read" if table.unread else ""
             _log.info("%s was sent the rows of %s: %d%s", flow.name, table.table, table.rows, unread, extra=flow.about)
         self._reported[flow.key] = backfill.generation, len(finished)
+        if backfill.request.verify:
+            self._end_unread(flow, finished)
         caravan_flow = flow.caravan_flow
         # What was taken last is in its datamarker, and durable once the store has just that.
         durable = caravan_flow is not None and caravan_flow.marker.backfill == flow.durable.backfill
-        if backfill.finished and durable and flow.key not in self._ending and is_unfinished(flow.control):
+        if backfill.finished and durable and self._compared(flow, backfill):
+            self._end(flow, self._finish, backfill)
+        elif backfill.renewal is not None and (backfill.renewal.at is None or backfill.renewal.at < flow.durable.order):
+            self._end(flow, self._renew, backfill)
+
+    def _end(
+        self,
+        flow: PublisherFlow,
+        end: Callable[[PublisherFlow, FlowBackfill], Coroutine[None, None, None]],
+        backfill: FlowBackfill,
+    ) -> None:
+        """``end`` the flow's backfill in its generation, unless that is under way or done."""
+        control = flow.control.backfill
+        ends = control is not None and not control.ended and control.generation == backfill.generation
+        if ends and flow.key not in self._ending:
             self._ending.add(flow.key)
-            self._background.spawn(self._finish(flow, backfill))
+            self._background.spawn(end(flow, backfill))
+
+    async def _renew(self, flow: PublisherFlow, backfill: FlowBackfill) -> None:
+        cause = "" if backfill.renewal is None else backfill.renewal.cause
+        try:
+            hash_, generation = flow.filter.hash, backfill.generation
+            await self._control(flow, lambda control: renewed(control, hash_, generation))
+            self._recall(flow, f"its existing rows are sent anew: {cause}")
+            _log.warning(
+                "the backfill of %s begins anew, in the generation after %d: %s. Next: nothing",
+                flow.name,
+                generation,
+                cause,
+                extra=flow.about,
+            )
+        except (WormholeError, KeyError) as error:  # tried again at the next look
+            _log.warning("the backfill of %s cannot begin anew yet: %s", flow.name, error, extra=flow.about)
+        finally:
+            self._ending.discard(flow.key)
+
+    def _report_replaced(self, flow: PublisherFlow) -> None:
+        """Of a backfill that is through the application holds rows of tables that are not there any more."""
+        caravan_flow, control = flow.caravan_flow, flow.control.backfill
+        tables = () if caravan_flow is None else caravan_flow.replaced()
+        if not tables or control is None or control.ended == CANCELLED:
+            return
+        if not control.ended and self.progress_of(flow) is None:
+            return  # its subscriber takes no rows
+        own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
+        wanted = BackfillRequest(1, control.tables or own).wanted(flow.filter)
+        held = sorted(filter(wanted, set(tables)))
+        if held:
+            _log.warning(
+                "another table was renamed to %s: %s was sent rows of the former one, and the log has none of the "
+                "present one's. Next: `wormholectl backfill start %s --tables %s`, unless both hold the same rows",
+                few(held),
+                flow.name,
+                flow.application,
+                shlex.quote(",".join(held)),
+                extra=flow.about,
+            )
+
+    def _end_unread(self, flow: PublisherFlow, finished: Sequence[FinishedTable]) -> None:
+        """The subscriber is told no end of a table of which rows could not be read, and so reports none."""
+        for table in finished:
+            if table.unread and not self._verifications.has_ended(flow, table.table):
+                self._verifications.add(flow, unread_keys(table.table, table.unread))
+                self._verifications.log_end(flow, table.table)
+
+    def _compared(self, flow: PublisherFlow, backfill: FlowBackfill) -> bool:
+        """Whether a verification has ended for every table that was sent."""
+        return not backfill.request.verify or all(
+            self._verifications.has_ended(flow, table.table) for table in backfill.finished_tables()
+        )
 
     async def _finish(self, flow: PublisherFlow, backfill: FlowBackfill) -> None:
         try:
-            await self._control(flow, lambda control: ended(control, DONE, backfill.generation))
+            await self._control(flow, lambda control: ended(control, DONE, backfill.generation, backfill.rows))
             refused = f", without {few(list(backfill.refused))}" if backfill.refused else ""
             _log.info(
-                "the backfill of %s is done: %d rows in generation %d%s",
+                "the %s of %s is done: %d rows in generation %d%s",
+                "verification" if backfill.request.verify else "backfill",
                 flow.name,
                 backfill.rows,
                 backfill.generation,

@@ -6,10 +6,11 @@ import logging
 
 from caravan.fleet import Fleet, Limits
 from publisher.flows.row_scans import RowScans
-from wormhole.config import CaravanCaps, DatasetConfig, format_size
+from wormhole.config import CaravanCaps, DatasetConfig
 from wormhole.coordination.port import Coordinator
 from wormhole.host.clock import Clock
 from wormhole.model.errors import WormholeError
+from wormhole.model.units import format_size
 
 __all__ = ["ConfiguredLimits", "limits_of"]
 

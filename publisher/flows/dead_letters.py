@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -77,12 +77,24 @@ class DeadLetterOffice:
         self._again = again
         self._lost = lost
         self._locks: dict[FlowKey, asyncio.Lock] = {}
+        self._without: dict[FlowKey, int] = {}  # of which nothing is parked in this epoch, which was just raised
         self._full: dict[FlowKey, int] = {}  # the epoch in which an update was refused last
 
     # -- for the assigner
 
+    async def ask(self, flows: Collection[PublisherFlow]) -> None:
+        """Find out, of many flows at once, for which of them :meth:`load` has to read anything; each is in the epoch
+        that was just raised for it, so nothing is added meanwhile. Raises what the store raises.
+        """
+        epochs = {flow.key: flow.epoch for flow in flows}
+        parked = await asyncio.to_thread(self._store.parked, epochs.keys())
+        self._without |= {key: epoch for key, epoch in epochs.items() if key not in parked}
+
     async def load(self, flow: PublisherFlow) -> None:
         """Read what is parked, for the epoch that was just raised. Raises what the store raises."""
+        if self._without.pop(flow.key, None) == flow.epoch:
+            flow.parks_now(())
+            return
         async with self._lock(flow):
             flow.parks_now(await asyncio.to_thread(self._load, flow.key))
 
@@ -91,11 +103,12 @@ class DeadLetterOffice:
 
         Raises what the store raises.
         """
-        for flow in tuple(self._flows.values()):
-            if flow.parked is None:
-                async with self._lock(flow):
-                    letters = await asyncio.to_thread(self._load, flow.key)
-                    flow.parks_now(letters if flow.parked is None else flow.parked)
+        unseen = [flow for flow in self._flows.values() if flow.parked is None]
+        parked = await asyncio.to_thread(self._store.parked, [flow.key for flow in unseen]) if unseen else ()
+        for flow in unseen:
+            async with self._lock(flow):
+                letters = await asyncio.to_thread(self._load, flow.key) if flow.key in parked else ()
+                flow.parks_now(letters if flow.parked is None else flow.parked)
 
     def _load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         letters = self._store.load(flow)

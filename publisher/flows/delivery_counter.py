@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from publisher.push.flow import PublisherFlow
 from wormhole.audit.delivery_counts import DeliveryCounts, RangeKind, is_ahead, moved_page
@@ -41,15 +41,24 @@ class DeliveryCounter:
         self._ended: dict[FlowKey, tuple[str, EndedEpoch]] = {}
         self._moved_past: set[FlowKey] = set()
 
-    async def load(self, flow: PublisherFlow) -> None:
-        """The flow is assigned in a new epoch.
+    async def load(self, flows: Collection[PublisherFlow]) -> None:
+        """The flows are assigned in new epochs.
 
         Nobody else can have written since the one before if that was ours as well.
         """
-        epoch, counts = self._loaded.get(flow.key, _NOT_LOADED)
+        unknown = [
+            flow.key for flow in flows if flow.key not in self._loaded or self._loaded[flow.key][0] + 1 != flow.epoch
+        ]
+        pages = await asyncio.to_thread(self._store.delivery_counts, unknown) if unknown else {}
+        for flow in flows:
+            self._load(flow, pages.get(flow.key))
+
+    def _load(self, flow: PublisherFlow, pages: Mapping[str, bytes] | None) -> None:
+        """``pages``: what is stored; ``None``: what is in memory is all there is."""
+        counts = self._loaded.get(flow.key, _NOT_LOADED)[1]
         ended = self._ended.pop(flow.key, None)
-        if flow.key not in self._loaded or epoch + 1 != flow.epoch:
-            counts = DeliveryCounts(await asyncio.to_thread(self._store.delivery_counts, flow.key))
+        if pages is not None:
+            counts = DeliveryCounts(pages)
             if counts.unreadable:
                 _log.error(
                     "%s: its delivery counts begin anew: the pages %s cannot be read; what was before is unaudited",
@@ -85,7 +94,7 @@ class DeliveryCounter:
         reads the store: a marker that was moved may have removed what was acknowledged.
         """
         self.forget(flow)
-        await self.load(flow)
+        await self.load((flow,))
         counts, replay = self._loaded[flow.key][1], flow.control.replay
         if replay is not None and (replay.mode != "log" or replay.where):
             counts.moved_past(flow.epoch + 1)  # later reports may be of updates that are not counted

@@ -72,7 +72,9 @@ class KnownFlows:
         """The highest epoch that a witness knows; 0 for a flow that none of them knows."""
         if self._path is None:
             return 0
-        noted = await asyncio.to_thread(self._load)
+        noted = self._noted
+        if noted is None:
+            noted = await asyncio.to_thread(self._load)
         if self._asked is None:  # once: what is served from now on is served by this publisher
             self._asked = await self._coordinator.flows()
         recorded = self._asked.get(flow)

@@ -19,6 +19,7 @@ from wormhole.host.clock import Clock
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, UsageError, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
 from wormhole.ports.log_source import LogSource
 
 __all__ = ["Losses"]
@@ -60,7 +61,7 @@ class Losses:
     async def _tell(self, flow: PublisherFlow, caravan_flow: CaravanFlow, error: PositionPurged | Diverged) -> None:
         """What cannot be read from the marker on is for the application to decide about."""
         kind = LossKind.PURGED if isinstance(error, PositionPurged) else LossKind.DIVERGED
-        gap = LogGap(kind, error.first_missing, error.last_missing, str(error))
+        gap = LogGap(kind, error.first_missing, error.last_missing, error.text)
         if kind is LossKind.PURGED:  # what a log that diverged lacks was delivered
             gap = gap.without(caravan_flow.marker.delivered)
         reported = ""
@@ -88,16 +89,17 @@ class Losses:
             return
         gap, resume = flow.loss
         if not proceed:
-            flow.decline(f"held: the application halts at a data loss: {gap.message}")
-            _log.error(
-                "%s stays held: %s. Next: replay what is missing, then `wormholectl flows accept-loss %s`",
-                flow.name,
-                gap.message,
-                flow.name,
-                extra=flow.about,
-            )
+            flow.decline(Problem(f"held: the application halts at a data loss: {gap.message}", _next_step(flow.name)))
+            _log.error("%s stays held: %s", flow.name, Problem(gap.message, _next_step(flow.name)), extra=flow.about)
             return
-        _log.warning("%s goes on at %s after a data loss: %s", flow.name, resume, gap.message, extra=flow.about)
+        _log.warning(
+            "%s goes on at %s after a data loss: %s. Next: `wormholectl repair %s` sends the rows that it lacks",
+            flow.name,
+            resume,
+            gap.message,
+            flow.name,
+            extra=flow.about,
+        )
         back = resume.order < flow.marker.order
         flow.accept(back=back)
         if back:
@@ -106,6 +108,14 @@ class Losses:
             return
         flow.caravan_flow.pass_gap(resume)
         self._fleet.resume(flow.caravan_flow)
+
+
+def _next_step(name: str) -> str:
+    """For a flow whose application halts."""
+    return (
+        f"`wormholectl repair {name}` sends the rows that it lacks; an archive that holds the range can replay it; "
+        f"`wormholectl flows accept-loss {name}` goes on without it"
+    )
 
 
 def _resume(source: LogSource, error: PositionPurged | Diverged) -> Datamarker:

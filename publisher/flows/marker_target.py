@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from publisher.flows.log_watch import LogWatch
 from wormhole.config import EXISTING
-from wormhole.config.units import parse_time
 from wormhole.model.errors import PositionError, PositionPurged
 from wormhole.model.position import Datamarker
+from wormhole.model.units import parse_time
 from wormhole.ports.log_source import LogSource
 
 __all__ = ["by_start", "by_text", "by_time", "distance", "located"]

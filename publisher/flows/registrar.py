@@ -95,34 +95,34 @@ class Registrar:
         begin = begin_of_unknown(flows, shards, first)
         end = await asyncio.to_thread(self._source.latest)
         found = []
-        for shard in sorted(wanted):
-            record = flows.get((application, shard))
+        unknown: dict[FlowKey, StoredFlow] = {}
+        backfill = first is not None and first.start == EXISTING
+        for flow in [(application, shard) for shard in sorted(wanted)]:
+            record = flows.get(flow)
             if record is not None:
-                record = await self._in_an_unused_epoch((application, shard), record)
-                found.append(Beginning(shard, record, max(end.order, record.marker.order)))
+                record = await self._in_an_unused_epoch(flow, record)
+                found.append(Beginning(flow[1], record, max(end.order, record.marker.order)))
             else:
-                backfill = first is not None and first.start == EXISTING
-                record = await self._begin((application, shard), begin, start, filter_hash if backfill else None)
-                found.append(Beginning(shard, record, record.marker.order))
+                unknown[flow] = await self._first_record(flow, begin, start, filter_hash if backfill else None)
+        stored = await asyncio.to_thread(self._store.register_all, unknown) if unknown else {}
+        for flow, record in stored.items():
+            if record.control.missing:
+                _log.error("%s is held: %s", flow_name(*flow), record.control.missing)
+            found.append(Beginning(flow[1], record, record.marker.order))
         return found
 
-    async def _begin(self, flow: FlowKey, begin: Datamarker, start: str, backfilled: str | None) -> StoredFlow:
-        """Register a flow that has no record: a new one, or one whose record is gone. ``backfilled``: hash of the
-        filter under which it gets existing rows; ``None``: it gets none.
+    async def _first_record(self, flow: FlowKey, begin: Datamarker, start: str, backfilled: str | None) -> StoredFlow:
+        """Of a flow that has no record: a new one, or one whose record is gone. ``backfilled``: hash of the filter
+        under which it gets existing rows; ``None``: it gets none.
         """
         epoch = await self._known.epoch_after(flow)
         control = FlowControl()
         if backfilled is not None:
             control = FlowControl(backfill=first_backfill(epoch or 0, backfilled, self._clock.wall()))
-        if epoch is None:
-            return await asyncio.to_thread(self._store.register, flow, begin, start, 0, control)
-        name = flow_name(*flow)
-        missing = missing_datamarker(name, f"{name} was served before", begin)
-        control = replace(control, missing=missing)
-        record = await asyncio.to_thread(self._store.register, flow, begin, start, epoch, control)
-        if record.control.missing:
-            _log.error("%s is held: %s", name, missing)
-        return record
+        if epoch is not None:
+            name = flow_name(*flow)
+            control = replace(control, missing=missing_datamarker(name, f"{name} was served before", begin))
+        return StoredFlow(begin, epoch or 0, start, control=control)
 
     async def _in_an_unused_epoch(self, flow: FlowKey, record: StoredFlow) -> StoredFlow:
         """The record of a flow; above all epochs that witnesses know, if an older copy of the store was restored.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from caravan.backfill.boundaries import BoundaryStore
 from caravan.backfill.scanner import Scanner, ScanSettings, ScanStatus
 from caravan.fleet import Fleet
-from wormhole.config import ExistingRows, format_size
+from wormhole.config import ExistingRows
 from wormhole.host.clock import Clock
 from wormhole.model.errors import WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.units import format_size
 from wormhole.ports.table_source import ScannedTable, TableSource
 
 __all__ = ["RowScans"]
@@ -137,17 +138,17 @@ class RowScans:
         """Why the tables cannot be opened; empty where they can."""
         return self._problem
 
-    async def tables(self, wanted: Callable[[str], bool]) -> Sequence[ScannedTable]:
-        """The tables whose names are ``wanted``, as they are now, by a connection of its own.
+    async def tables(self, wanted: Callable[[str], bool], named: Collection[str]) -> Sequence[ScannedTable]:
+        """See :meth:`~wormhole.ports.table_source.TableSource.tables`; by a connection of its own.
 
         Raises :class:`~wormhole.model.errors.WormholeError`.
         """
-        return await asyncio.to_thread(self._tables, wanted)
+        return await asyncio.to_thread(self._tables, wanted, named)
 
-    def _tables(self, wanted: Callable[[str], bool]) -> Sequence[ScannedTable]:
+    def _tables(self, wanted: Callable[[str], bool], named: Collection[str]) -> Sequence[ScannedTable]:
         tables = self._open_tables()
         try:
-            return tables.tables(wanted)
+            return tables.tables(wanted, named)
         finally:
             tables.close()
 

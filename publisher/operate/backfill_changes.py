@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import grpc
+
+from publisher.flows.backfill_rules import does_not_verify
+from publisher.flows.refused_error import RefusedError
 from publisher.operate.backfill_status import planned_status
 from publisher.operate.operators import not_now
 from publisher.operate.status import flow_status
 from publisher.operate.step import Step
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from wormhole.model.verification import VerifyMode
 from wormhole.wire.v1 import admin_pb2
+from wormhole.wire.verification import mode_of
 
 __all__ = ["BackfillChanges"]
 
@@ -36,7 +42,19 @@ class BackfillChanges:
 
     async def _start(self, flow: PublisherFlow, wanted: admin_pb2.BackfillStart, who: str) -> Step:
         rate = wanted.rate if wanted.HasField("rate") else None
-        plan = await self._backfills.plan(flow, wanted.tables, wanted.where, rate, who)
+        verify = mode_of(wanted.verify)
+        if verify is None:
+            raise RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"verify {wanted.verify} is a mode that this release does not know",
+                hint="update the publisher, or use the wormholectl of its release",
+            )
+        stream = self._publisher.assigner.stream_of(flow)
+        present = stream is not None and stream.connected
+        if verify is not VerifyMode.NONE and stream is not None and present and not stream.verifies:
+            lacks = does_not_verify(stream.info.id)
+            raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, lacks.text, flow=flow.name, hint=lacks.hint)
+        plan = await self._backfills.plan(flow, wanted.tables, wanted.where, rate, who, verify)
         after = self._status(flow)
         after.backfill.CopyFrom(planned_status(self._publisher, plan.wanted, plan.tables))
 
@@ -49,10 +67,12 @@ class BackfillChanges:
         refused = [table.name for table in plan.tables if table.refused]
         if refused:
             step.notes.append(f"not sent, as these cannot be read: {', '.join(refused[:10])}")
+        if verify is VerifyMode.REPAIR:
+            step.notes.append("rows that differ or are missing are delivered, and keys that are gone are reported")
+        step.notes += plan.notes
         if wanted.where:
             step.notes.append("with a filter of its own it deletes nothing: rows that it leaves out may exist")
-        stream = self._publisher.assigner.stream_of(flow)
-        if stream is None or not stream.connected:
+        if stream is None or not present:
             step.notes.append("no subscriber has the flow: it begins when one comes")
         elif not stream.backfills:
             step.notes.append(
@@ -99,6 +119,8 @@ class BackfillChanges:
             await self._backfills.cancel(flow)
 
         notes = ["rows that were sent stay at the application; the next backfill sends all again"]
+        if present.verify is not VerifyMode.NONE:
+            notes = ["what was repaired stays repaired; the next verification compares all again"]
         new = f"cancelled in generation {present.generation}"
         return Step("backfill-cancel", after, cancel, self._state(flow), new, notes)
 

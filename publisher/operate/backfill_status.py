@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from caravan.backfill.progress import FlowBackfill
+from publisher.flows.verifications import key_text
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.verification import TableVerification, VerifyMode
 from wormhole.ports.marker_store import BackfillControl
 from wormhole.ports.table_source import ScannedTable
+from wormhole.wire.bounds import shortened
 from wormhole.wire.problems import problem_to_message
 from wormhole.wire.v1 import admin_pb2
+from wormhole.wire.verification import mode_to_message
 
 __all__ = ["backfill_status", "planned_status"]
 
 _MOST_TABLES = 200  # of one flow: a report on all flows has a bound
+_MOST_DIFFERENCES = 10_000  # of all flows together
+_LEAST_DIFFERENCES = 20
+_MOST_COLUMNS = 10
+_LONGEST_COLUMN = 64
+_MOST_SHARE = 0.99  # while something is left
 
 
 def backfill_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.BackfillStatus | None:
@@ -28,11 +37,14 @@ def backfill_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.Back
     message = _asked(publisher, control)
     scan = publisher.scans.status
     reads = bool(scan.table) and not waits and progress is not None and scan.table in progress.tables
-    message.state = _state(flow, control, reads=reads)
+    sent = progress is not None and progress.finished and control.verify is VerifyMode.NONE
+    message.state = _state(flow, control, reads=reads or sent)
     message.MergeFrom(admin_pb2.BackfillStatus(waits=problem_to_message(waits)))
     if reads:
         message.table = scan.table
+    _add_verified(publisher, message, publisher.backfills.verifications(flow))
     if progress is None:
+        message.rows = control.rows
         return message
     message.rows = progress.rows
     if not control.ended:
@@ -69,6 +81,7 @@ def _asked(publisher: Publisher, control: BackfillControl) -> admin_pb2.Backfill
         where=control.where,
         rate=control.rate or publisher.scans.rate,
         paused=control.paused,
+        verify=mode_to_message(control.verify),
     )
 
 
@@ -91,6 +104,8 @@ def _waits(publisher: Publisher, flow: PublisherFlow) -> Problem:
         return own
     if caravan_flow is None:
         return flow.problem if flow.cause else Problem("no subscriber has the flow")
+    if caravan_flow.backfill is not None and caravan_flow.backfill.renewal is not None:
+        return Problem(f"it begins anew: {caravan_flow.backfill.renewal.cause}")
     lead, stream = publisher.fleet.lead, publisher.assigner.stream_of(flow)
     if lead is None or caravan_flow not in lead.flows:
         return Problem(
@@ -102,7 +117,34 @@ def _waits(publisher: Publisher, flow: PublisherFlow) -> Problem:
             f"no credit: {flow.subscriber} has not processed what it received",
             f"`wormholectl why-lag {flow.name}` shows how its handler does",
         )
+    progress = caravan_flow.backfill
+    if progress is not None and progress.request.verify and progress.finished:
+        return Problem(
+            f"{flow.subscriber} lists the keys that its application holds",
+            f"`wormholectl why-lag {flow.name}` shows how its callbacks do",
+        )
     return publisher.scans.problem or publisher.scans.status.waits
+
+
+def _add_verified(publisher: Publisher, message: admin_pb2.BackfillStatus, found: Sequence[TableVerification]) -> None:
+    left = max(_LEAST_DIFFERENCES, _MOST_DIFFERENCES // max(1, len(publisher.assigner.flows)))
+    for table in found[:_MOST_TABLES]:
+        described = message.verified.add(
+            table=table.table,
+            compared=table.compared,
+            not_compared=table.not_compared,
+            differs=table.differs,
+            missing=table.missing,
+            extra=table.extra,
+            repaired=table.repaired,
+            removed=table.removed,
+            ended=table.ended,
+            trouble=problem_to_message(Problem(table.trouble)),
+        )
+        for one in table.differences[:left]:
+            columns = [shortened(name, _LONGEST_COLUMN) for name in one.columns[:_MOST_COLUMNS]]
+            described.differences.add(kind=one.kind.value, key=key_text(table.table, one.key), columns=columns)
+        left -= len(described.differences)
 
 
 def _of_shard(publisher: Publisher, estimates: Mapping[str, int]) -> dict[str, int]:
@@ -117,7 +159,7 @@ def _add_tables(message: admin_pb2.BackfillStatus, progress: FlowBackfill, estim
     names = sorted({*done, *left, *progress.refused})
     for name in names[:_MOST_TABLES]:
         refused = problem_to_message(progress.refused.get(name, NO_PROBLEM))
-        described = message.progress.add(table=name, rows=done.get(name, left.get(name, 0)), refused=refused)
+        described = message.progress.add(table=name, rows=done.get(name, progress.rows_of(name)), refused=refused)
         if name in progress.refused:
             described.state = "refused"
         elif name in done:
@@ -131,6 +173,7 @@ def _add_tables(message: admin_pb2.BackfillStatus, progress: FlowBackfill, estim
     # What is sent is known; what is left of a table is estimated, and no less than nothing.
     rest = sum(max(0, estimates[name] - sent) for name, sent in left.items())
     message.rows_estimate = progress.rows + rest
-    message.share = 1.0 if not left else progress.rows / max(1, message.rows_estimate)
+    # The estimate may be too low: all is sent only when nothing is left.
+    message.share = 1.0 if not left else min(_MOST_SHARE, progress.rows / max(1, message.rows_estimate))
     if left and message.rows_per_s:
         message.left_s = rest / message.rows_per_s

@@ -251,14 +251,14 @@ class Control:
             after = self._status(flow)
             after.state, after.cause = "unassigned", "goes on soon"
             after.ClearField("replay")
-            note = f"{flow.application} gets the missing range, and decides as at any loss of log"
-            return Step("accept-loss", after, lambda: self._no_replay(flow), "needs_replay", "goes on", [note])
+            notes = [f"{flow.application} gets the missing range, and decides as at any loss of log", _repairs(flow)]
+            return Step("accept-loss", after, lambda: self._no_replay(flow), "needs_replay", "goes on", notes)
         if flow.lost_record:
             after = self._status(flow)
             after.state, after.cause, after.loss_pending = "unassigned", "goes on soon", False
             begin = str(flow.marker)
-            note = f"delivery begins at {begin}: what lies before and was not delivered never is"
-            return Step("accept-loss", after, lambda: self._placed(flow), str(flow.lost_record), begin, [note])
+            notes = [f"delivery begins at {begin}: what lies before and was not delivered never is", _repairs(flow)]
+            return Step("accept-loss", after, lambda: self._placed(flow), str(flow.lost_record), begin, notes)
         if flow.loss is None:
             raise not_now(flow, "no loss of log is waiting for a decision")
         if flow.releasing:
@@ -279,7 +279,8 @@ class Control:
         async def accept() -> None:
             self._publisher.losses.decided(flow, True)
 
-        return Step("accept-loss", after, accept, gap.message, str(resume), [f"{what}: {gap.message}{missing}"])
+        notes = [f"{what}: {gap.message}{missing}", _repairs(flow)]
+        return Step("accept-loss", after, accept, gap.message, str(resume), notes)
 
     async def _letters(
         self, what: str, flow: PublisherFlow, ask: Callable[[PublisherFlow, str, bool], Awaitable[str]], key: str
@@ -387,6 +388,10 @@ class Control:
 def _needs_replay(flow: PublisherFlow) -> bool:
     replay = flow.control.replay
     return replay is not None and replay.state is ReplayState.NEEDS_REPLAY
+
+
+def _repairs(flow: PublisherFlow) -> str:
+    return f"`wormholectl repair {flow.name}` sends the rows that it lacks then"
 
 
 def _check_not_replayed(flow: PublisherFlow) -> None:

@@ -21,6 +21,7 @@ from wormhole.metrics import HistogramSample, Metric, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import process_figures
 from wormhole.push.connection import Refusal
+from wormhole.wire.verification_status import remaining
 
 __all__ = ["collect"]
 
@@ -179,6 +180,9 @@ def _flow(
         yield c.FLOW_BACKFILL_ROWS, backfill.rows
         yield c.FLOW_BACKFILL_SHARE, backfill.share if backfill.HasField("share") else None
         yield c.FLOW_BACKFILL_REFUSED, sum(table.state == "refused" for table in backfill.progress)
+        if backfill.verified:
+            yield c.FLOW_VERIFY_COMPARED, sum(table.compared for table in backfill.verified)
+            yield c.FLOW_VERIFY_DIFFERENCES, sum(map(remaining, backfill.verified))
     yield c.FLOW_UPDATES, flow.updates
     yield c.FLOW_BYTES, flow.bytes
     yield c.FLOW_BAD_VALUES, flow.bad_values

@@ -208,6 +208,7 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
         progress_s=clock - flow.progressed_at if in_flight and flow.progressed_at else 0.0,
         replay=replay_status(publisher, flow),
         backfill=backfill_status(publisher, flow),
+        verifies=stream is not None and stream.connected and stream.verifies,
     )
 
 

@@ -66,6 +66,7 @@ class PublisherFlow:
         self.filter = wanted
         self.marker = marker
         self.durable = marker
+        self._stored_in = -1
         self.sent_until = sent_until
         self.epoch = 0
         self.subscriber: str | None = None
@@ -203,10 +204,10 @@ class PublisherFlow:
         self.loss = (gap, resume)
         self.losses += 1
 
-    def decline(self, cause: str) -> None:
+    def decline(self, problem: Problem) -> None:
         """The application halts at the missing log."""
         self._enter(Event.DECLINE)
-        self.explain(cause)
+        self.explain(problem.text, problem.hint)
 
     def accept(self, *, back: bool) -> None:
         """It continues after the missing log. ``back``: before its datamarker, which has to be set back first."""
@@ -316,9 +317,13 @@ class PublisherFlow:
         self.spacing.acknowledged()
         self.answer_letter(acked=True)
 
-    def stored(self, marker: Datamarker) -> None:
-        """``marker``, which a subscriber acknowledged, is durable."""
-        self.durable, self.rewound, self.acknowledged = marker, False, True
+    def stored(self, marker: Datamarker, epoch: int) -> None:
+        """``marker``, which a subscriber acknowledged in ``epoch``, is durable."""
+        self.durable, self.rewound, self.acknowledged, self._stored_in = marker, False, True, epoch
+
+    def has_stored(self, marker: Datamarker, epoch: int) -> bool:
+        """Whether just that is durable: an idle flow acknowledges the same datamarker again and again."""
+        return self._stored_in == epoch and self.durable == marker
 
     def reached(self, place: LogPosition) -> None:
         """Updates up to ``place`` may have been delivered."""
@@ -376,7 +381,7 @@ class PublisherFlow:
     def sent(self, body: Body) -> None:
         """``body`` was written to the stream."""
         self.updates += body.updates
-        self.bytes += len(body.data)
+        self.bytes += body.size
         self.bad_values += len(body.bad)
         self.sent_counts.sent(body)
 

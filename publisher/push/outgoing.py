@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from caravan.fleet import Fleet
@@ -17,14 +18,16 @@ __all__ = ["Outgoing"]
 
 _QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
 _ROUND = 1 << 20  # bytes of all flows together that are put together before they are written
+_SWEEP_S = 0.5  # how often every flow is looked at: datamarkers are due by time, and nobody wakes for a segment that is
+# none of a flow's own
 
 
 class Outgoing:
     """See the module.
 
-    ``flows``: by number, those that are open or being opened. ``answers``: to parked updates, that wait to be written.
-    ``undone``: called with a transaction that was rolled back after a part of it was sent. ``wake``: there is more to
-    send. ``may_send``: whether the publisher owns its log.
+    ``flows``: by number, those that are open or being opened; :meth:`open` and :meth:`close` change them. ``answers``:
+    to parked updates, that wait to be written. ``undone``: called with a transaction that was rolled back after a part
+    of it was sent. ``wake``: there is more to send. ``may_send``: whether the publisher owns its log.
     """
 
     def __init__(
@@ -46,7 +49,42 @@ class Outgoing:
         self._wake = wake
         self._control: list[bytes] = []
         self._late: set[int] = set()  # flows whose turn did not come in the last round
+        self._due: set[int] = set()  # flows that may have something to send
+        self._starved: set[int] = set()  # flows that wait for credit
+        self._swept_at = -math.inf
+        self._numbers: dict[PublisherFlow, int] = {}
         self._turn = 0
+
+    def open(self, push: PushFlow, flow: PublisherFlow) -> None:
+        """The flow was given to the subscriber."""
+        self.flows[push.number] = (push, flow)
+        self._numbers[flow] = push.number
+
+    def close(self, number: int) -> PublisherFlow:
+        """The subscriber has the flow no longer; which one it was."""
+        _, flow = self.flows.pop(number)
+        self._starved.discard(number)
+        if self._numbers.get(flow) == number:
+            del self._numbers[flow]
+        return flow
+
+    def push_of(self, flow: PublisherFlow) -> PushFlow | None:
+        """The flow as this connection knows it; ``None`` when it is not here."""
+        number = self._numbers.get(flow)
+        return None if number is None else self.flows[number][0]
+
+    def wake(self, flow: PublisherFlow) -> None:
+        """The flow may have something to send, or may send it now."""
+        number = self._numbers.get(flow)
+        if number is not None:
+            self._due.add(number)
+            self._wake()
+
+    def progressed(self, push: PushFlow, flow: PublisherFlow) -> None:
+        """The subscriber processed something of the flow, which matters to one that waits for that."""
+        caravan_flow = flow.caravan_flow
+        if push.number in self._starved or (caravan_flow is not None and caravan_flow.blocked):
+            self.wake(flow)
 
     def add(self, frame: bytes) -> None:
         """A frame that goes before all batches."""
@@ -63,7 +101,7 @@ class Outgoing:
         self._control.clear()
         self.answers = 0
         if self._session.welcomed and self._may_send():
-            members = self._in_turn()
+            members = self._in_turn(self._looked_at(now))
             for count, (push, flow) in enumerate(members):
                 if out.bytes >= _ROUND:
                     self._late = {late.number for late, _ in members[count:]}
@@ -85,8 +123,15 @@ class Outgoing:
             flow.sent_counts.offered(caravan_flow.marker)
         return frame
 
-    def _in_turn(self) -> list[tuple[PushFlow, PublisherFlow]]:
-        members = list(self.flows.values())
+    def _looked_at(self, now: float) -> list[tuple[PushFlow, PublisherFlow]]:
+        """The flows whose turn it is."""
+        due, self._due = self._due | self._late, set()
+        if now - self._swept_at >= _SWEEP_S:
+            self._swept_at = now
+            return list(self.flows.values())
+        return [self.flows[number] for number in due if number in self.flows]
+
+    def _in_turn(self, members: list[tuple[PushFlow, PublisherFlow]]) -> list[tuple[PushFlow, PublisherFlow]]:
         if len(members) > 1:
             self._turn = (self._turn + 1) % len(members)
             members = members[self._turn :] + members[: self._turn]
@@ -130,20 +175,22 @@ class Outgoing:
                     self._offer(push, flow, caravan_flow, now, out)  # so that what was sent is acknowledged
                     hold_at_bad_value(self._fleet, flow, caravan_flow, body.bad[0])
                     break
-                if not push.window.admits(len(body.data)):
+                if not push.window.admits(body.size):
                     flow.lacks_credit(now)
+                    self._starved.add(push.number)
                     break
                 flow.has_credit()
+                self._starved.discard(push.number)
                 if not push.window.in_flight:
                     flow.progressed(now)  # there was nothing to do before
                 if piece.marker is None and self._session.marker_due(push, now, soon=True):
                     self._offer(push, flow, caravan_flow, now, out)  # the transaction that begins here may be long
                 for schema in self._session.schemas(body.schemas):
                     out.add(schema)
-                for frame in self._session.batch(push, body.data, caravan_flow.place, unfinished=body.unfinished):
+                for frame in self._session.batch(push, body.pieces, caravan_flow.place, unfinished=body.unfinished):
                     out.add(*frame)
                 flow.sent(body)
-                quantum -= len(body.data)
+                quantum -= body.size
                 self._traffic.batches += 1
             if piece.chunk is not None:
                 self._add_ends(push, caravan_flow, piece, piece.chunk, out)
@@ -152,6 +199,7 @@ class Outgoing:
                 self._offer(push, flow, caravan_flow, now, out)
         else:
             if quantum <= 0:
+                self._due.add(push.number)
                 self._wake()
             elif caravan_flow.state is CaravanFlowState.TRAVELLING and self._session.marker_due(push, now):
                 self._offer(push, flow, caravan_flow, now, out)

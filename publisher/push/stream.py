@@ -26,6 +26,7 @@ from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Schema
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import Parcel
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Refusal, Traffic
@@ -46,6 +47,7 @@ from wormhole.push.session import (
     PushSession,
     Released,
     Reported,
+    Verified,
     Welcomed,
 )
 from wormhole.wire.bounds import shortened
@@ -81,6 +83,7 @@ class StreamEvents:
 
     ``parking``: an update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers. ``undone``: a
     transaction with that id was rolled back, of which the flow sent a part; the flow has to be assigned anew.
+    ``verified``: in that epoch, comparing rows found something.
     ``ready``: the subscriber answered, flows may be given to it. ``ended``: it was lost, and every flow with it.
     """
 
@@ -92,6 +95,7 @@ class StreamEvents:
     undone: Callable[[SubscriberStream, PublisherFlow, str], None]
     failed: Callable[[SubscriberStream, PublisherFlow, FlowFailed], None]
     decided: Callable[[PublisherFlow, bool], None]
+    verified: Callable[[PublisherFlow, int, Verified], None]
     ended: Callable[[SubscriberStream, list[PublisherFlow], str], None]
 
 
@@ -162,9 +166,19 @@ class SubscriberStream:
         return self._session.backfills
 
     @property
+    def verifies(self) -> bool:
+        """Whether its application can compare rows with what it holds."""
+        return self._session.verifies
+
+    @property
     def version(self) -> int:
         """The protocol version that it chose; 0 before its welcome."""
         return self._session.version
+
+    def begins(self, flow: PublisherFlow) -> tuple[int, VerifyMode]:
+        """Generation that the flow was assigned with, and what becomes of the rows of that."""
+        push = self._push_flow(flow)
+        return (0, VerifyMode.NONE) if push is None else (push.generation, push.verifying.mode)
 
     def takes_rows(self, flow: PublisherFlow) -> bool:
         """Whether the flow has credit for existing rows beside the changes."""
@@ -180,10 +194,15 @@ class SubscriberStream:
         """There may be something to write."""
         self._connection.wake()
 
+    def wake_for(self, flow: PublisherFlow) -> None:
+        """The flow may have something to write."""
+        self._outgoing.wake(flow)
+
     def assign(self, flow: PublisherFlow, *, yields: bool) -> None:
         """Give the flow, whose epoch was just raised, to the subscriber. ``yields``: it gives way to another publisher
         that is connected.
         """
+        backfill = flow.control.backfill
         push, frame = self._session.assign(
             flow.application,
             flow.shard,
@@ -197,7 +216,8 @@ class SubscriberStream:
             rolled_back=flow.rolled_back,
             rewound=flow.rewound,
             yields=yields,
-            generation=0 if flow.control.backfill is None else flow.control.backfill.generation,
+            generation=0 if backfill is None else backfill.generation,
+            verify=VerifyMode.NONE if backfill is None or backfill.ended else backfill.verify,
         )
         if (flow.control.skip or flow.parks) and not self._session.parks and not self._warned_version:
             self._warned_version = True
@@ -207,7 +227,7 @@ class SubscriberStream:
                 self.info.id,
                 self._session.version,
             )
-        self._outgoing.flows[push.number] = (push, flow)
+        self._outgoing.open(push, flow)
         self._outgoing.add(frame)
 
     def revoke(self, flow: PublisherFlow, cause: str) -> None:
@@ -277,7 +297,7 @@ class SubscriberStream:
         return (0, 0) if push is None else (push.window.credit, push.window.in_flight)
 
     def _push_flow(self, flow: PublisherFlow) -> PushFlow | None:
-        return next((push for push, mine in self._outgoing.flows.values() if mine is flow), None)
+        return self._outgoing.push_of(flow)
 
     def hang_up(self, cause: str) -> None:
         """End the connection without waiting for the subscriber.
@@ -380,7 +400,7 @@ class SubscriberStream:
                 flow = flows[push.number][1]
                 flow.progressed(heard_at)
                 flow.sent_counts.reported(processed)
-                self.wake()
+                self._outgoing.progressed(push, flow)
             case ParkWanted(push):
                 self._events.parking(self, flows[push.number][1], push.epoch, event)
             case Reported(push, report):
@@ -397,13 +417,15 @@ class SubscriberStream:
                 self._events.released(self, flow)
             case FlowFailed(push):
                 self._events.failed(self, self._closed(push), event)
+            case Verified(push):
+                self._events.verified(flows[push.number][1], push.epoch, event)
             case LossDecided(push, proceed):
                 self._events.decided(flows[push.number][1], proceed)
             case Parted(reason):
                 self.left = reason == push_pb2.Goodbye.LEAVING
 
     def _closed(self, push: PushFlow) -> PublisherFlow:
-        _, flow = self._outgoing.flows.pop(push.number)
+        flow = self._outgoing.close(push.number)
         if flow.caravan_flow is not None:
             self._fleet.remove(flow.caravan_flow)
         return flow

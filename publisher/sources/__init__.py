@@ -35,6 +35,7 @@ def open_source(
     skip_tables: frozenset[str] = frozenset(),
     history_tables: frozenset[str] = frozenset(),
     login: Login = Login(),  # noqa: B008 - frozen
+    transient: bool = False,
 ) -> LogSource:
     """The source that ``url`` names; nothing is touched before its ``start``. The options: see the port.
 
@@ -51,6 +52,7 @@ def open_source(
         server_ids=server_ids,
         skip_tables=skip_tables,
         history_tables=history_tables,
+        transient=transient,
     )
     return open_with(url, options)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from wormhole.model.errors import ArchiveError
 from wormhole.model.position import LogPosition
+from wormhole.wire.columns import PLACE_BYTES
 
 __all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA"]
 __all__ += ["before_reads", "check_format", "place_bytes", "position_of", "read_number", "read_place"]
@@ -25,8 +26,6 @@ METADATA_KEY: Final = b"wormhole.archive"
 """Key of the JSON in a file's footer: format, dataset, shard, epoch, ``begin`` and ``end`` datamarkers, every
 datamarker in between (``markers``) and the schemas by id, so that a file can be read alone.
 """
-
-PLACE_BYTES: Final = LogPosition.SIZE + 5
 
 SCHEMA: Final = pa.schema(
     [

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, read_place
-from spark_replay.archive.kernel import LARGE, PARTIAL, scan, spread
 from wormhole.model.errors import DecodeError
 from wormhole.model.position import LogPosition
 from wormhole.model.reads import is_read_source, is_read_transaction
 from wormhole.model.schema import Schema
 from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody
+from wormhole.wire.columns import LARGE, PARTIAL, scan, spread
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import update_pb2
 
@@ -169,6 +169,7 @@ class Rows:
             times,
             indexes,
             ends_tx,
+            0,
         )
         self._order_reads(body, places, stops)
         self._places += places

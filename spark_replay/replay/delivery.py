@@ -273,17 +273,17 @@ class Delivery:
                     f"{session.version} of the protocol, which has none",
                     hint="upgrade wormhole-pubsub of the subscriber (docs/upgrade.md), or replay a range without them",
                 )
-            await self._until(lambda: push.window.admits(len(body.data)))
-            pause = self.bucket.wait_s(len(body.data), self.clock.monotonic())
+            await self._until(lambda: push.window.admits(body.size))
+            pause = self.bucket.wait_s(body.size, self.clock.monotonic())
             if pause > 0:
                 await self.clock.sleep(pause)
             for frame in session.schemas(body.schemas):
                 await self._connection.write(frame)
-            for frames in session.batch(push, body.data, piece.begins, unfinished=body.unfinished):
+            for frames in session.batch(push, body.pieces, piece.begins, unfinished=body.unfinished):
                 await self._connection.write(b"".join(frames))
             self._sent_counts.sent(body)
             self._since.updates += body.updates
-            self._since.bytes += len(body.data)
+            self._since.bytes += body.size
         if piece.offer is not None and (piece.offer.due or session.marker_due(push, self.clock.monotonic())):
             await self._offer(push, piece.offer)
 

@@ -41,8 +41,8 @@ from wormhole.admin import admin_service
 from wormhole.admin.discovery import configured, with_coordinator
 from wormhole.config import Config, DatasetConfig, TlsFiles
 from wormhole.config.processes import PublisherConfig
-from wormhole.coordination import Coordinator, StoredConfig
 from wormhole.coordination.current_user import current_user
+from wormhole.coordination.port import Coordinator, StoredConfig
 from wormhole.host.clock import SYSTEM_CLOCK
 from wormhole.host.where import Where
 from wormhole.model.errors import StreamBroken, UnknownApplication, UsageError, WormholeError

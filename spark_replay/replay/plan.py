@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 
 from spark_replay.archive.coverage import chain_problems
 from spark_replay.archive.manifest import FileEntry, Manifest
-from wormhole.config import parse_duration
 from wormhole.model.errors import ArchiveError, PositionError, ReplayError, UsageError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.units import parse_duration
 from wormhole.model.values import Op
 
 __all__ = [

@@ -19,7 +19,7 @@ any others together                     text
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -27,10 +27,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from wormhole.model.errors import UsageError
-from wormhole.model.schema import Schema
+from wormhole.model.schema import Schema, free_names
 from wormhole.model.values import UNAVAILABLE, Value
 
-__all__ = ["TableColumn", "arrow_type", "converter", "free_names", "parse_type", "unite"]
+__all__ = ["TableColumn", "arrow_type", "converter", "parse_type", "unite"]
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "bytes": pa.binary(),
@@ -102,21 +102,6 @@ def parse_type(text: str) -> str:
     if match and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
         return f"decimal({match[1]},{match[2]})"
     raise UsageError(f"{text!r} is no type", hint=f"write {', '.join(_ARROW)}, or decimal(p,s) with at most 38 digits")
-
-
-def free_names(names: Iterable[str]) -> dict[str, str]:
-    """What each column is called. SQL ignores case, and names with ``_`` in front are
-    ours: a name that is taken gets an ``_`` behind it.
-    """
-    shown: dict[str, str] = {}
-    taken: set[str] = set()
-    for name in names:
-        free = f"{name}_" if name.startswith("_") else name
-        while free.lower() in taken:
-            free += "_"
-        taken.add(free.lower())
-        shown[name] = free
-    return shown
 
 
 def arrow_type(kind: str) -> pa.DataType:

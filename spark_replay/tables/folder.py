@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 
 from spark_replay.archive.json_checksum import has_checksum, with_checksum
 from spark_replay.archive.storage import open_storage
-from wormhole.model.errors import ReplayError, UsageError
+from wormhole.model.errors import ReplayError, UsageError, WormholeError
 from wormhole.model.json_input import read_json
 
 if TYPE_CHECKING:
@@ -59,12 +60,15 @@ def table_folder(table: str) -> str:
 class Folder:
     """A snapshot's or a history's folder: a path, ``s3://bucket/folder`` or ``hdfs://host:port/folder``.
 
-    Calls block.
+    ``work``: a folder within that the writer keeps its work in, with a file of that name and ``.json`` beside it. What
+    it left there is gone on with, and all else that it wrote before, as it did not finish, is written anew. Empty:
+    there is none. Calls block.
     """
 
-    def __init__(self, to: str, about: str) -> None:
+    def __init__(self, to: str, about: str, work: str = "") -> None:
         self.to = to
         self._about = about
+        self._work = work
         self.storage = open_storage(to)
 
     def begin(self) -> None:
@@ -72,6 +76,9 @@ class Folder:
         written over.
         """
         there = [*self.storage.folders(), *(one.name for one in self.storage.files(""))]
+        if self._work:
+            plan = f"{self._work}.json"
+            there = [name for name in there if name not in (self._work, plan) and not name.startswith(f".{plan}.")]
         if there:
             raise UsageError(f"{self.to} is not empty: {', '.join(there[:3])}", hint="name a new folder, or empty it")
 
@@ -85,7 +92,7 @@ class Folder:
         if rows is not None:
             df = df.coalesce(max(1, math.ceil(rows / _ROWS_PER_FILE)))
         how = {} if row_group is None else {"parquet.block.size": str(row_group)}
-        df.write.options(**how).parquet(self.url(name))
+        df.write.mode("overwrite" if self._work else "errorifexists").options(**how).parquet(self.url(name))
 
     def rows(self, name: str) -> int:
         """How many rows a folder of Parquet within has, by its footers."""
@@ -100,6 +107,12 @@ class Folder:
     def finish(self, given: Mapping[str, Any]) -> None:
         """Write the JSON: from now on the folder counts."""
         self.storage.replace(self._about, with_checksum({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
+
+    def remove_work(self) -> None:
+        """The writer finished. Raises nothing: what cannot be removed is in nobody's way."""
+        with suppress(OSError, WormholeError):
+            self.storage.delete(f"{self._work}.json")
+            self.storage.filesystem.delete_dir(self.storage.path(self._work))
 
     def about(self) -> dict[str, Any]:
         """What :meth:`finish` wrote.

@@ -15,12 +15,12 @@ from spark_replay import frames
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
-from spark_replay.tables.columns import TableColumn, arrow_type, converter, free_names, parse_type, unite
+from spark_replay.tables.columns import TableColumn, arrow_type, converter, parse_type, unite
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.selection import EARLIEST, LATEST, select
 from wormhole.formats import ABSENT, COMPOSITE, BadValue, FormatSpec, open_formats
 from wormhole.model.errors import UsageError
-from wormhole.model.schema import Schema
+from wormhole.model.schema import Schema, free_names
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import Row, op_of, values_of
 

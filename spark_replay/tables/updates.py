@@ -24,7 +24,16 @@ from wormhole.model.errors import ArchiveError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["UPDATES", "TableRows", "UpdatesFile", "file_from_json", "file_to_json", "read_updates", "summed"]
+__all__ = [
+    "UPDATES",
+    "TableRows",
+    "UpdatesFile",
+    "file_from_json",
+    "file_rows",
+    "file_to_json",
+    "read_updates",
+    "summed",
+]
 
 UPDATES: Final = "updates"
 """The folder within a snapshot that they lie in."""
@@ -120,39 +129,46 @@ class _Reading:
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from self._rows(self.files[number])
+                yield from file_rows(self.storage, self.files[number], **self.only)
 
-    def _rows(self, file: UpdatesFile) -> Iterator[pa.RecordBatch]:
-        path = self.storage.path(file.path)
-        with self.storage.open_input(file.path) as source:
-            try:
-                if (size := source.size()) != file.bytes:
-                    raise ValueError(f"it has {size:,} bytes, snapshot.json says {file.bytes:,}")
-                checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")
-                parquet = pq.ParquetFile(checked, coerce_int96_timestamp_unit="us")
-                for group in range(parquet.num_row_groups):
-                    if self._wants(parquet.metadata.row_group(group)):
-                        yield from self._of_group(parquet.read_row_group(group))
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise ArchiveError(
-                    f"{path} cannot be read as a part of the snapshot: {error}",
-                    hint="write the snapshot anew (`wormholectl snapshot`), or replay without --snapshot",
-                ) from error
 
-    def _wants(self, group: Any) -> bool:
-        for name, value in self.only.items():
-            statistics = group.column(PLAIN.get_field_index(name)).statistics
-            known = statistics is not None and statistics.has_min_max
-            if known and not statistics.min <= value <= statistics.max:
-                return False
-        return True
+def file_rows(storage: Storage, file: UpdatesFile, **only: str) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, compared with its checksums. ``only``: as of :func:`read_updates`.
 
-    def _of_group(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        for name, value in self.only.items():
-            rows = rows.filter(pc.equal(rows.column(name), value))
-        for batch in rows.combine_chunks().to_batches():
-            columns = [_plain(batch.column(field.name), field.type) for field in PLAIN]
-            yield pa.RecordBatch.from_arrays(columns, schema=PLAIN)
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a damaged one.
+    """
+    path = storage.path(file.path)
+    with storage.open_input(file.path) as source:
+        try:
+            if (size := source.size()) != file.bytes:
+                raise ValueError(f"it has {size:,} bytes, snapshot.json says {file.bytes:,}")
+            checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")
+            parquet = pq.ParquetFile(checked, coerce_int96_timestamp_unit="us")
+            for group in range(parquet.num_row_groups):
+                if _may_hold(parquet.metadata.row_group(group), only):
+                    yield from _of_group(parquet.read_row_group(group), only)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise ArchiveError(
+                f"{path} cannot be read as a part of the snapshot: {error}",
+                hint="write the snapshot anew (`wormholectl snapshot`), or replay without --snapshot",
+            ) from error
+
+
+def _may_hold(group: Any, only: Mapping[str, str]) -> bool:
+    for name, value in only.items():
+        statistics = group.column(PLAIN.get_field_index(name)).statistics
+        known = statistics is not None and statistics.has_min_max
+        if known and not statistics.min <= value <= statistics.max:
+            return False
+    return True
+
+
+def _of_group(rows: pa.Table, only: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    for name, value in only.items():
+        rows = rows.filter(pc.equal(rows.column(name), value))
+    for batch in rows.combine_chunks().to_batches():
+        columns = [_plain(batch.column(field.name), field.type) for field in PLAIN]
+        yield pa.RecordBatch.from_arrays(columns, schema=PLAIN)
 
 
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -17,18 +17,22 @@ from subscriber_sdk.testing.changes import Change, body_of
 from subscriber_sdk.testing.clock import FakeTimeLoop, InlineExecutor
 from subscriber_sdk.testing.letters import KitLetters
 from subscriber_sdk.testing.publisher import ScriptedPublisher, frames, marker_at
+from subscriber_sdk.testing.verification import Reports
 from wormhole.model.errors import HandlerFailed, UsageError
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker
 from wormhole.model.reads import read_source
 from wormhole.model.schema import Schema
 from wormhole.model.values import Value
+from wormhole.model.verification import TableVerification, VerifyMode
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
+from wormhole.wire.verification import mode_to_message
 
 __all__ = ["Kit", "KitFlow"]
 
 _T = TypeVar("_T")
+_ALONE = 500  # keys that are read alone at one time
 _LOSS = {
     LossKind.PURGED: push_pb2.DataLoss.PURGED,
     LossKind.NOT_LOGGED: push_pb2.DataLoss.NOT_LOGGED,
@@ -110,6 +114,8 @@ class _Transaction:
     end: tuple[Schema, push_pb2.ChunkEnd] | None = None
     scan_end: tuple[str, int] | None = None
     """Table and rows."""
+    compared: bool = False
+    """Whether it is a part of a verification."""
 
 
 class KitFlow:
@@ -141,6 +147,8 @@ class KitFlow:
         self._key_schemas: dict[str, Schema] = {}
         self._chunk = (0, 0)
         self._rows_read: dict[str, int] = {}
+        self._verify = VerifyMode.NONE
+        self._reports = Reports()
         self.generation = 0
         """Of the last backfill."""
         self.epoch = 0
@@ -186,6 +194,20 @@ class KitFlow:
         """
         found = read_rows(table, rows)
         self.begin_backfill()
+        self._chunks(table, found, chunks)
+        self.end_scan(table)
+
+    def verify(self, table: str, rows: Iterable[Change], *, repair: bool = False, chunks: int = 1) -> TableVerification:
+        """Compare ``table``, which holds ``rows`` (built with ``read``) and no others, with what the application holds:
+        :meth:`begin_verify`, the rows in order in so many ``chunks``, :meth:`end_verify`. ``repair``: as
+        ``wormholectl verify --repair``.
+        """
+        found = read_rows(table, rows)
+        self.begin_verify(repair=repair)
+        self._chunks(table, found, chunks)
+        return self.end_verify(table, *found)
+
+    def _chunks(self, table: str, found: list[Change], chunks: int) -> None:
         size = max(1, -(-len(found) // chunks))
         after: Key | None = None
         for begin in range(0, max(1, len(found)), size):
@@ -193,12 +215,45 @@ class KitFlow:
             until = None if begin + size >= len(found) else key_of(part[-1])
             self.chunk(table, *part, after=after, until=until)
             after = until
-        self.end_scan(table)
 
     def begin_backfill(self) -> None:
         """An operator asks for existing rows: a new generation, and so a new epoch. Call :meth:`chunk` and
         :meth:`end_scan` for its parts, with commits in between.
         """
+        self._begin(VerifyMode.NONE)
+
+    def begin_verify(self, *, repair: bool = False) -> None:
+        """An operator asks to compare rows: a new generation, and so a new epoch. Call :meth:`chunk` and
+        :meth:`end_verify` for its parts, with commits in between.
+        """
+        if not self._shards.verifies:
+            raise UsageError(
+                f"{type(self._subscriber).__name__} cannot be verified",
+                hint="override on_verify and on_verify_keys (docs/subscriber.md#verify)",
+            )
+        self._begin(VerifyMode.REPAIR if repair else VerifyMode.COMPARE)
+
+    def end_verify(self, table: str, *rows: Change) -> TableVerification:
+        """Every row of ``table`` was compared. What was found since :meth:`begin_verify`, or since the epoch began.
+
+        ``rows``: those that exist. When the application has others, and they are to be repaired, their keys are read
+        alone, as a publisher does.
+        """
+        self.end_scan(table)
+        extra = self._reports.to_confirm(table)
+        for begin in range(0, len(extra), _ALONE):
+            keys = extra[begin : begin + _ALONE]
+            self.chunk(table, *(row for row in rows if key_of(row) in keys), keys=keys)
+        if extra:
+            self.end_scan(table)
+        return self._reports.of(table)
+
+    def verification(self, table: str) -> TableVerification:
+        """What was found of ``table`` so far, in this epoch."""
+        return self._reports.of(table)
+
+    def _begin(self, verify: VerifyMode) -> None:
+        self._verify = verify
         self.generation += 1
         self._chunk = (self._chunk[0] + 1, 0)
         self._rows_read = {}
@@ -232,11 +287,13 @@ class KitFlow:
         scan, number = self._chunk
         self._chunk = (scan, number + 1)
         self._rows_read[table] = self._rows_read.get(table, 0) + len(found)
-        self._deliver(_Transaction(len(self._log) + 1, [found] if found else [], (scan, number + 1), (schema, end)))
+        pieces = [found] if found else []
+        self._deliver(self._read(_Transaction(len(self._log) + 1, pieces, (scan, number + 1), (schema, end))))
 
     def end_scan(self, table: str) -> None:
         """Every row of ``table`` was delivered in this generation."""
-        self._deliver(_Transaction(len(self._log) + 1, [], scan_end=(table, self._rows_read.get(table, 0))))
+        rows = self._rows_read.get(table, 0)
+        self._deliver(self._read(_Transaction(len(self._log) + 1, [], scan_end=(table, rows))))
 
     def crash_and_redeliver(self, transactions: int = 1, *, subscriber: Subscriber | None = None) -> None:
         """The subscriber's process dies before its last acknowledgements were stored, and starts again.
@@ -278,6 +335,7 @@ class KitFlow:
         self._batches = 0
         self._held = False
         self.halted = None
+        self._reports = Reports()
         follows = self._after(self.datamarker)
         self._send(
             frames.assign(
@@ -291,6 +349,7 @@ class KitFlow:
                 park=self._parks,
                 parked=self._letters.rows(),
                 generation=self.generation,
+                verify=mode_to_message(self._verify),
             )
         )
         self._worker = next(worker for worker in self._shards.workers() if worker.epoch.number == self.epoch)
@@ -390,10 +449,14 @@ class KitFlow:
 
         self._kit.run(within())
 
+    def _read(self, transaction: _Transaction) -> _Transaction:
+        """A part of a backfill, or of a verification."""
+        return replace(transaction, compared=self._verify is not VerifyMode.NONE)
+
     def _deliver(self, transaction: _Transaction) -> None:
         self._log.append(transaction)
         for piece in transaction.pieces:
-            self._key_schemas.update({change.schema.table: change.schema for change in piece})
+            self._key_schemas.update({change.schema.table: change.schema for change in piece if change.schema.key})
         if self._publisher is not None and not self._held:
             self._push([transaction], replayed=False)
 
@@ -403,6 +466,8 @@ class KitFlow:
     def _push(self, transactions: list[_Transaction], *, replayed: bool) -> None:
         publisher, epoch, sent = self._connected(), self.epoch, 0
         for transaction in transactions:
+            if transaction.compared and self._verify is VerifyMode.NONE:
+                transaction = _Transaction(transaction.number, [])  # its rows were compared, and are not sent again
             first = 0
             for i, piece in enumerate(transaction.pieces):
                 self._call(publisher.teach, [change.schema for change in piece])
@@ -478,6 +543,8 @@ class KitFlow:
             if not parks:
                 break
         self._note_acks()
+        for frame in publisher.take("verified"):
+            self._reports.add(frame.verified)
         for frame in publisher.take("goodbye"):
             raise AssertionError(f"the subscriber ended the stream: {frame.goodbye.message}")
         for frame in publisher.take("failed"):

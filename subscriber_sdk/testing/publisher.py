@@ -60,6 +60,7 @@ class frames:  # noqa: N801 - a namespace of functions
         rewound: bool = False,
         yields: bool = False,
         generation: int = 0,
+        verify: push_pb2.Verify = push_pb2.VERIFY_NONE,
     ) -> Frame:
         """Open a flow."""
         assign = push_pb2.Assign(
@@ -75,6 +76,7 @@ class frames:  # noqa: N801 - a namespace of functions
             rewound=rewound,
             yields=yields,
             generation=generation,
+            verify=verify,
         )
         for row, place in parked:
             assign.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
@@ -154,6 +156,7 @@ class ScriptedPublisher:
             Admission(options.application, options.instance),
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
+            verifies=shards.verifies,
             now=0.0,
             account=shards.state.open("test"),
             large=shards.large.open("test"),

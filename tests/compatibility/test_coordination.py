@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from wormhole.config import CoordinatorConfig, load
-from wormhole.coordination import (
+from wormhole.coordination.access import Access, digest_id
+from wormhole.coordination.differences import differences
+from wormhole.coordination.port import (
     Coordinator,
     FlowRecord,
     HistoryEntry,
@@ -19,10 +21,8 @@ from wormhole.coordination import (
     MonitorInfo,
     PublisherInfo,
     SubscriberInfo,
-    ZooKeeperCoordinator,
-    differences,
 )
-from wormhole.coordination.access import Access, digest_id
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 
 STARTED = 1_700_000_000.0
 

@@ -118,7 +118,7 @@ def test_dead_letters_are_read_marked_and_deleted(store: MarkerStore) -> None:
 def test_delivery_counts_are_read_with_every_page(store: MarkerStore) -> None:
     name = "0123456789abcdef"
     places = [LogPosition(1, 7, offset) for offset in (0, 10, 20, 30)]
-    kept = DeliveryCounts(store.delivery_counts(CACHE))
+    kept = DeliveryCounts(store.delivery_counts([CACHE])[CACHE])
     assert kept.unreadable == []
     assert kept.windows == {
         (name, 0): WindowCounts(delivered=Tally(1, 5)),
@@ -141,4 +141,4 @@ def test_delivery_counts_are_read_with_every_page(store: MarkerStore) -> None:
         RangeKind.REDELIVERED: {name: [(places[0], places[1])]},
     }
     assert kept.moved_in == 0
-    assert store.delivery_counts(SEARCH) == {}
+    assert store.delivery_counts([SEARCH])[SEARCH] == {}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from publisher.sources.high_water import HighWater
 from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.high_water import HighWater
 from publisher.sources.mysql.incarnations import Incarnations, Known
 from wormhole.model.errors import Diverged
 from wormhole.model.position import Datamarker, LogPosition

@@ -11,7 +11,7 @@ from publisher.sources.rocksdb.catalogue import FamilyCatalogue
 from publisher.sources.rocksdb.continuity import Evidence
 from publisher.sources.rocksdb.history import WalHistory
 from publisher.sources.rocksdb.source import RocksSource
-from wormhole.coordination import MemoryCoordinator
+from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding
 

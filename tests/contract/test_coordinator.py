@@ -20,24 +20,23 @@ from kazoo.client import KazooClient
 
 from tests.support.eventually import patience
 from wormhole.config import Config, CoordinatorConfig, parse
-from wormhole.coordination import (
+from wormhole.coordination.connect import publish_config
+from wormhole.coordination.differences import differences
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import (
     ConfigChange,
     Contact,
     Coordinator,
     FlowRecord,
     HistoryEntry,
     HostRequest,
-    MemoryCoordinator,
-    MemoryWorld,
     MonitorInfo,
     PublisherInfo,
-    StaticCoordinator,
     SubscriberInfo,
-    ZooKeeperCoordinator,
-    differences,
-    publish_config,
 )
-from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.static import StaticCoordinator
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError, CoordinationLost, Retryable, UnknownApplication
 
 T = TypeVar("T")

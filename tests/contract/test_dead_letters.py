@@ -44,6 +44,15 @@ def test_a_letter_is_there_after_a_restart_with_every_part(letters: DeadLetterSt
     assert again.load(SEARCH) == ()
 
 
+def test_of_many_flows_those_with_letters_are_named(letters: DeadLetterStore) -> None:
+    many = [("cache", f"db1.{number}") for number in range(20)]
+    assert set(letters.parked([CACHE, *many])) == set()
+    letters.park(CACHE, 0, *letter(7))
+    letters.park(SEARCH, 0, *letter(7))
+    assert set(letters.parked([CACHE, *many])) == {CACHE}
+    assert set(letters.parked([CACHE, SEARCH])) == {CACHE, SEARCH}
+
+
 def test_letters_come_in_the_order_of_the_log_however_they_were_parked(letters: DeadLetterStore) -> None:
     all_of_them = [letter(number, index=index) for number, index in ((2, 0), (10, 0), (10, 2), (10, 11), (30, 1))]
     for told, parcel in (all_of_them[3], all_of_them[0], all_of_them[4], all_of_them[2], all_of_them[1]):

@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
+from tests.support.postgres_harness import PostgresHarness
+from tests.support.postgres_server import PostgresServer
 from wormhole.ports.testing.contract import LogSourceContract, MakeHarness
 
 
@@ -22,12 +24,21 @@ def servers() -> Iterator[dict[str, DatabaseServer]]:
         server.close()
 
 
-@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql"])
+@pytest.fixture(scope="module")
+def contract_postgres(_postgres_template: Path) -> Iterator[PostgresServer]:
+    """One that is stopped, and whose data is put back."""
+    with PostgresServer(template=_postgres_template) as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres"])
 def new_harness(request: pytest.FixtureRequest, tmp_path: Path, servers: dict[str, DatabaseServer]) -> MakeHarness:
     if request.param == "memory":
         return MemoryHarness
     if request.param == "rocksdb":
         return partial(RocksHarness, tmp_path)
+    if request.param == "postgres":
+        return partial(PostgresHarness, request.getfixturevalue("contract_postgres"), tmp_path)
     if request.param not in servers:
         servers[request.param] = start_server(request.param)
     return partial(DatabaseHarness, servers[request.param], tmp_path)

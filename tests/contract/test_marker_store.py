@@ -19,6 +19,7 @@ from wormhole.ports.marker_store import (
     MarkerWrite,
     ReplayControl,
     ReplayState,
+    StoredFlow,
     start_key,
 )
 
@@ -48,6 +49,18 @@ def test_registering_again_changes_nothing(store: MarkerStore) -> None:
     first = store.register(CACHE, marker(10), "latest")
     assert store.register(CACHE, marker(99), "earliest") == first
     assert store.load() == {CACHE: first}
+
+
+def test_many_flows_are_registered_at_once_and_those_that_are_there_stay(store: MarkerStore, reopen: Reopen) -> None:
+    flows = [("cache", f"db1.{number}") for number in range(250)]
+    first = store.register(flows[120], marker(1), "earliest")
+    held = FlowControl(paused="maria@ops since noon")
+    wanted = {flow: StoredFlow(marker(10), number, "latest", control=held) for number, flow in enumerate(flows)}
+    wanted[SEARCH] = StoredFlow(marker(3), 0, "latest")
+    expected = wanted | {flows[120]: first}
+    assert store.register_all(wanted) == expected
+    assert store.register_all(dict.fromkeys(flows, StoredFlow(marker(99), 0, "latest"))).keys() == set(flows)
+    assert reopen().load() == expected
 
 
 def test_an_applications_start_is_kept_beside_its_flows(store: MarkerStore, reopen: Reopen) -> None:
@@ -85,7 +98,7 @@ def test_several_writes_of_one_call_take_effect_in_order(store: MarkerStore) -> 
 def test_books_are_stored_with_the_marker_or_not_at_all(store: MarkerStore, reopen: Reopen) -> None:
     store.register(CACHE, marker(1), "latest")
     store.register(SEARCH, marker(1), "latest")
-    assert store.delivery_counts(CACHE) == {}
+    assert store.delivery_counts([CACHE])[CACHE] == {}
     first = MarkerWrite(CACHE, 0, marker(5), "", {"f.7": b"seven", "f.-8": b"eight"})
     assert store.store([first, MarkerWrite(SEARCH, 0, marker(5), "", {"f.7": b"other"})]) == ()
     assert store.store([MarkerWrite(CACHE, 0, marker(6), "", {"f.7": b"", "f.9": b"nine", "f.8": b""})]) == ()
@@ -93,13 +106,13 @@ def test_books_are_stored_with_the_marker_or_not_at_all(store: MarkerStore, reop
     store.raise_epoch(CACHE)
     assert store.store([MarkerWrite(CACHE, 0, marker(9), "", {"f.9": b"late"})]) == (CACHE,)
     store = reopen()
-    assert store.delivery_counts(CACHE) == {"f.-8": b"eight", "f.9": b"nine"}
-    assert store.delivery_counts(SEARCH) == {"f.7": b"other"}
+    assert store.delivery_counts([CACHE])[CACHE] == {"f.-8": b"eight", "f.9": b"nine"}
+    assert store.delivery_counts([SEARCH])[SEARCH] == {"f.7": b"other"}
     store.forget(CACHE)
-    assert (store.delivery_counts(CACHE), store.delivery_counts(SEARCH)) == ({}, {"f.7": b"other"})
+    assert (store.delivery_counts([CACHE])[CACHE], store.delivery_counts([SEARCH])[SEARCH]) == ({}, {"f.7": b"other"})
     store.register(CACHE, marker(1), "latest")
     assert store.store([MarkerWrite(CACHE, 0, marker(5), "", {"f.7": b"anew"})]) == ()
-    assert store.delivery_counts(CACHE) == {"f.7": b"anew"}
+    assert store.delivery_counts([CACHE])[CACHE] == {"f.7": b"anew"}
 
 
 def test_books_of_many_flows_and_windows_are_stored_at_once(store: MarkerStore) -> None:
@@ -108,7 +121,7 @@ def test_books_of_many_flows_and_windows_are_stored_at_once(store: MarkerStore) 
         store.register(flow, marker(1), "latest")
     pages = {f"f.{window}": bytes(1000) for window in range(30)}
     assert store.store([MarkerWrite(flow, 0, marker(5), "", pages) for flow in flows]) == ()
-    assert all(store.delivery_counts(flow) == pages for flow in flows)
+    assert store.delivery_counts(flows) == dict.fromkeys(flows, pages)
 
 
 def test_an_older_epoch_is_refused_and_the_others_of_the_call_are_stored(store: MarkerStore, reopen: Reopen) -> None:
@@ -227,6 +240,7 @@ BACKFILL = BackfillControl(
     1e6,
     "eve@host1 at noon",
     "cancelled",
+    rows=1 << 40,
 )
 
 
@@ -336,3 +350,16 @@ def test_a_flow_that_was_set_back_is_known_as_that_until_something_is_stored(
     assert store.load()[CACHE].rewound
     assert store.store([write(6, epoch=4)]) == ()
     assert not reopen().load()[CACHE].rewound
+
+
+def test_many_epochs_are_raised_together(store: MarkerStore, reopen: Reopen) -> None:
+    flows = [("app", f"db1.{number}of250") for number in range(250)]  # more than one transaction takes
+    for number, flow in enumerate(flows):
+        store.register(flow, replace(marker(1), backfill=bytes(16 << 10 if number < 60 else 0)), "latest")
+    store.raise_epoch(flows[3])
+    missing = ("app", "db1.9999")
+    raised = store.raise_epochs({**dict.fromkeys(flows, 0), flows[7]: 41, missing: 0})
+    assert raised == {**dict.fromkeys(flows, 1), flows[3]: 2, flows[7]: 42}
+    found = reopen().load()
+    assert {flow: stored.epoch for flow, stored in found.items()} == raised
+    assert all(stored.marker.order == marker(1).order for stored in found.values())

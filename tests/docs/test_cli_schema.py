@@ -77,6 +77,7 @@ REPLAY = {
     "replay-cancelled",
 }  # tests/unit/wormholectl/show/test_replays.py
 BACKFILL = {"backfill-change", "backfill-progress", "backfill-show"}  # tests/unit/wormholectl/test_backfill.py
+REPAIR = {"repair"}  # tests/unit/wormholectl/test_verify.py
 OF_SPARK = {
     "tables-written",
     "audit",
@@ -164,5 +165,11 @@ def test_the_lines_of_a_tail() -> None:
 def test_nothing_is_defined_that_no_test_prints() -> None:
     assert (
         names()
-        == {name for name, _ in [*PUBLISHERS, *FILES, *ARCHIVE]} | TAILED | STORED | REPLAY | BACKFILL | OF_SPARK
+        == {name for name, _ in [*PUBLISHERS, *FILES, *ARCHIVE]}
+        | TAILED
+        | STORED
+        | REPLAY
+        | BACKFILL
+        | REPAIR
+        | OF_SPARK
     )

@@ -25,7 +25,7 @@ from subscriber_sdk.options import read_options
 from tests.support.command_line import can_be_typed
 from tests.support.eventually import PATIENCE_S
 from wormhole.config import parse
-from wormhole.config.units import parse_duration
+from wormhole.model.units import parse_duration
 
 DEPLOY = ROOT / "deploy"
 PAGE = (ROOT / "docs" / "deploy.md").read_text()

@@ -46,7 +46,7 @@ class World:
 
     def __init__(self, folder: Path, server: DatabaseServer) -> None:
         self.server = server
-        self.page = Page("docs/existing-rows.md", {"4MiB/s": "64KiB/s"})  # it still runs when it is paused
+        self.page = Page("docs/existing-rows.md", {})
         (application,) = self.page.blocks("toml")
         self.port = free_port()
         source = f'source = "{server.url}"\npassword_file = "{server.password_file}"'
@@ -95,10 +95,11 @@ async def test_its_application_and_its_commands(world: World) -> None:
 
         # Rows that nobody has, and a delete that nobody delivered.
         with world.copy.lock, world.copy.database:
-            for key in ("(-1,)", "(99999,)"):
+            for key in ("[-1]", "[99999]"):
                 row = ("shop.users", key, "db1", 0, json.dumps({}))
                 world.copy.database.execute("REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", row)
-        started = await world.run(world.page.command("backfill start"))
+        slowly = Page("docs/existing-rows.md", {"4MiB/s": "16KiB/s"})  # it still runs when it is paused
+        started = await world.run(slowly.command("backfill start"))
         assert "none" not in started
         assert "generation 2" in started
         flow = await world.publisher.becomes("search", lambda flow: flow.backfill.rows > 0)
@@ -117,3 +118,34 @@ async def test_its_application_and_its_commands(world: World) -> None:
         assert "done, generation 3" not in await world.run("wormholectl backfill show search --json")
         await asyncio.to_thread(world.server.sql, "DELETE FROM shop.users WHERE id = 7")
         await eventually(lambda: world.copied()["shop.users"] == ROWS - 1, "changes go on")
+
+
+@pytest.mark.allow_blocking("the test looks into its own SQLite file")
+async def test_its_verification_and_its_repair(world: World) -> None:
+    listen = f"127.0.0.1:{world.port}"
+    compare, mend = world.page.command("verify search --yes"), world.page.command("verify search --tables")
+    (shown,) = (block for block in world.page.blocks("text") if "DIFFERS" in block)
+    async with serve(world.copy, application="search", coordinator=str(world.publisher.config), id="s1", listen=listen):
+        await asyncio.to_thread(world.server.sql, "INSERT INTO shop.orders VALUES ('c', 3)")
+        await world.backfill("done")
+        assert "not compared, as its rows cannot be read: shop.log\n" in await world.run(f"{compare} || [ $? = 1 ]")
+        with world.copy.lock, world.copy.database:
+            for statement in (
+                """UPDATE rows SET row = '{"id": 7, "name": "nobody"}' WHERE name = 'shop.users' AND key = '[7]'""",
+                "DELETE FROM rows WHERE name = 'shop.users' AND key = '[8]'",
+                "INSERT INTO rows VALUES ('shop.users', '[20001]', 'db1', 0, '{}')",
+            ):
+                assert world.copy.database.execute(statement).rowcount == 1
+
+        compared = await world.run(f"{compare} || [ $? = 1 ]")
+        assert shown in compared, compared
+
+        mended = await world.run(mend.replace("64KiB/s", "4MiB/s"))
+        assert mended.splitlines()[-1] == "search equals its tables now: 20,000 rows compared, 3 differences repaired"
+        with world.copy.lock:
+            found = world.copy.database.execute(
+                "SELECT key FROM rows WHERE key IN ('[7]', '[8]', '[20001]')"
+            ).fetchall()
+        assert sorted(found) == [("[7]",), ("[8]",)]
+        repaired = await world.run(f"{world.page.command('repair')} || [ $? = 1 ]")
+        assert "search/db1 is not held at missing log\n" in repaired

@@ -28,8 +28,8 @@ from tests.support.dialled import Dialler, dialled
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles, parse
-from wormhole.coordination import FlowRecord
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import FlowRecord
 from wormhole.model.errors import ConfigError
 from wormhole.model.schema import Column, Schema
 from wormhole.wire.v1 import push_pb2

@@ -16,9 +16,11 @@ import grpc
 import grpc.aio
 import pytest
 
+from publisher.flows.verifications import Verifications
 from publisher.publisher import Publisher
 from publisher.push import outgoing as outgoing_module
 from publisher.push import stream as stream_module
+from publisher.push.flow import PublisherFlow
 from publisher.push.messages import Messages
 from publisher.push.stream import SubscriberStream
 from subscriber_sdk.testing import body_of
@@ -27,15 +29,19 @@ from tests.support.letters import letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from wormhole.audit.sent_counts import SentCounts
+from wormhole.filters import Filter
 from wormhole.model.errors import ProtocolError
-from wormhole.model.schema import Schema, _remembered
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Column, Schema, _remembered
+from wormhole.model.segment import ChunkRange
 from wormhole.model.values import Op
+from wormhole.model.verification import Difference, DifferenceKind, TableVerification, VerifyMode
 from wormhole.ports.dead_letters import Parcel, place_to_message
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Refusal
 from wormhole.push.parking import Arriving, open_letter
 from wormhole.push.room import Room
-from wormhole.push.session import Progressed, PushFlow, PushSession, Reported
+from wormhole.push.session import Progressed, PushFlow, PushSession, Reported, Verified
 from wormhole.push.window import MOST_CREDIT
 from wormhole.wire.bounds import MOST_FRAMES, MOST_TEXT, MOST_WINDOWS
 from wormhole.wire.markers import marker_to_message
@@ -44,8 +50,9 @@ from wormhole.wire.v1 import push_pb2, update_pb2
 Frame = push_pb2.SubscriberFrame
 EPOCH = 7
 HELLO = push_pb2.Hello(
-    min_version=1, max_version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+    min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
+CHUNK = ChunkRange("t", Schema("t", (Column("id", "int"),), ()), None, None, 0, 1, LogPosition(1, 1, 1))
 LARGE = "x" * (3 << 20)
 WIDE = [push_pb2.Processed() for _ in range(100_000)]
 
@@ -63,13 +70,20 @@ class Peer:
         self.sent_counts = SentCounts(marker().order, None)
         self.kept: list[Any] = []
         self.calls = [0]
+        self.owner = PublisherFlow("app", "log", Filter.parse(None), marker(), marker().order)
+        self.verifications = Verifications()
+        self.verifications.begin(self.owner, 1)
         self.longest = 0  # calls between two turns that the publisher's loop may have
-        self.says(Frame(welcome=push_pb2.Welcome(version=2, application="app", subscriber="sub")))
-        self.flow, _ = self.session.assign("app", "log", EPOCH, marker(), None, 0.0)
+        self.says(Frame(welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", verifies=True)))
+        self.flow, _ = self.session.assign(
+            "app", "log", EPOCH, marker(), None, 0.0, generation=1, verify=VerifyMode.REPAIR
+        )
 
     def open(self) -> PushFlow:
         self.says(Frame(accepted=push_pb2.Accepted(flow=1, epoch=EPOCH, credit=1 << 20, life=1)))
-        self.session.batch(self.flow, b"x", marker().order)
+        self.session.batch(self.flow, (b"x",), marker().order)
+        self.session.chunk_end(self.flow, CHUNK, narrowed=False, rows=10)
+        self.session.scan_end(self.flow, "t", 1, 10)
         self.session.datamarker(self.flow, marker(5), 1.0)
         return self.flow
 
@@ -84,13 +98,13 @@ class Peer:
                 self.sent_counts.reported(event.processed)
             if isinstance(event, Reported):
                 self.kept.append(event.report)
+            if isinstance(event, Verified):
+                self.verifications.add(self.owner, event.found)
             self.longest, before = max(self.longest, self.calls[0] - before), self.calls[0]
         self.longest = max(self.longest, self.calls[0] - before)
 
 
 def marker(offset: int = 1) -> Any:
-    from wormhole.model.position import Datamarker, LogPosition
-
     order = LogPosition(1, 1, offset)
     return Datamarker(order, str(offset), order, None, 5)
 
@@ -134,6 +148,16 @@ def of_flow(kind: str, **fields: Any) -> bytes:
     one: Any = Frame()
     getattr(one, kind).MergeFrom(type(getattr(one, kind))(flow=1, epoch=EPOCH, **fields))
     return message([one])
+
+
+def extra(values: int = 1) -> push_pb2.Difference:
+    key = update_pb2.RowKey(values=[update_pb2.Value()] * values)
+    return push_pb2.Difference(kind=push_pb2.Difference.EXTRA, key=key)
+
+
+def differs(columns: list[str]) -> push_pb2.Difference:
+    key = update_pb2.RowKey(values=[update_pb2.Value(int=1)])
+    return push_pb2.Difference(kind=push_pb2.Difference.DIFFERS, key=key, columns=columns)
 
 
 def with_unknown_fields(data: bytes, size: int) -> bytes:
@@ -191,6 +215,19 @@ MESSAGES: dict[str, list[tuple[bytes, str]]] = {
         (report(busy_s=float("nan")), "report.busy_s: nan is no duration"),
         (report(running_s=float("inf")), "report.running_s: inf is no duration"),
     ],
+    "verified": [
+        (of_flow("verified", table=LARGE), "that carries no update"),
+        (of_flow("verified", table="x" * 400_000), "was sent no rows of"),
+        (of_flow("verified", table="t", compared=2**64 - 1), "18446744073709551615 rows; 10 were sent"),
+        (of_flow("verified", table="t", extra=2**64 - 1), "no table has so many rows"),
+        (of_flow("verified", table="t", differences=[extra()] * 50_000), "verified.differences: 50000 entries"),
+        (of_flow("verified", table="t", differences=[extra()] * 1000, extra=1000), ""),
+        (of_flow("verified", table="t", differences=[extra(200_000)]), ""),
+        (of_flow("verified", table="t", differences=[differs(["c"] * 100_000)]), "columns: 100000 entries"),
+        (of_flow("verified", table="t", differences=[differs(["c" * 100_000])]), "columns: 100000 characters"),
+        (of_flow("verified", table="t", differences=[differs(["c"] * 120)] * 1000), ""),
+        (of_flow("verified", table="t", trouble="x" * 400_000), ""),
+    ],
     "": [
         (b"\x0a\x00" * (1 << 21), "a frame of a kind that this version does not know"),
         (b"\x0a\x83\x80\x80\x01" + bytes(3), "is no valid message"),
@@ -229,6 +266,41 @@ def test_the_work_of_a_message_is_counted_and_has_a_bound() -> None:
     with pytest.raises(ProtocolError):
         peer.hears(MESSAGES["heartbeat"][0][0])
     assert peer.session.work <= 5 * MOST_FRAMES
+
+
+def test_what_is_kept_of_a_verification_has_a_bound() -> None:
+    """Keys and names of columns are as long as a subscriber likes."""
+    peer = Peer()
+    peer.open()
+    for number in range(60):
+        key = update_pb2.RowKey(values=[update_pb2.Value(bytes=number.to_bytes(1, "big") + bytes(400_000))])
+        one = push_pb2.Difference(kind=push_pb2.Difference.EXTRA, key=key)
+        peer.hears(of_flow("verified", table="t", extra=1, differences=[one], trouble=f"{number % 3}" * 900))
+    [found] = peer.verifications.of(peer.owner, 1)
+    assert found.extra == 60
+    assert sum(len(one.key) for one in found.differences) < 4 << 20
+    keys = peer.verifications.take_extra(peer.owner, "t")
+    assert sum(map(len, keys)) < 8 << 20
+    assert found.not_compared == 60 - len(keys) > 0
+    assert "take too much memory" in found.trouble
+    assert len(found.trouble) < 4000
+
+
+def test_keys_that_were_asked_for_take_no_room_from_another_table() -> None:
+    verifications = Verifications()
+    owner = Peer().owner
+    verifications.begin(owner, 1)
+    for number, ended in ((0, False), (1, True), (2, False)):
+        extra = tuple(
+            Difference(
+                DifferenceKind.EXTRA,
+                update_pb2.RowKey(values=[update_pb2.Value(bytes=bytes([one]) * 400_000)]).SerializeToString(),
+            )
+            for one in range(20)
+        )
+        verifications.add(owner, TableVerification(f"t{number}", extra=20, differences=extra, ended=ended))
+        assert len(verifications.take_extra(owner, f"t{number}")) == (0 if ended else 20)
+    assert not any(found.not_compared or found.trouble for found in verifications.of(owner, 1))
 
 
 def test_no_credit_is_so_large_that_what_is_in_flight_has_no_bound() -> None:

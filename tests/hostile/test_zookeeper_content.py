@@ -28,7 +28,10 @@ from tests.support.hostile_mysql import greeting, packets
 from tests.support.rocks_writer import RocksWriter
 from wormhole.admin import admin_service
 from wormhole.config import Config, CoordinatorConfig, DatasetConfig, config_to_json, load, parse_json
-from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator, config_store, nodes, publish_config
+from wormhole.coordination import config_store, nodes
+from wormhole.coordination.connect import publish_config
+from wormhole.coordination.port import PublisherInfo
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.host import logs
 from wormhole.model.errors import ConfigError, UsageError
 from wormhole.wire.v1 import admin_pb2

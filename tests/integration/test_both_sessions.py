@@ -61,7 +61,7 @@ def test_a_flow_from_hello_to_released() -> None:
     change = update("t", key=1, after={"v": bytes(10_000)})
     body = body_of([change])
     pair.push(*publisher.schemas([change.schema]))
-    parts = publisher.batch(flow, body, marker_at(0).order)
+    parts = publisher.batch(flow, (body,), marker_at(0).order)
     assert len(parts) > 1
     assert pair.push(*parts) == [BatchArrived(flow.number, 1, False, body)]
     offered = publisher.datamarker(flow, marker_at(1), 1.0)

@@ -39,7 +39,7 @@ def test_a_chunk_ends_with_its_bytes(scene: TableScene) -> None:
     chunks = list(scene.chunks("big.rows_", ChunkLimits(rows=5000, bytes=100_000)))
     assert all(len(chunk.rows) <= 10 for chunk in chunks)
     assert sum(len(chunk.rows) for chunk in chunks) == 400
-    assert max(chunk.memory for chunk in chunks) < 150_000
+    assert max(chunk.size for chunk in chunks) < 150_000
     assert len(chunks) < 60
 
 
@@ -48,7 +48,7 @@ def test_rows_of_very_different_sizes(scene: TableScene) -> None:
     fill(scene, 2000, "i, IF(i % 500 < 450, 'x', REPEAT('x', 200000))")
     chunks = list(scene.chunks("big.rows_", ChunkLimits(rows=5000, bytes=MIB)))
     assert {key: update for chunk in chunks for key, update in chunk.rows.items()} == scene.rows["big.rows_"]
-    assert max(chunk.memory for chunk in chunks) < 2 * MIB
+    assert max(chunk.size for chunk in chunks) < 2 * MIB
 
 
 def test_a_row_over_the_bytes_of_a_chunk_comes_alone(scene: TableScene) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pytest
 
@@ -13,8 +15,10 @@ from publisher.sources.mysql.existing_rows.source import MySqlTables
 from tests.support.databases import DatabaseServer
 from tests.support.table_scene import TableScene
 from wormhole.model.errors import SourceUnavailable
+from wormhole.model.values import UNAVAILABLE, Value
 from wormhole.ports.table_source import ChunkLimits
-from wormhole.wire.rows import decode_row
+from wormhole.wire.rows import decode_row, encode_key
+from wormhole.wire.v1 import update_pb2
 
 TWO = ChunkLimits(rows=2)
 WORDS = (
@@ -237,3 +241,67 @@ def test_no_chunk_is_read_in_another_order_than_the_one_that_was_described(scene
     list(scene.tables.tables("keyed.turned".__eq__))
     first = next(iter(scene.chunk("keyed.turned").rows.values()))
     assert decode_row(first).key[0].text == "a"
+
+
+_TYPES = {
+    "whole": "INT",
+    "exact": "DECIMAL(9, 2)",
+    "real": "DOUBLE",
+    "short": "FLOAT",
+    "day": "DATE",
+    "moment": "DATETIME",
+    "word": "VARCHAR(20) CHARACTER SET latin1",
+    "raw": "VARBINARY(20)",
+    "one_of": "ENUM('x', 'y')",
+}
+
+
+def test_keys_that_somebody_named_cost_no_table(scene: TableScene) -> None:
+    """Whatever a key is made of, it cannot be asked for, or is read without an error."""
+    for name, declared in _TYPES.items():
+        scene.run(f"CREATE TABLE keyed.{name} (k {declared} NOT NULL PRIMARY KEY, n INT)")
+        first = "'x'" if name in ("word", "raw", "one_of") else "20240229"
+        scene.run(f"INSERT INTO keyed.{name} VALUES ({first}, 1)")
+    texts = ("", "x", "?", "\\", "€", "😀", "2024-13-45", "0000-00-00", "' OR 1", "x" * 10_000, "1e400", ":", "-")
+    given: list[Value] = [
+        None,
+        True,
+        0,
+        -(1 << 63),
+        1.5,
+        math.inf,
+        math.nan,
+        1e300,
+        b"",
+        b"x",
+        b"\xff" * 10_000,
+        *texts,
+    ]
+    given += [Decimal("1.0"), Decimal("1e40"), Decimal("NaN"), UNAVAILABLE]
+    keys = [encode_key((value,)) for value in given]
+    keys += [
+        encode_key(()),
+        encode_key((1, 2)),
+        b"\xff",
+        update_pb2.RowKey(values=[update_pb2.Value()]).SerializeToString(),
+    ]
+    for name in _TYPES:
+        table = f"keyed.{name}"
+        asked = [key for key in keys if scene.tables.can_ask(table, key)]
+        (there,) = scene.rows[table]
+        assert scene.tables.can_ask(table, there)
+        for key in asked:
+            assert scene.tables.rows(table, [key], scene.marker).rows.keys() <= {there}
+        assert scene.tables.rows(table, [there, *asked], scene.marker).rows.keys() == {there}
+
+
+def test_another_spelling_of_a_key_is_not_gone(scene: TableScene) -> None:
+    """Whoever compares as the server does would remove the row that is there."""
+    scene.run(
+        "CREATE TABLE keyed.spelled (k VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY, n INT)",
+        "INSERT INTO keyed.spelled VALUES ('abc', 1), ('x', 2)",
+    )
+    spelled = [encode_key((word,)) for word in ("ABC", "Abc ", "abd", "X")]
+    chunk = scene.tables.rows("keyed.spelled", spelled, scene.marker)
+    assert (chunk.rows, set(chunk.unclear)) == ({}, {spelled[0], spelled[1], spelled[3]})
+    assert scene.tables.rows("keyed.spelled", spelled[2:3], scene.marker).unclear == []

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pymysql.connections import Connection
 
+from publisher.sources.mysql.address import parse
+from publisher.sources.mysql.connection import connect, query
 from publisher.sources.mysql.existing_rows import snapshot
+from publisher.sources.mysql.existing_rows.source import MySqlTables
+from publisher.sources.mysql.select_grants import select_grants
+from publisher.sources.mysql.settings import read_settings
 from tests.support.databases import DatabaseServer, NewServer
 from tests.support.table_scene import TableScene
-from wormhole.model.errors import SourceUnavailable, UnreadableTable
+from wormhole.model.errors import SourceUnavailable, UnreadableTable, UsageError
+from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.table_source import ChunkLimits, ScannedTable
 
 READABLE = ("CREATE TABLE odd.fine (n INT PRIMARY KEY, v INT)", "INSERT INTO odd.fine VALUES (1, 1), (2, 2)")
@@ -62,10 +73,16 @@ def test_a_table_with_a_dot_in_its_name(scene: TableScene) -> None:
         scene.chunk("odd.dotted.name")
 
 
+def test_the_columns_of_a_readable_table(scene: TableScene) -> None:
+    scene.server.sql("CREATE TABLE odd.none (n INT)")
+    found = listed(scene)
+    assert (found["odd.fine"].columns, found["odd.none"].columns) == (("n", "v"), ())
+
+
 def test_views_are_no_tables(scene: TableScene) -> None:
     scene.server.sql("CREATE VIEW odd.seen AS SELECT * FROM odd.fine")
     assert list(listed(scene)) == ["odd.fine"]
-    with pytest.raises(UnreadableTable, match="does not exist"):
+    with pytest.raises(UnreadableTable, match=r"no table odd\.seen any more"):
         scene.chunk("odd.seen")
 
 
@@ -75,11 +92,25 @@ def test_views_are_no_tables(scene: TableScene) -> None:
 def test_a_table_that_goes_in_the_middle(scene: TableScene, statement: str) -> None:
     first = scene.chunk("odd.fine", limits=ChunkLimits(rows=1))
     scene.run(statement)
-    with pytest.raises(UnreadableTable, match=r"odd\.fine does not exist any more") as raised:
+    with pytest.raises(UnreadableTable, match=r"no table odd\.fine any more") as raised:
         scene.chunk("odd.fine", first.last)
-    assert "take a dropped or renamed table out of the backfill" in str(raised.value.hint)
+    assert "GRANT" not in str(raised.value.hint)
     scene.run("CREATE DATABASE IF NOT EXISTS odd", *READABLE)
     assert len(scene.read("odd.fine")) == 2
+
+
+@pytest.mark.parametrize("scope", ["odd.fine", "odd.*"])
+def test_a_renamed_table_needs_no_grant(scene: TableScene, scope: str) -> None:
+    server = scene.server
+    server.sql(*narrow_account(server), f"GRANT SELECT ON {scope} TO 'narrow'@'127.0.0.1'")
+    with TableScene(server, user="narrow") as narrow:
+        first = narrow.chunk("odd.fine", limits=ChunkLimits(rows=1))
+        narrow.run("RENAME TABLE odd.fine TO odd.moved")
+        for _ in range(2):
+            with pytest.raises(UnreadableTable, match=r"no table odd\.fine any more") as raised:
+                narrow.chunk("odd.fine", first.last)
+            assert "GRANT" not in str(raised.value.hint)
+        assert "odd.fine" not in listed(narrow)
 
 
 def test_another_key_in_the_middle(scene: TableScene) -> None:
@@ -92,14 +123,22 @@ def test_another_key_in_the_middle(scene: TableScene) -> None:
         scene.chunk("odd.fine", b"\xff\xff")
 
 
+def narrow_account(server: DatabaseServer) -> tuple[str, ...]:
+    """Statements that make an account which may read the log, and no table."""
+    monitor = "BINLOG MONITOR" if server.flavour == "mariadb" else "REPLICATION CLIENT"
+    return (
+        "DROP USER IF EXISTS 'narrow'@'127.0.0.1'",
+        f"CREATE USER 'narrow'@'127.0.0.1' IDENTIFIED BY '{server.password}'",
+        f"GRANT REPLICATION SLAVE, {monitor} ON *.* TO 'narrow'@'127.0.0.1'",
+    )
+
+
 def test_tables_that_the_account_may_not_read(scene: TableScene) -> None:
     server = scene.server
     scene.run("CREATE TABLE odd.closed (n INT PRIMARY KEY, v INT)", "CREATE TABLE odd.half (n INT PRIMARY KEY, v INT)",
               "CREATE TABLE odd.written (n INT PRIMARY KEY, v INT)")  # fmt: skip
     server.sql(
-        "DROP USER IF EXISTS 'narrow'@'127.0.0.1'",
-        f"CREATE USER 'narrow'@'127.0.0.1' IDENTIFIED BY '{server.password}'",
-        f"GRANT REPLICATION SLAVE, {'BINLOG MONITOR' if server.flavour == 'mariadb' else 'REPLICATION CLIENT'} ON *.* TO 'narrow'@'127.0.0.1'",  # noqa: E501
+        *narrow_account(server),
         "GRANT SELECT ON odd.fine TO 'narrow'@'127.0.0.1'",
         "GRANT SELECT (n) ON odd.half TO 'narrow'@'127.0.0.1'",
         "GRANT INSERT ON odd.written TO 'narrow'@'127.0.0.1'",
@@ -119,6 +158,61 @@ def test_tables_that_the_account_may_not_read(scene: TableScene) -> None:
         with pytest.raises(UnreadableTable) as raised:
             narrow.chunk("odd.fine")
         assert "GRANT SELECT ON `odd`.`fine`" in str(raised.value.hint)
+
+
+def test_a_table_that_is_named_and_hidden(scene: TableScene, tmp_path: Path) -> None:
+    """The log has no change of it, and the server does not list it for want of a privilege."""
+    server = scene.server
+    grant = "GRANT SELECT ON odd.fine TO 'narrow'@'127.0.0.1'"
+    server.sql("CREATE TABLE odd.hidden (n INT PRIMARY KEY)", *narrow_account(server), grant)
+    options = SourceOptions("db", tmp_path, Sharding("log"), 1 << 26, 0, Login(server.password_file))
+    with closing(MySqlTables(server.url.replace("wormhole@", "narrow@"), options)) as narrow:
+        named = ("odd.hidden", "odd.fine", "odd.unwanted", "odd")
+        found = {one.name: one for one in narrow.tables(lambda name: name != "odd.unwanted", named)}
+        assert found.keys() == {"odd.hidden", "odd.fine"}
+        assert "may not read its rows, or see whether it is there" in found["odd.hidden"].refused.text
+        assert found["odd.hidden"].refused.hint == "GRANT SELECT ON `odd`.`hidden` TO 'narrow'@'127.0.0.1';"
+        assert [one.name for one in narrow.tables("odd.hidden".__eq__)] == []
+        server.sql("GRANT SELECT ON odd.* TO 'narrow'@'127.0.0.1'")
+        assert [one.name for one in narrow.tables(lambda _: True, ("odd.not_there",))] == ["odd.fine", "odd.hidden"]
+
+
+def test_grants_are_read_as_the_server_applies_them(database_server: DatabaseServer) -> None:
+    server, account = database_server, "'narrow'@'127.0.0.1'"
+    databases = ("gr_a", "grxa", "gr_ab", "gr_b", "gr_c")
+    server.sql(
+        *(f"DROP DATABASE IF EXISTS {name}" for name in databases),
+        *(f"CREATE DATABASE {name}" for name in databases),
+        *(f"CREATE TABLE {name}.{table} (n INT PRIMARY KEY, v INT)" for name in databases for table in ("s", "t")),
+        *narrow_account(server),
+        "DROP ROLE IF EXISTS gr_reader",
+        "CREATE ROLE gr_reader",
+        "GRANT SELECT ON gr_c.s TO gr_reader",
+        rf"GRANT SELECT ON `gr\_a`.* TO {account}",
+        f"GRANT SELECT ON `gr_a_`.* TO {account}",
+        f"GRANT SELECT ON gr_b.s TO {account}",
+        f"GRANT SELECT (n) ON gr_b.t TO {account}",
+        f"GRANT gr_reader TO {account}",
+        f"SET DEFAULT ROLE gr_reader {'FOR' if server.flavour == 'mariadb' else 'TO'} {account}",
+    )
+    address = parse(server.url.replace("wormhole@", "narrow@"), password_file=server.password_file)
+    with closing(connect(address)) as connection:
+        held = select_grants(read_settings(connection))
+        for name in databases:
+            for table in ("s", "t"):
+                assert held.covers_table(name, table) == may_select(connection, name, table), (name, table, held)
+        assert held.columns == {("gr_b", "t")}
+        assert held.lacking(["gr_a.*", "grxa.*", "gr_c.s"]) == ["grxa.*"]
+    server.sql(*(f"DROP DATABASE {name}" for name in databases))
+
+
+def may_select(connection: Connection[Any], database: str, table: str) -> bool:
+    """Whether the server lets the account read all of the table."""
+    try:
+        query(connection, f"SELECT * FROM {database}.{table} WHERE FALSE")
+    except UsageError:
+        return False
+    return True
 
 
 def test_tables_of_which_nothing_or_the_history_is_delivered(

@@ -179,3 +179,29 @@ def test_xa_commits_beside_chunks(scene: TableScene) -> None:
     finally:
         stop.set()
         writer.join()
+
+
+@pytest.mark.parametrize(
+    ("statements", "replaced"),
+    [
+        (("RENAME TABLE shop.a TO shop.old, shop.b TO shop.a",), {"shop.old", "shop.a"}),
+        (("DROP TABLE shop.a", "ALTER TABLE shop.b RENAME TO shop.a"), {"shop.a"}),
+        (("DROP TABLE shop.a", "CREATE TABLE shop.a LIKE shop.b", "TRUNCATE shop.b"), set()),
+        (("ALTER TABLE shop.a ADD b INT, RENAME COLUMN v TO w",), set()),
+    ],
+)
+def test_the_log_says_which_names_other_tables_took(
+    scene: TableScene, statements: tuple[str, ...], replaced: set[str]
+) -> None:
+    """Of their rows it has none: nobody but a new generation says which rows of the former table are gone."""
+    scene.run(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE shop.b (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO shop.a VALUES (1, 1)",
+    )
+    scene.replaced.clear()
+    begin = scene.marker.order
+    scene.run(*statements)
+    assert set(scene.replaced) == replaced
+    assert scene.marker.order > begin

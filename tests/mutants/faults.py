@@ -29,6 +29,7 @@ from tests.mutants.runner import Fault
 from tests.mutants.snapshot_faults import SNAPSHOT_FAULTS
 from tests.mutants.statement_faults import STATEMENT_FAULTS
 from tests.mutants.trust_faults import TRUST_FAULTS
+from tests.mutants.verify_faults import VERIFY_FAULTS
 
 FAULTS: list[Fault] = [
     # --- at least once ---------------------------------------------------------------------------------------------
@@ -380,4 +381,5 @@ FAULTS: list[Fault] = [
     *SNAPSHOT_FAULTS,
     *HOST_FAULTS,
     *ACCESS_FAULTS,
+    *VERIFY_FAULTS,
 ]

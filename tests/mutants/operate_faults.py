@@ -77,8 +77,8 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="one-damaged-record-holds-all",
         file="publisher/flows/assigner.py",
-        old="            if error.flow is None:\n                raise\n",
-        new="            raise\n",
+        old="                if error.flow is None:\n                    raise\n",
+        new="                raise\n",
         tests=(
             "tests/unit/publisher/flows/test_assigner_failures.py::test_what_is_damaged_of_one_flow_holds_that_flow_only",
         ),

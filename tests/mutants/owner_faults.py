@@ -63,8 +63,8 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="held-epoch-not-exceeded",
         file="publisher/flows/assigner.py",
-        old="self._store.raise_epoch, flow.key, above)",
-        new="self._store.raise_epoch, flow.key, 0)",
+        old="return 0 if flow.conflict is None else flow.conflict.held_epoch",
+        new="return 0",
         tests=(
             "tests/unit/publisher/test_publisher_epochs.py::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",
         ),

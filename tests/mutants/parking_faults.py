@@ -16,8 +16,8 @@ PARKING_FAULTS: list[Fault] = [
     Fault(
         name="overtaken-update-without-a-key",
         file="wormhole/wire/update.py",
-        old="        if op_of(row) in _BARRIERS or not row.key:\n            keys = [update_pb2",
-        new="        if op_of(row) in _BARRIERS:\n            keys = [update_pb2",
+        old="        if barrier or not row.key:\n",
+        new="        if barrier:\n",
         tests=("tests/unit/wormhole/ports/test_dead_letters.py", "tests/integration/test_sdk_parking.py"),
         promise="nothing of a table overtakes its parked update that has no key",
     ),

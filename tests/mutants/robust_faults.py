@@ -62,8 +62,8 @@ ROBUST_FAULTS: list[Fault] = [
     Fault(
         name="unknown-operation-raises-a-key-error",
         file="wormhole/wire/rows.py",
-        old="    op = _OP.get(row.op)\n",
-        new="    op = _OP[row.op]\n",
+        old="    op = _OP.get(number)\n",
+        new="    op = _OP[number]\n",
         tests=("tests/unit/wormhole/wire/test_rows.py", "tests/unit/wormhole/push/test_parking.py"),
         promise="what a peer sends is refused as a protocol error, whatever it is",
     ),

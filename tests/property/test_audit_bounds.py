@@ -137,7 +137,7 @@ class World:
     def stored(self) -> None:
         if self.waiting is not None:
             assert not self.store.store([self.waiting])
-            self.flow.stored(self.waiting.marker)
+            self.flow.stored(self.waiting.marker, self.waiting.epoch)
             self.waiting = None
 
     async def assign(self, name: str) -> None:
@@ -149,7 +149,7 @@ class World:
         self.stored()
         self.flow.raised(self.store.raise_epoch(CACHE))
         self.flow.assign(name, 0.0)
-        await self.counter.load(self.flow)
+        await self.counter.load((self.flow,))
         process.connect()
         hello = push_pb2.Hello(
             min_version=1, max_version=2, publisher="p", application="cache", subscriber=name, heartbeat_ms=1000, max_frame_bytes=1 << 20  # noqa: E501
@@ -174,7 +174,7 @@ class World:
             one: Body = LOG[self.at]
             for frame in self.session.schemas(one.schemas):
                 self.say(frame)
-            for frames in self.session.batch(self.push, one.data, marker(self.at).order):
+            for frames in self.session.batch(self.push, one.pieces, marker(self.at).order):
                 self.say(b"".join(frames))
             self.flow.sent_counts.sent(one)
             self.at += 1

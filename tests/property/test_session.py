@@ -46,7 +46,7 @@ def test_bodies_of_any_size_arrive_whole_in_order_and_in_frames_that_the_peer_ta
     for number, body in enumerate(bodies, 1):
         assert flow.window.admits(len(body))
         whole = b""
-        for pieces in session.batch(flow, body, begin):
+        for pieces in session.batch(flow, (body,), begin):
             data = b"".join(pieces)
             assert len(data) <= max_frame
             [frame] = push_pb2.PublisherMessage.FromString(data).frames

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from wormhole.host.tls import TlsFiles
+from wormhole.config import TlsFiles
 
 _DAY = datetime.timedelta(days=1)
 

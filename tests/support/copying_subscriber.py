@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.model.values import Op
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["CopyingSubscriber", "copying_subscriber"]
+__all__ = ["CopyingSubscriber", "copying_subscriber", "running_copy"]
+
+_Copy = TypeVar("_Copy", bound="CopyingSubscriber")
 
 Row = tuple[int, dict[str, Any]]
 """The generation, and the columns."""
@@ -78,6 +80,10 @@ class CopyingSubscriber:
             case "datamarker":
                 await self.acks.wait()
                 await self.wire.acks(frame)
+            case "data_loss":
+                loss = frame.data_loss
+                decision = push_pb2.LossDecision(flow=loss.flow, epoch=loss.epoch, proceed=True)
+                await self.wire.says(loss_decision=decision)
             case "revoke":
                 revoke = frame.revoke
                 await self.wire.says(released=push_pb2.Released(flow=revoke.flow, epoch=revoke.epoch))
@@ -98,16 +104,21 @@ class CopyingSubscriber:
 
 
 @asynccontextmanager
+async def running_copy(copy: _Copy) -> AsyncIterator[_Copy]:
+    """``copy`` processes what comes."""
+    tasks = [asyncio.create_task(copy.run()), asyncio.create_task(copy.live())]
+    try:
+        yield copy
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@asynccontextmanager
 async def copying_subscriber(application: str, name: str) -> AsyncIterator[CopyingSubscriber]:
     """A running one."""
-    async with scripted_subscriber(application, name) as wire:
-        copy = CopyingSubscriber(wire)
-        tasks = [asyncio.create_task(copy.run()), asyncio.create_task(copy.live())]
-        try:
-            yield copy
-        finally:
-            for task in tasks:
-                task.cancel()
-            for task in tasks:
-                with suppress(asyncio.CancelledError):
-                    await task
+    async with scripted_subscriber(application, name) as wire, running_copy(CopyingSubscriber(wire)) as copy:
+        yield copy

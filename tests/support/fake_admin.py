@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import pytest
@@ -28,7 +29,9 @@ def _change_backfill(status: admin_pb2.BackfillStatus, what: str, request: admin
         chosen = [one for one in (log, users) if not asked.tables or one.table in asked.tables]
         generation = status.generation + 1
         status.Clear()
-        status.MergeFrom(admin_pb2.BackfillStatus(generation=generation, state="waiting", who=request.who))
+        status.MergeFrom(
+            admin_pb2.BackfillStatus(generation=generation, state="waiting", who=request.who, verify=asked.verify)
+        )
         status.progress.extend(chosen)
         status.tables.extend(asked.tables)
     else:
@@ -39,6 +42,8 @@ def _change_backfill(status: admin_pb2.BackfillStatus, what: str, request: admin
 class FakeAdmin:
     """``answers``: what asking gives; ``requests``: what was asked to be changed; ``refusal``: what changes raise.
 
+    A loss that is pending can be accepted. ``keeps``: what a change leaves is what is answered from then on.
+
     A change sets ``paused`` of the flow to who asked, and says so in a note; there are two dead letters, of cache/db1.
     A backfill that is started has the tables shop.users and shop.log, of which the second one is refused.
     """
@@ -47,6 +52,7 @@ class FakeAdmin:
     requests: list[admin_pb2.ChangeRequest] = field(default_factory=list)
     asked: list[Where] = field(default_factory=list)
     refusal: WormholeError | None = None
+    keeps: bool = False
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
         """Take the place of the client."""
@@ -57,7 +63,7 @@ class FakeAdmin:
 
     def ask(self, where: Where, flow: str = "") -> list[Answer]:
         self.asked.append(where)
-        return self.answers
+        return deepcopy(self.answers)  # as over a network: what was answered does not change later
 
     def change(self, answer: Answer, request: admin_pb2.ChangeRequest) -> admin_pb2.ChangeReply:
         kept = admin_pb2.ChangeRequest()
@@ -65,14 +71,19 @@ class FakeAdmin:
         self.requests.append(kept)
         if self.refusal is not None:
             raise self.refusal
-        assert answer.status is not None
-        before = next(flow for flow in answer.status.flows if flow.flow == request.flow)
+        told = (flow for answer in self.answers if answer.status is not None for flow in answer.status.flows)
+        before = next(flow for flow in told if flow.flow == request.flow)
         reply = admin_pb2.ChangeReply(before=before, after=before, notes=["it was asked nicely"])
         what = request.WhichOneof("what") or ""
         if what.startswith("backfill_"):
             _change_backfill(reply.after.backfill, what, request)
+        elif what == "accept_loss" and before.loss_pending:
+            reply.after.state, reply.after.loss_pending = "live", False
+            reply.notes[:] = ["never delivered: log 5 to 9 is purged"]
         else:
             reply.after.paused = request.who
+        if not request.preview and self.keeps:
+            before.CopyFrom(reply.after)
         return reply
 
     def dead_letters(self, answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLettersReply:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from publisher.sources.mysql.address import Address
 from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S
-from wormhole.host.tls import TlsFiles
+from wormhole.config import TlsFiles
 
 NOBODY: Final = 65534
 SALT: Final = b"12345678123456789012"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from caravan.backfill.progress import BackfillRequest, FlowBackfill
@@ -24,14 +24,19 @@ Row = dict[str, Any]
 class UnknownType:
     """Of a value that changed, and to what the log does not hold."""
 
+    def __init__(self, name: str = "UNKNOWN") -> None:
+        self._name = name
+
     def __deepcopy__(self, memo: object) -> UnknownType:
         return self
 
     def __repr__(self) -> str:
-        return "UNKNOWN"
+        return self._name
 
 
 UNKNOWN = UnknownType()
+NEVER_SENT = UnknownType("NEVER_SENT")
+"""Of a value that did not change, in a row that was not sent yet."""
 
 
 @dataclass
@@ -50,9 +55,12 @@ class Copy:
     reads: list[tuple[str, Key]] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
 
-    def begin_epoch(self) -> None:
+    def begin_epoch(self, generation: int) -> None:
         """Redelivered updates may be older than what was received before."""
         self.versions.clear()
+        if generation > self.generation:
+            self.finished.clear()
+            self.generation = generation
 
     def take(self, piece: Piece, shard: str) -> None:
         """The subscriber gets a piece."""
@@ -70,7 +78,7 @@ class Copy:
             self.finished.append(done.table)
             for name, (_, generation) in list(self.rows.items()):
                 if name[0] == done.table and generation < self.generation:
-                    del self.rows[name]
+                    self._drop(name)
 
     def _end_range(self, piece: Piece, received: set[Key]) -> None:
         chunk = piece.chunk
@@ -93,7 +101,7 @@ class Copy:
             if key not in received and key not in left_out and (chunk.portable or chunk.alone):
                 self.rows.pop(name, None)
             self.owed.discard(name)
-            if name in self.rows and UNKNOWN in self.rows[name][0].values() and key not in received:
+            if name in self.rows and key not in received and _has_unknown(self.rows[name][0]):
                 self.owed.add(name)
 
     def _apply(self, update: Update) -> None:
@@ -115,19 +123,22 @@ class Copy:
             for key in (update.key, update.old_key or update.key):
                 self._drop((update.table, key))
             return
-        base: Row = {}
+        base: Row | None = None
         if update.op is Op.UPDATE:
             old = (update.table, update.old_key) if update.old_key is not None else name
-            base = dict(self.rows.get(old, ({}, 0))[0])
+            base = self.rows[old][0] if old in self.rows else None
             if old != name:
                 self._drop(old)
-        elif update.op is Op.MERGE:
-            base = dict.fromkeys(self.rows.get(name, ({}, 0))[0], UNKNOWN)
         self._put(name, update, base)
 
-    def _put(self, name: tuple[str, Key], update: Update, base: Row) -> None:
+    def _put(self, name: tuple[str, Key], update: Update, base: Row | None) -> None:
         schema, _ = update.encoded()
-        row = {column.name: base.get(column.name, UNKNOWN) for column in schema.columns}
+        names = [column.name for column in schema.columns]
+        row: Row
+        if base is not None:
+            row = {column: base.get(column) for column in names}  # NULL in a column that was added since
+        else:
+            row = dict.fromkeys(names, NEVER_SENT if name[0] not in self.finished else UNKNOWN)
         after = update.after or {}
         for column in row:
             value = after.get(column, UNAVAILABLE)
@@ -140,7 +151,7 @@ class Copy:
             assert version >= self.versions.get(name, 0), f"{name} goes back from {self.versions[name]} to {version}"
             self.versions[name] = version
         self.owed.discard(name)
-        if update.old_key is not None and UNKNOWN in row.values() and update.table not in self.finished:
+        if update.old_key is not None and _has_unknown(row) and update.table not in self.finished:
             self.owed.add(name)  # of a row that was not sent yet: it has to come
         self.rows[name] = row, self.generation
         if update.op is Op.READ:
@@ -149,6 +160,10 @@ class Copy:
     def _drop(self, name: tuple[str, Key]) -> None:
         self.rows.pop(name, None)
         self.owed.discard(name)
+
+
+def _has_unknown(row: Row) -> bool:
+    return any(isinstance(value, UnknownType) for value in row.values())
 
 
 class Receiver:
@@ -174,7 +189,7 @@ class Receiver:
         self.epoch += 1
         if self.kept is not None:
             self.copy = deepcopy(self.kept)
-        self.copy.begin_epoch()
+        self.copy.begin_epoch(self.request.generation)
         backfill = FlowBackfill.resume(self.request, self.stored.backfill, self.wanted.hash)
         self.flow = CaravanFlow(
             f"app{id(self)}",
@@ -187,6 +202,11 @@ class Receiver:
             lambda: self.has_room,
         )
         return self.flow
+
+    def begin_anew(self, wanted: Filter) -> CaravanFlow:
+        """The next epoch, in a new generation of the backfill, and perhaps with another filter."""
+        self.wanted, self.request = wanted, replace(self.request, generation=self.request.generation + 1)
+        return self.restart()
 
     @property
     def backfill(self) -> FlowBackfill:

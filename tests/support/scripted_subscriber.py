@@ -31,6 +31,7 @@ class ScriptedSubscriber:
         self.application, self.name = application, name
         self.welcomes = True
         self.version = 1  # of the protocol
+        self.verifies = False
         self.reads = asyncio.Event()
         self.reads.set()
         self.max_frame = max_frame
@@ -135,7 +136,11 @@ class ScriptedSubscriber:
 
     async def welcome(self) -> None:
         welcome = push_pb2.Welcome(
-            version=self.version, application=self.application, subscriber=self.name, max_frame_bytes=self.max_frame
+            version=self.version,
+            application=self.application,
+            subscriber=self.name,
+            max_frame_bytes=self.max_frame,
+            verifies=self.verifies,
         )
         await self.says(welcome=welcome)
 

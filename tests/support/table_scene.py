@@ -34,7 +34,8 @@ class TableScene:
     """Follows the log of ``server`` from its present end on.
 
     ``rows``: by table and key, the READ update that the log's last image of the row would be; ``shards``: theirs;
-    ``schemas``: of each table the last one. ``marker``: how far the log was read.
+    ``schemas``: of each table the last one. ``replaced``: names that other tables took. ``marker``: how
+    far the log was read.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class TableScene:
         self.rows: dict[str, dict[bytes, bytes]] = {}
         self.schemas: dict[str, Schema] = {}
         self.shards: dict[str, dict[bytes, str]] = {}
+        self.replaced: list[str] = []
         self.marker: Datamarker
 
     def __enter__(self) -> Self:
@@ -112,6 +114,7 @@ class TableScene:
         segment = self._reader.read(_MIB, 0.2)
         if segment is not None:
             assert not segment.broken, segment.broken
+            self.replaced += segment.replaced
             self.marker = segment.marker or self.marker
             for shard, run in segment.runs.items():
                 schemas = {schema.id: schema for schema in run.schemas}

@@ -277,6 +277,8 @@ CHANGES: Final = [
     ["markers", "set", "cache/db1", "latest"],
     ["markers", "rewind", "cache/db1", "--since", "2h"],
     ["markers", "forget", "cache/db1"],
+    ["verify", "cache/db1"],
+    ["repair", "cache/db1"],
 ]
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,17 +19,25 @@ from tests.support.publisher_process import PublisherProcess
 from tests.support.seed import SEED
 from tests.system.harness.copying import copied, reads
 from tests.system.harness.processes import Process
+from wormhole.model.errors import StreamBroken
 from wormhole.wire.v1 import admin_pb2
 
 KILLS = min(20, int(os.environ.get("WORMHOLE_ROUNDS", "3")))
 ROWS = 4_000
-_KEYS = [f"Kéy-{number:05}" for number in range(ROWS + 500)]
+MANY = 60_000  # of which one chunk is a small part: of the first, the server may read all and send a part
+_ALTER = 200  # writes between two of them
+
+
+def _key(number: int) -> str:
+    return f"Kéy-{number:05}"
 
 
 class Scene:
-    """A table ``value`` by text keys, its publisher, and one subscriber of each of two applications."""
+    """A table ``value`` by text keys, its publisher, and one subscriber of each application. ``starts``: of each."""
 
-    def __init__(self, server: DatabaseServer, folder: Path) -> None:
+    def __init__(
+        self, server: DatabaseServer, folder: Path, starts: Mapping[str, str], rows: int = ROWS, rate: str = "1MiB/s"
+    ) -> None:
         self.server, self.folder = server, folder
         self.database = f"rows_{os.getpid()}_{folder.name[-12:]}".replace("-", "_")
         self.table = f"{self.database}.users"
@@ -37,14 +45,14 @@ class Scene:
             f"CREATE DATABASE {self.database}",
             f"CREATE TABLE {self.table} (id VARCHAR(40) PRIMARY KEY, value VARCHAR(200)) CHARACTER SET utf8mb4",
         )
-        for first in range(0, ROWS, 500):
-            values = ",".join(f"('{key}', '{'v' * 80}')" for key in _KEYS[first : first + 500])
+        for first in range(0, rows, 500):
+            values = ",".join(f"('{_key(number)}', '{'v' * 80}')" for number in range(first, first + 500))
             server.sql(f"INSERT INTO {self.table} VALUES {values}")
-        ports = {name: free_port() for name in ("early", "late")}
+        ports = {name: free_port() for name in starts}
         applications = "\n".join(
             f"""[applications.{name}]
 dataset = "shop"
-start = "{"existing" if name == "early" else "latest"}"
+start = "{starts[name]}"
 tables = ["{self.table}"]
 subscribers = {{ {name}-1 = "127.0.0.1:{port}" }}"""
             for name, port in ports.items()
@@ -71,7 +79,10 @@ subscribers = {{ {name}-1 = "127.0.0.1:{port}" }}"""
         return copied(self.copy(application), self.table) == there
 
     def backfill(self, application: str) -> admin_pb2.BackfillStatus:
-        flow = self.publisher.flow(application)
+        try:
+            flow = self.publisher.flow(application)
+        except StreamBroken:
+            flow = None  # it is asked again: it was killed a moment ago, or the machine is busy
         return admin_pb2.BackfillStatus() if flow is None else flow.backfill
 
     def close(self) -> None:
@@ -81,7 +92,7 @@ subscribers = {{ {name}-1 = "127.0.0.1:{port}" }}"""
 
 
 class Writes:
-    """Changes of random rows for as long as the block lasts: each kind of change, in small transactions."""
+    """Changes of random rows for as long as the block lasts: each kind of change, in small transactions, and ALTERs."""
 
     def __init__(self, scene: Scene, chance: random.Random) -> None:
         self._scene, self._chance = scene, chance
@@ -101,7 +112,10 @@ class Writes:
         with connection, connection.cursor() as cursor:
             while not self._ends.wait(0.005):
                 number += 1
-                key, other = self._chance.choice(_KEYS), self._chance.choice(_KEYS)
+                key, other = (_key(self._chance.randrange(ROWS + 500)) for _ in range(2))
+                if number % _ALTER == 0:
+                    what = "ADD COLUMN more INT DEFAULT 7 FIRST" if number % (2 * _ALTER) else "DROP COLUMN more"
+                    cursor.execute(f"ALTER TABLE {table} {what}")
                 match self._chance.randrange(4):
                     case 0:
                         cursor.execute(f"DELETE FROM {table} WHERE id = %s", (key,))
@@ -110,7 +124,7 @@ class Writes:
                     case 2:
                         cursor.execute(f"UPDATE {table} SET value = %s WHERE id = %s", (f"u{number}", key))
                     case _:
-                        cursor.execute(f"REPLACE INTO {table} VALUES (%s, %s)", (key, f"r{number}"))
+                        cursor.execute(f"REPLACE INTO {table} (id, value) VALUES (%s, %s)", (key, f"r{number}"))
 
 
 @pytest.fixture
@@ -120,7 +134,17 @@ def flavour() -> str:
 
 @pytest.fixture
 def scene(database_server: DatabaseServer, tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(database_server, tmp_path)
+    made = Scene(database_server, tmp_path, {"early": "existing", "late": "latest"})
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def three(database_server: DatabaseServer, tmp_path: Path) -> Iterator[Scene]:
+    starts = dict.fromkeys(("one", "two", "three"), "existing")
+    made = Scene(database_server, tmp_path, starts, MANY)
     try:
         yield made
     finally:
@@ -180,3 +204,75 @@ def test_deletes_that_an_application_missed_converge(scene: Scene) -> None:
     scene.publisher.change("early", "backfill_start")
     until(lambda: scene.backfill("early").state == "done", "done again")
     until(lambda: scene.is_equal("early"), "the copy equals the table")
+
+
+def test_three_applications_that_join_together_cost_one_scan(three: Scene) -> None:
+    """Rows of the table that the server read, by its own counter: before the three are live a lock holds the scan."""
+    three.server.sql("SET GLOBAL userstat = 1")
+
+    def rows_read() -> int:
+        count = "SELECT rows_read FROM information_schema.table_statistics"
+        found = three.server.sql(f"{count} WHERE table_schema = '{three.database}' AND table_name = 'users'")
+        return int(found[0][0]) if found else 0
+
+    def waiting() -> int:
+        """Number of the newest statement that waits for the lock."""
+        newest = "SELECT MAX(query_id) FROM information_schema.processlist WHERE state LIKE 'Waiting for table%'"
+        return int(three.server.sql(newest)[0][0] or 0)
+
+    def all_live() -> bool:
+        flows = [three.publisher.flow(name) for name in three.subscribers]
+        return all(flow is not None and flow.state == "live" for flow in flows)
+
+    locked = three.server.connect()
+    with locked, locked.cursor() as cursor:
+        cursor.execute(f"LOCK TABLES {three.table} WRITE")
+        before = rows_read()
+        for subscriber in three.subscribers.values():
+            subscriber.start()
+        three.publisher.start()
+        until(all_live, lambda: f"all are live: {three.publisher.tail()}")
+        # A chunk that was asked for before all were there is not for all.
+        asked = waiting()
+        until(lambda: waiting() > asked, "the chunk is asked for anew")
+        assert rows_read() == before
+        cursor.execute("UNLOCK TABLES")
+        until(lambda: all(three.backfill(name).state == "done" for name in three.subscribers), "all are done")
+    read = rows_read() - before
+    assert MANY <= read <= 1.1 * MANY, f"the server read {read} rows"
+    for name in three.subscribers:
+        assert reads(three.copy(name)) >= MANY
+        assert three.is_equal(name)
+
+
+@pytest.mark.soak
+def test_three_applications_that_join_at_different_times(three: Scene) -> None:
+    """While everything is killed and the table is altered."""
+    chance, joined = random.Random(SEED), list[str]()
+
+    def rows_sent() -> int:
+        return sum(reads(three.copy(name)) for name in joined)
+
+    def all_done() -> bool:
+        return all(three.backfill(name).state == "done" for name in joined)
+
+    three.publisher.start()
+    with Writes(three, chance):
+        for kill in range(KILLS):
+            if kill * len(three.subscribers) // KILLS == len(joined):
+                joined.append(list(three.subscribers)[len(joined)])
+                three.subscribers[joined[-1]].start()
+            before = rows_sent()
+            until(
+                lambda before=before: rows_sent() > before or all_done(),  # type: ignore[misc]
+                lambda: f"rows come, seed {SEED}: {three.publisher.tail()}",
+            )
+            victims = [three.publisher, *([three.subscribers[chance.choice(joined)]] if kill % 3 == 2 else ())]
+            for victim in victims:
+                victim.kill()
+            for victim in victims:
+                victim.start()
+        until(all_done, lambda: f"done, seed {SEED}: {three.publisher.tail()}")
+    assert len(joined) == len(three.subscribers)
+    for name in joined:
+        until(lambda name=name: three.is_equal(name), f"the copy of {name} equals the table, seed {SEED}")  # type: ignore[misc]

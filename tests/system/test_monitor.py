@@ -18,7 +18,7 @@ from tests.support.marked import MARK, marked
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.ensemble import WORMHOLECTL
 from wormhole.config import load
-from wormhole.coordination import publish_config
+from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.host.ready_file import process_started, read_ready, ready_path
 

@@ -19,7 +19,7 @@ from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Pl
 from tests.system.harness.logs import Assigned
 from tests.system.harness.processes import Process
 from wormhole.config import load
-from wormhole.coordination import publish_config
+from wormhole.coordination.connect import publish_config
 from wormhole.host.ready_file import read_ready, ready_path
 
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wormhole.admin import admin_service, configuration
 from wormhole.admin.admin_service import Answer
 from wormhole.admin.configuration import ConfigPlan
+from wormhole.admin.repair import accept, check_repairable, is_begun
 from wormhole.coordination.current_user import current_user
 from wormhole.host.clock import SYSTEM_CLOCK
 from wormhole.host.where import Where
-from wormhole.model.errors import StreamBroken, UsageError
-from wormhole.wire.v1 import admin_pb2
+from wormhole.model.errors import Fatal, StreamBroken, UsageError
+from wormhole.wire.v1 import admin_pb2, push_pb2
 
 __all__ = ["Admin", "Change"]
 
@@ -133,6 +135,29 @@ class Admin:
             settings["rate"] = rate
         return self.change(flow, preview=preview, backfill_start=settings)
 
+    def verify(
+        self,
+        flow: str,
+        tables: Sequence[str] = (),
+        rate: float | None = None,
+        *,
+        repair: bool = False,
+        preview: bool = False,
+    ) -> Change:
+        """Compare the rows of the tables with those that the application holds; empty: of all that it receives.
+
+        ``repair``: rows that differ are delivered, and keys that only the application has are reported to it as gone.
+        ``rate``: as for :meth:`backfill_start`. ``flow(name).backfill.verified`` has what was found, while it runs and
+        afterwards; :meth:`backfill_pause`, :meth:`backfill_resume` and :meth:`backfill_cancel` are for it as well.
+        """
+        settings: dict[str, object] = {
+            "tables": tuple(tables),
+            "verify": push_pb2.VERIFY_REPAIR if repair else push_pb2.VERIFY_COMPARE,
+        }
+        if rate is not None:
+            settings["rate"] = rate
+        return self.change(flow, preview=preview, backfill_start=settings)
+
     def backfill_pause(self, flow: str, *, preview: bool = False) -> Change:
         """Send no rows until the backfill is resumed, also over restarts. Changes go on."""
         return self.change(flow, preview=preview, backfill_pause={})
@@ -144,6 +169,40 @@ class Admin:
     def backfill_cancel(self, flow: str, *, preview: bool = False) -> Change:
         """End a backfill early. The rows that were sent stay."""
         return self.change(flow, preview=preview, backfill_cancel={})
+
+    def repair(self, flow: str, rate: float | None = None, *, preview: bool = False) -> Change:
+        """Repair what the flow's application lacks after a data loss, and continue the flow if the loss holds it.
+
+        An application that compares rows gets those that differ, as from :meth:`verify`. Any other gets all rows, as
+        from :meth:`backfill_start`. Interrupted anywhere, the same call continues. ``flow(name).backfill`` shows the
+        progress. The first note says what was lost, if the flow is held at it. Raises
+        :class:`~wormhole.model.errors.Fatal` for a flow without a subscriber, and for one that a mass replay has.
+        """
+        before = self.flow(flow)
+        check_repairable(before)
+        notes = self._lost(before)
+        if is_begun(before):
+            notes.append(f"its rows were asked for before, in generation {before.backfill.generation}")
+        else:
+            start = partial(self.verify, repair=True) if before.verifies else self.backfill_start
+            started = start(flow, rate=rate, preview=preview)
+            notes.extend(started.notes)
+            if preview:
+                return replace(started, notes=tuple(notes))
+        if before.loss_pending and not preview:
+            accept(before, lambda: self.flow(flow), lambda: self.accept_loss(flow), SYSTEM_CLOCK)
+        owner, after = self._find(flow)
+        assert owner.status is not None
+        return Change(owner.status, flow, before, after, tuple(notes), not preview)
+
+    def _lost(self, flow: admin_pb2.FlowStatus) -> list[str]:
+        """What the log of a flow that is held at a loss no longer has; empty for any other."""
+        if not flow.loss_pending:
+            return []
+        try:
+            return list(self.accept_loss(flow.flow, preview=True).notes[:1])
+        except Fatal:  # its application is being asked just now
+            return [flow.cause]
 
     def change(self, flow: str, *, preview: bool = False, **what: Mapping[str, object]) -> Change:
         """A change by its name in a ``ChangeRequest``, with its settings: ``skip={"update_id": "db1:42:0"}``."""

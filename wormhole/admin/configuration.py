@@ -7,10 +7,12 @@ from pathlib import Path
 
 from wormhole.admin.discovery import ask_coordinator
 from wormhole.config.check import check_config
-from wormhole.coordination import Coordinator, Differences, HistoryEntry, StaticCoordinator, StoredConfig, differences
 from wormhole.coordination.config_review import Fleet, check_possible, warnings
 from wormhole.coordination.current_user import current_user
+from wormhole.coordination.differences import Differences, differences
+from wormhole.coordination.port import Coordinator, HistoryEntry, StoredConfig
 from wormhole.coordination.rules import nowhere_to_publish
+from wormhole.coordination.static import StaticCoordinator
 from wormhole.host.clock import SYSTEM_CLOCK
 
 __all__ = ["ConfigPlan", "apply", "plan"]

@@ -11,7 +11,8 @@ from typing import Final, TypeVar
 from wormhole.admin.blocking import wait_for_result
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, PublisherConfig
 from wormhole.config import load as load_config
-from wormhole.coordination import Coordinator, HostRequest, PublisherInfo, connect
+from wormhole.coordination.connect import connect
+from wormhole.coordination.port import Coordinator, HostRequest, PublisherInfo
 from wormhole.coordination.up_data_folder import up_folder
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
 from wormhole.host.where import Where

@@ -109,12 +109,13 @@ class DeliveryCounts:
 
         ``sent_until``: nothing behind it was sent in an earlier epoch; ``None``: that is not known."""
         known = self.ranges[RangeKind.COUNTED].setdefault(filter_hash, [])
-        if known and begin <= known[-1][1]:
-            known[-1] = (known[-1][0], max(end, known[-1][1]))
-        else:
+        if not known or begin > known[-1][1]:
             known.append((begin, end))
             del known[:-_RANGES]
-        self._changed[RangeKind.COUNTED.value] = None
+            self._changed[RangeKind.COUNTED.value] = None
+        elif end > known[-1][1]:  # else an idle flow acknowledged the same datamarker again
+            known[-1] = (known[-1][0], end)
+            self._changed[RangeKind.COUNTED.value] = None
         for window, tally in counted.items():
             counts = self._counts(filter_hash, window, now_s)
             counts.delivered = counts.delivered.plus(tally)

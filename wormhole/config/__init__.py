@@ -1,6 +1,6 @@
 """The configuration file: TOML parsed once into frozen values, every complaint in one report.
 
-``units`` reads sizes and durations, ``fields``, ``processes`` and ``model`` say what can be configured, ``report``
+``fields``, ``processes`` and ``model`` say what can be configured, ``report``
 gathers complaints and ``load`` reads TOML and JSON. docs/configuration.md lists every key.
 """
 
@@ -44,7 +44,6 @@ from wormhole.config.processes import (
 )
 from wormhole.config.sources import bound, check_formats, listed, published, source_of, unlisted
 from wormhole.config.toml_text import sources_to_toml, to_toml
-from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
 
 __all__ = [
     "EXISTING",
@@ -73,14 +72,10 @@ __all__ = [
     "dataset_from_json",
     "find_application",
     "find_log",
-    "format_size",
     "listed",
     "load",
     "parse",
-    "parse_duration",
     "parse_json",
-    "parse_rate",
-    "parse_size",
     "plain",
     "published",
     "source_of",

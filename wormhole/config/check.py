@@ -7,9 +7,9 @@ from pathlib import Path
 from wormhole.config import Config, load
 from wormhole.config.application_filter import application_filter, mask_key_exposure, read_mask_key
 from wormhole.config.datastores import capabilities_of
-from wormhole.config.units import parse_time
 from wormhole.formats import ValueFormats, open_formats
 from wormhole.model.errors import ConfigError, FilterError
+from wormhole.model.units import parse_time
 
 __all__ = ["check_config", "logs_of", "mask_key_warnings", "only_log"]
 

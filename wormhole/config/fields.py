@@ -17,9 +17,9 @@ from pydantic import (
     ValidationInfo,
 )
 
-from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
 from wormhole.formats.spec import FormatSpec
 from wormhole.model.sharding import Sharding
+from wormhole.model.units import format_size, parse_duration, parse_rate, parse_size
 
 __all__ = [
     "Address",

@@ -20,10 +20,11 @@ from wormhole.config.model import (
     LogConfig,
 )
 from wormhole.config.processes import CoordinatorForm
-from wormhole.config.report import Report, suggestion
+from wormhole.config.report import Report
 from wormhole.config.toml_input import read_toml
 from wormhole.model.errors import ConfigError, UnknownApplication
 from wormhole.model.json_input import read_json
+from wormhole.model.suggestion import suggestion
 
 __all__ = [
     "application_from_json",

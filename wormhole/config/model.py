@@ -33,10 +33,10 @@ from wormhole.config.fields import (
     check_waits,
 )
 from wormhole.config.processes import CoordinatorConfig, CoordinatorForm, MonitorConfig, PublisherConfig, TlsFiles
-from wormhole.config.units import format_size, parse_time
 from wormhole.model.errors import PositionError, UsageError
 from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding
+from wormhole.model.units import format_size, parse_time
 from wormhole.ports.datastore import Datastore
 
 __all__ = [

@@ -21,7 +21,7 @@ from wormhole.config.fields import (
     check_address,
     check_waits,
 )
-from wormhole.config.units import format_size
+from wormhole.model.units import format_size
 
 __all__ = [
     "CoordinatorConfig",
@@ -125,7 +125,7 @@ class PublisherConfig(Settings):
     change_buffer: Size = 64 * MIB
     # A larger update is delivered without values, marked `too_large`.
     max_update_bytes: Size = 64 * MIB
-    # Largest gRPC message; a larger update goes in parts. Well above a batch (256 KiB), below gRPC's own default of 4
+    # Largest gRPC message; a larger update goes in parts. Well above a batch (512 KiB), below gRPC's own default of 4
     # MiB.
     max_frame: Size = 1 * MIB
     # `local` needs no service, but belongs to one host; `zookeeper` lets another host take over.

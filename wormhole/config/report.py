@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Union, get_args, get_origin
 
@@ -13,8 +12,9 @@ from pydantic import BaseModel, ValidationError
 from wormhole.config.datastores import forms
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import ConfigError
+from wormhole.model.suggestion import suggestion
 
-__all__ = ["Report", "suggestion"]
+__all__ = ["Report"]
 
 _LONGEST_VALUE: Final = 80
 _MOST_PROBLEMS: Final = 100
@@ -39,10 +39,6 @@ _REQUIRED: Final = {
     "version": "version = 1",
     "copies": "at least [datasets.NAME.copies.COPY.logs.LOG]",
 }
-
-
-# Names that other products have for the same.
-_MEANT: Final = {"filter": "where", "from": "start", "url": "source", "password": "password_file"}
 
 
 @dataclass(slots=True)
@@ -93,15 +89,6 @@ class Report:
 def _our_words(message: str) -> str:
     text = message.removeprefix("Value error, ").removeprefix("Input ")
     return f"must{text.removeprefix('should')}" if text.startswith("should ") else text
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """``; did you mean "x"?`` for the known name nearest to ``name``, else the list of known names."""
-    names = sorted(known)
-    close = [one for one in (_MEANT.get(name),) if one in names] or difflib.get_close_matches(name, names, n=1)
-    if close:
-        return f'; did you mean "{close[0]}"?'
-    return f"; known are {', '.join(names)}" if names else ""
 
 
 def _shown(value: object) -> str:

@@ -9,13 +9,7 @@ from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, RolledBackError, RuntimeInconsistency
 
-from wormhole.config import (
-    ApplicationConfig,
-    DatasetConfig,
-    application_from_json,
-    dataset_from_json,
-    to_json,
-)
+from wormhole.config import ApplicationConfig, DatasetConfig, application_from_json, dataset_from_json, to_json
 from wormhole.coordination.kazoo_client import refused
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher

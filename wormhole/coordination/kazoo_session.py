@@ -12,8 +12,9 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from kazoo.exceptions import KazooException
@@ -39,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 # Calls at once; more wait in our memory, not in kazoo's queue.
 _CALLS_AT_ONCE: Final = 64
+_CALLS_TOGETHER: Final = 64
+"""So many count as one of those: they are one piece of work for kazoo's threads."""
 _PROBES_PER_SESSION: Final = 6
 
 
@@ -142,17 +145,20 @@ class ZooKeeperSession:
         (:data:`~wormhole.coordination.kazoo_client.ANSWERS`), and :class:`~wormhole.model.errors.ConfigError` for any
         other refusal.
         """
-        try:
-            # Half a session: a caller that waits longer has lost its lease anyway. Waiting for a slot does not count:
-            # without contact every call ahead fails within its own time.
-            async with self._slots, asyncio.timeout(max(self.timeout_s() / 2, 0.2)):
-                return await self._call(ask)
-        except (TimeoutError, *LOST_ERRORS) as error:
-            raise lost(what, self.settings, error) from error
-        except ANSWERS:
-            raise
-        except KazooException as error:
-            raise refused(what, self.settings, error) from error
+        (answer,) = await self.call_together(what, [ask])
+        if isinstance(answer, KazooException):
+            raise answer
+        return answer
+
+    async def call_together(self, what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
+        """:meth:`call` for many questions, asked at once: with one change of threads there and one back. The answers in
+        their order; one that callers reckon with (:data:`~wormhole.coordination.kazoo_client.ANSWERS`) is the
+        exception itself.
+        """
+        found: list[Any] = []
+        for first in range(0, len(asks), _CALLS_TOGETHER):
+            found += await self._call_some(what, asks[first : first + _CALLS_TOGETHER])
+        return found
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
         """Run ``callback`` in the loop; from any thread, also after the loop was closed."""
@@ -166,23 +172,33 @@ class ZooKeeperSession:
             async with asyncio.timeout(random.uniform(longest / 2, longest)):
                 await self.signal.wait(seen)
 
-    async def _call(self, ask: Callable[[Any], Any]) -> Any:
+    async def _call_some(self, what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
+        try:
+            # Half a session: a caller that waits longer has lost its lease anyway. Waiting for a slot does not count:
+            # without contact every call ahead fails within its own time.
+            async with self._slots, asyncio.timeout(max(self.timeout_s() / 2, 0.2)):
+                answers = await self._ask(asks)
+            for answer in answers:
+                if isinstance(answer, BaseException) and not isinstance(answer, ANSWERS):
+                    raise answer
+        except (TimeoutError, *LOST_ERRORS) as error:
+            raise lost(what, self.settings, error) from error
+        except KazooException as error:
+            raise refused(what, self.settings, error) from error
+        return answers
+
+    async def _ask(self, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
+        """Values and exceptions."""
         if self._client is None or not self._client.connected:
             raise TimeoutError("not connected")
         assert self._loop is not None
-        answer: asyncio.Future[Any] = self._loop.create_future()
+        answered: asyncio.Future[list[Any]] = self._loop.create_future()
         sent = self._clock()
-        asked = await self._in_thread(ask, self._client)
-        asked.rawlink(lambda result: self.post(_settle, answer, result))
-        try:
-            value = await answer
-        except LOST_ERRORS:
-            raise
-        except KazooException:
+        await self._in_thread(_Asked(self._client, asks, lambda answers: self.post(_settle, answered, answers)).ask)
+        answers = await answered
+        if not all(isinstance(answer, LOST_ERRORS) for answer in answers):
             self._confirm(sent)  # an answer, if not the one hoped for
-            raise
-        self._confirm(sent)
-        return value
+        return answers
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         assert self._loop is not None
@@ -231,10 +247,28 @@ class ZooKeeperSession:
             self._stopped_by = ""
 
 
-def _settle(answer: asyncio.Future[Any], result: Any) -> None:
-    if answer.done():  # cancelled: the caller's time was up
-        return
-    if result.exception is not None:
-        answer.set_exception(result.exception)
-    else:
-        answer.set_result(result.get_nowait())
+class _Asked:
+    """Questions that are asked together. ``done`` gets the answers, in kazoo's thread, when the last has come."""
+
+    def __init__(self, client: Any, asks: Sequence[Callable[[Any], Any]], done: Callable[[list[Any]], None]) -> None:
+        self._client = client
+        self._asks = asks
+        self._done = done
+        self._answers: list[Any] = [None] * len(asks)
+        self._open = len(asks)
+
+    def ask(self) -> None:
+        """Hand them to kazoo; an answer may come before the last is asked."""
+        for number, ask in enumerate(self._asks):
+            ask(self._client).rawlink(partial(self._answered, number))
+
+    def _answered(self, number: int, result: Any) -> None:  # in the one thread in which kazoo calls back
+        self._answers[number] = result.get_nowait() if result.exception is None else result.exception
+        self._open -= 1
+        if not self._open:
+            self._done(self._answers)
+
+
+def _settle(answered: asyncio.Future[list[Any]], answers: list[Any]) -> None:
+    if not answered.done():  # else cancelled: the caller's time was up
+        answered.set_result(answers)

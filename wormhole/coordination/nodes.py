@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -24,6 +24,9 @@ LARGEST_NODE: Final = 1_000_000
 """ZooKeeper refuses larger nodes, and larger transactions (``jute.maxbuffer``). Bytes."""
 MOST_PROBLEMS: Final = 1_000
 """Nodes that are reported by name at one time."""
+_TOGETHER: Final = 100
+"""Nodes that are written in one transaction, and the bytes in them: well below what a request may have."""
+_BYTES_TOGETHER: Final = 400_000
 MOST_CHILDREN: Final = 50_000
 """Nodes below one that are read; more, and somebody makes them up."""
 
@@ -66,6 +69,11 @@ class Nodes:
             return await self.get(path, changed)
         return bytes(data)
 
+    async def get_all(self, paths: Sequence[str]) -> list[bytes | None]:
+        """:meth:`get` for many nodes, asked together."""
+        answers = await self._session.call_together("read nodes", [_getting(path) for path in paths])
+        return [None if isinstance(answer, NoNodeError) else bytes(answer[0]) for answer in answers]
+
     async def _appeared(self, path: str, changed: Watcher) -> bool:
         there = await self._session.call(f"look for {path}", lambda client: client.exists_async(path, changed))
         return there is not None
@@ -107,6 +115,41 @@ class Nodes:
                 )
             except NodeExistsError:  # somebody was faster; the last write stays
                 await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
+
+    async def put_all(self, nodes: Mapping[str, bytes]) -> None:
+        """:meth:`put` for many small nodes, in as few requests as it takes."""
+        for some in _groups(nodes):
+            together = len(some) > 1 and (
+                await self._put_together(some, set()) or await self._put_together(some, await self._lacking(some))
+            )
+            if not together:
+                # Another process makes or removes some of them, or one is refused: the error says which.
+                for path, data in some.items():
+                    await self.put(path, data)
+
+    async def _put_together(self, nodes: Mapping[str, bytes], lacking: Collection[str]) -> bool:
+        """Write all of them in one transaction, or none; whether that was done."""
+
+        def ask(client: Any) -> Any:
+            transaction = client.transaction()
+            for path, data in nodes.items():
+                if path in lacking:
+                    transaction.create(path, data)
+                else:
+                    transaction.set_data(path, data)
+            return transaction.commit_async()
+
+        results = await self._session.call("write nodes", ask)
+        return not any(isinstance(result, Exception) for result in results)
+
+    async def _lacking(self, nodes: Mapping[str, bytes]) -> set[str]:
+        """Those of the nodes that are missing; what is above them is made."""
+        there = set()
+        for folder in sorted({path.rpartition("/")[0] for path in nodes}):
+            await self.ensure(folder)
+            names = await self._session.call(f"list {folder}", _listing(folder))
+            there |= {f"{folder}/{name}" for name in names}
+        return nodes.keys() - there
 
     async def each(self, items: Iterable[Any], ask: Callable[[Any], Awaitable[_T | None]]) -> list[_T]:
         """``ask`` for every item at once (the session bounds how many are in flight); ``None`` is left out."""
@@ -180,6 +223,28 @@ class Nodes:
                 yield state
             if changed.version == seen:
                 await first_of(changed.wait(seen), contact.wait(contact_seen))
+
+
+def _getting(path: str) -> Callable[[Any], Any]:
+    return lambda client: client.get_async(path)
+
+
+def _listing(path: str) -> Callable[[Any], Any]:
+    return lambda client: client.get_children_async(path)
+
+
+def _groups(nodes: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
+    """What goes into one transaction."""
+    some: dict[str, bytes] = {}
+    size = 0
+    for path, data in nodes.items():
+        if some and (len(some) == _TOGETHER or size + len(data) > _BYTES_TOGETHER):
+            yield some
+            some, size = {}, 0
+        some[path] = data
+        size += len(data)
+    if some:
+        yield some
 
 
 async def _caught(question: Awaitable[_T]) -> _T | Exception:

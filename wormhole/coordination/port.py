@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from wormhole.config import ApplicationConfig, DatasetConfig
 from wormhole.model.errors import ConfigError
 from wormhole.model.problem import Problem
+
+if TYPE_CHECKING:
+    from wormhole.config import ApplicationConfig, DatasetConfig
 
 __all__ = [
     "HISTORY_KEPT",

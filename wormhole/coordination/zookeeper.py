@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from wormhole.config import (
@@ -21,6 +22,7 @@ from wormhole.coordination.change_signal import watch
 from wormhole.coordination.config_store import ConfigStore
 from wormhole.coordination.credentials import readable_by_others
 from wormhole.coordination.ephemeral_node import EphemeralNode, NodeTaken
+from wormhole.coordination.flow_records import WrittenRecords
 from wormhole.coordination.kazoo_client import hosts_and_root
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import Nodes, Watcher
@@ -80,6 +82,7 @@ class ZooKeeperCoordinator:
         self._nodes = Nodes(self._session)
         self._config = ConfigStore(self._session, self._nodes, self._paths)
         self._entries: set[EphemeralNode] = set()
+        self._written = WrittenRecords()
         self._stopped = False
 
     def __repr__(self) -> str:
@@ -194,11 +197,14 @@ class ZooKeeperCoordinator:
         return tuple(found)
 
     async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
-        async def one(item: tuple[tuple[str, str], FlowRecord]) -> None:
-            (application, shard), record = item
-            await self._nodes.put(self._paths.flow(application, shard), record_to_json(record))
+        written, contact = self._written, self._session.signal.version
 
-        await self._nodes.each(records.items(), one)
+        due = written.due(records, contact)
+        for flow in due:
+            written.writes(flow)
+        await self._nodes.put_all({self._paths.flow(*flow): record_to_json(records[flow]) for flow in due})
+        for flow in due:
+            written.wrote(flow, records[flow], contact)
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
         keys = [
@@ -278,12 +284,13 @@ class ZooKeeperCoordinator:
         return monitor_to_json(as_seen_by_others(info, address, service_on_loopback=self._on_loopback))
 
     async def _flow_records(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], FlowRecord]:
-        async def one(key: tuple[str, str]) -> tuple[tuple[str, str], FlowRecord] | None:
-            path = self._paths.flow(*key)
-            record = await self._nodes.record(path, lambda data: flow_from_json(data, path))
-            return None if record is None else (key, record)
-
-        return dict(await self._nodes.each(keys, one))
+        paths = {key: self._paths.flow(*key) for key in keys}
+        found = {}
+        for (key, path), data in zip(paths.items(), await self._nodes.get_all(list(paths.values())), strict=True):
+            record = self._nodes.parsed(path, data, partial(flow_from_json, where=path))
+            if record is not None:
+                found[key] = record
+        return found
 
     async def _subscribers(self, application: str, changed: Watcher | None = None) -> tuple[SubscriberInfo, ...]:
         async def one(name: str) -> SubscriberInfo | None:

@@ -283,8 +283,7 @@ def general_test(leaf: Leaf, negated: bool, names: Names) -> GeneralTest:
 
 def _changed_test(slot: int | None, negated: bool) -> GeneralTest:
     def changed(image: Image) -> bool:
-        head = image.head
-        before, after = head.was.record, head.new.record
+        before, after = image.parsed.was, image.parsed.new
         if slot is None or before is None or after is None:
             return True
         old, new = before[slot], after[slot]

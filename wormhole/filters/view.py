@@ -66,18 +66,44 @@ class Reader:
         return self.of_value(b"", value) if isinstance(value, bytes) else None
 
 
+class _Parsed:
+    """An update as the protobuf parser reads it. It knows no image, so that nothing here is cyclic garbage: of that
+    each update would leave some.
+
+    ``was`` and ``new``: the fields before and after the change, ``None`` where the log has none.
+    """
+
+    __slots__ = ("_begin", "_blob", "_end", "_row", "new", "was")
+
+    def __init__(self, blob: bytes, begin: int, end: int) -> None:
+        self._blob = blob
+        self._begin = begin
+        self._end = end
+        self._row: Row | None = decode_row(blob[begin:end])
+        self.was: Record | None = None
+        self.new: Record | None = None
+
+    @property
+    def row(self) -> Row:
+        """The parser's object; read again once it is forgotten."""
+        return decode_row(self._blob[self._begin : self._end]) if self._row is None else self._row
+
+    def forget(self) -> None:
+        """Give up the parser's object: it takes about 3 KB, also for an update of 100 B."""
+        self._row = None
+
+
 class Image:
     """One state of an update's row: before or after the change.
 
     ``record``: its fields, ``None`` where the log has none.
     """
 
-    __slots__ = ("_row", "_which", "head", "record", "values")
+    __slots__ = ("_which", "parsed", "record", "values")
 
-    def __init__(self, head: Head, row: Row, which: str, values: tuple[Value, ...]) -> None:
-        self._row = row
+    def __init__(self, parsed: _Parsed, which: str, values: tuple[Value, ...]) -> None:
         self._which = which
-        self.head = head
+        self.parsed = parsed
         self.values = values
         self.record: Record | None = None
 
@@ -87,26 +113,28 @@ class Image:
         first = self.values[0] if len(self.values) == 1 else None
         if isinstance(first, bytes):
             return first
-        return b"".join(value.SerializeToString() for value in getattr(self._row, self._which))
+        return b"".join(value.SerializeToString() for value in getattr(self.parsed.row, self._which))
 
 
 class Head:
     """An update as the protobuf parser reads it: operation number, keys, and fields once a filter asks.
 
     ``new``: after the change; ``old``: before it, where it altered the key; ``was``: before it. ``bad``: why the value
-    is not of its format.
+    is not of its format. ``parsed``: where all that is read from.
     """
 
-    __slots__ = ("_read_by", "_row", "bad", "end", "new", "old", "op", "was")
+    __slots__ = ("_read_by", "bad", "end", "new", "old", "op", "parsed", "was")
 
-    def __init__(self, row: Row) -> None:
-        self._row = row
+    def __init__(self, blob: bytes, begin: int, end: int) -> None:
+        """The update's own bytes are ``blob[begin:end]``; ``blob`` stays as long as the head."""
+        self.parsed = parsed = _Parsed(blob, begin, end)
+        row = parsed.row
         self._read_by: tuple[object, int] | None = None
         self.bad: BadValue | None = None
         self.op: int = row.op
-        self.new = Image(self, row, "key", values_of(row.key))
-        self.old = Image(self, row, "old_key", values_of(row.old_key)) if row.old_key else None
-        self.was = self.old or Image(self, row, "key", self.new.values)
+        self.new = Image(parsed, "key", values_of(row.key))
+        self.old = Image(parsed, "old_key", values_of(row.old_key)) if row.old_key else None
+        self.was = self.old or Image(parsed, "key", self.new.values)
         self.end = values_of(row.key_end)
 
     def read(self, reader: Reader) -> None:
@@ -116,15 +144,17 @@ class Head:
             return
         self._read_by = by
         self.bad = None
-        for image, values in ((self.was, self._row.before), (self.new, self._row.after)):
+        row = self.parsed.row
+        for image, values in ((self.was, row.before), (self.new, row.after)):
             record = reader.of_columns(values_of(values)) if values else None
             if isinstance(record, BadValue):
                 self.bad, record = record, None
             image.record = record
+        self.parsed.was, self.parsed.new = self.was.record, self.new.record
 
     def key_only(self) -> bytes:
         """Update bytes with operation and keys."""
-        row = self._row
+        row = self.parsed.row
         return Row(op=row.op, key=row.key, old_key=row.old_key).SerializeToString()
 
 
@@ -134,7 +164,7 @@ class RunView:
 
     Everything is found on first use and then shared: nothing at all for filters by table, one pass for those by
     operation or key; the fields that filters test, of those updates whose key and operation do not decide. ``size``:
-    bytes of memory that this takes, about.
+    bytes of memory that this takes, about, once :meth:`forget` was called.
     """
 
     def __init__(self, run: Run) -> None:
@@ -143,6 +173,7 @@ class RunView:
         self._records: dict[int, Record | BadValue] = {}
         self._read_by: tuple[object, int] | None = None
         self._parsed: dict[int, Head] = {}
+        self._with_rows: list[Head] = []
         self._key_only: dict[int, bytes] = {}
 
     @property
@@ -168,9 +199,17 @@ class RunView:
         found = self._parsed.get(i)
         if found is None:
             begin, end = self._heads[3][i], self.run.ends[i]
-            found = self._parsed[i] = Head(decode_row(self.run.blob[begin:end]))
+            found = self._parsed[i] = self._parse(begin, end)
             self.size += 800 + end - begin
         return found
+
+    def forget(self) -> None:
+        """Give up what the parser made, which a filter that comes later makes again where it needs it. Call when those
+        that are there have selected.
+        """
+        for head in self._with_rows:
+            head.parsed.forget()
+        self._with_rows.clear()
 
     def prepare(self, formats: ValueFormats) -> None:
         """Call before :meth:`record`: the fields that filters test may have become more since the run was last looked
@@ -210,6 +249,11 @@ class RunView:
             self._key_only[i] = found
             self.size += 80 + len(found)
         return found
+
+    def _parse(self, begin: int, end: int) -> Head:
+        head = Head(self.run.blob, begin, end)
+        self._with_rows.append(head)
+        return head
 
     def _value(self, i: int, key: bytes) -> bytes | None:
         """The bytes of `after` where it is one bytes value and nothing follows: `1a len 0a len value`."""
@@ -270,7 +314,7 @@ class RunView:
                     ops[i] = op
                     keys.append(blob[at + 6 : key_end])
                     continue
-            head = Head(decode_row(blob[at:end]))
+            head = self._parse(at, end)
             # An operation of a later version is delivered, whatever the filter (see evaluate.py): it is 0 there.
             ops[i] = head.op if 0 <= head.op <= 8 else 0
             if head.old is not None:

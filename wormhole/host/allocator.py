@@ -19,7 +19,7 @@ _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 
-_LARGE: Final = 512 << 10
+_LARGE: Final = 768 << 10
 _KEPT_FREE: Final = 1 << 20
 
 
@@ -36,7 +36,7 @@ def bound(arenas: int, *, large: int = _LARGE) -> bool:
     are free.
 
     ``False`` where that is not possible. Call it before there are threads. ``large`` is above what a reader decodes at
-    once (256 KiB), which is taken and given back thousands of times a second, and below the values that make memory
+    once (512 KiB), which is taken and given back thousands of times a second, and below the values that make memory
     grow.
     """
     libc = _libc()

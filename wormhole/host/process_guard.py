@@ -1,6 +1,6 @@
 """Run a program that must not outlive its owner, whatever ends the owner: also ``kill -9``.
 
-    python -I -S process_guard.py OWNER_PID FOLDER_TO_REMOVE|'' COMMAND ARGUMENT...
+    python -I -S process_guard.py [--user NAME] OWNER_PID FOLDER_TO_REMOVE|'' COMMAND ARGUMENT...
 
 The guard is a process of its own between the owner and the program. It watches the owner through a pidfd, which belongs
 to the process; ``PR_SET_PDEATHSIG`` alone would fire when the *thread* that started the program ends, and a program
@@ -9,6 +9,8 @@ and when the guard itself is killed, the program goes with it.
 
 What the program had started in turn and did not end (a monitor's publishers outlive it) goes with the owner too: the
 guard is the parent of whatever loses its own. When the program ends by itself it stays.
+
+With ``--user`` the program runs as another user, which takes the rights of root; the guard does not.
 
 The first line on standard output is the program's process id. The program's output goes to standard error, which the
 owner points to a file. The guard ends with the program; on SIGTERM it ends the program; when the owner is gone it also
@@ -21,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pwd
 import select
 import shutil
 import signal
@@ -46,6 +49,9 @@ def _on_term(_number: int, _frame: FrameType | None) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Guard one program as the module says; returns the program's exit status, as far as one was seen."""
+    user = None
+    if arguments[0] == "--user":
+        user, arguments = pwd.getpwnam(arguments[1]), arguments[2:]
     owner, folder, command = int(arguments[0]), arguments[1], list(arguments[2:])
     signal.signal(signal.SIGTERM, _on_term)
     owner_handle = os.pidfd_open(owner)
@@ -55,11 +61,15 @@ def main(arguments: Sequence[str]) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     program: subprocess.Popen[bytes] | None = None
     try:
-        # The one thread of this process makes preexec_fn safe.
+        # The one thread of this process makes preexec_fn safe. It runs as the other user already: a change of user
+        # would undo what it does.
         program = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
+            user=None if user is None else user.pw_uid,
+            group=None if user is None else user.pw_gid,
+            extra_groups=None if user is None else [],
             preexec_fn=_die_with_parent,  # noqa: PLW1509
         )
         sys.stdout.write(f"{program.pid}\n")

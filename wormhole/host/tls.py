@@ -12,14 +12,13 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from wormhole.config import TlsFiles
 from wormhole.model.errors import ConfigError
 
 if TYPE_CHECKING:
+    from wormhole.config import TlsFiles
     from wormhole.host.trust import Trust
 
 __all__ = [
-    "TlsFiles",
     "check_listen",
     "is_loopback",
     "open_trust",

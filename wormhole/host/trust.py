@@ -25,13 +25,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from wormhole.config import TlsFiles
 from wormhole.host.certificates import Certificate, Pems, Trusted
 from wormhole.metrics import Metric, Sample
 from wormhole.model.errors import ConfigError
 
 if TYPE_CHECKING:
     import grpc
+
+    from wormhole.config import TlsFiles
 
 __all__ = ["LOOK_S", "PeerRefusedError", "Reloads", "Trust"]
 

@@ -196,6 +196,10 @@ FLOW_BACKFILL_SHARE = _flow(
     "backfill_share", _G, "How much of its last backfill is sent, 0 to 1, by the datastore's estimate of the rows."
 )
 FLOW_BACKFILL_REFUSED = _flow("backfill_refused_tables", _G, "Tables whose rows the last backfill could not read.")
+FLOW_VERIFY_COMPARED = _flow("verify_compared_rows", _G, "Rows that the flow's last verification compared.")
+FLOW_VERIFY_DIFFERENCES = _flow(
+    "verify_differences", _G, "Rows that differ, by the flow's last verification, without those that were repaired."
+)
 FLOW_UPDATES = _flow("updates_total", _C, "Updates sent, repeats included.")
 FLOW_BYTES = _flow("sent_bytes_total", _C, "Bytes of batches sent.")
 FLOW_BAD_VALUES = _flow(

@@ -5,6 +5,7 @@ The class shows who has to act::
     WormholeError
     ├── Retryable                 passes by itself: try again with backoff
     │   ├── SourceUnavailable       the datastore's log cannot be reached just now
+    │   │   ├── ChunkUnavailable      the reading of some rows was ended before it was through
     │   │   └── SourceSilent          it was reached, and sends nothing
     │   ├── CoordinationLost        no contact with ZooKeeper
     │   ├── ArchiveUnavailable      the archive cannot be reached or written just now
@@ -41,6 +42,7 @@ __all__ = [
     "ArchiveConflict",
     "ArchiveError",
     "ArchiveUnavailable",
+    "ChunkUnavailable",
     "ConfigError",
     "CoordinationLost",
     "DecodeError",
@@ -123,6 +125,10 @@ class Retryable(WormholeError):
 
 class SourceUnavailable(Retryable):
     """The datastore's log cannot be reached just now."""
+
+
+class ChunkUnavailable(SourceUnavailable):
+    """The datastore ended the reading of some rows before it was through: a smaller chunk may succeed."""
 
 
 class SourceSilent(SourceUnavailable):

@@ -8,13 +8,14 @@ ascending order and no unknown fields.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from wormhole.wire.v1 import schema_pb2
 
-__all__ = ["Column", "Schema"]
+__all__ = ["Column", "Schema", "free_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Column:
 class Schema:
     """Table name, key columns and other columns, in the order of an update's values.
 
-    ``id`` is the first eight bytes, big endian, of the SHA-256 of ``canonical``.
+    ``id`` is the first eight bytes, big endian, of the SHA-256 of ``canonical``. ``names``: of ``columns``.
     """
 
     table: str
@@ -39,6 +40,7 @@ class Schema:
     columns: tuple[Column, ...]
     canonical: bytes = field(init=False, repr=False, compare=False)
     id: int = field(init=False, repr=False, compare=False)
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         message = schema_pb2.Schema(table=self.table)
@@ -48,11 +50,27 @@ class Schema:
         canonical = message.SerializeToString(deterministic=True)
         object.__setattr__(self, "canonical", canonical)
         object.__setattr__(self, "id", int.from_bytes(hashlib.sha256(canonical).digest()[:8], "big"))
+        object.__setattr__(self, "names", tuple(column.name for column in self.columns))
 
     @classmethod
     def from_canonical(cls, canonical: bytes) -> Schema:
         """Inverse of ``canonical``. Raises ``google.protobuf.message.DecodeError`` for other bytes."""
         return _remembered(canonical) if len(canonical) <= _REMEMBERED_BYTES else _parse(canonical)
+
+
+def free_names(names: Iterable[str]) -> dict[str, str]:
+    """What each column is called. SQL ignores case, and names with ``_`` in front are
+    ours: a name that is taken gets an ``_`` behind it.
+    """
+    shown: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        free = f"{name}_" if name.startswith("_") else name
+        while free.lower() in taken:
+            free += "_"
+        taken.add(free.lower())
+        shown[name] = free
+    return shown
 
 
 def _parse(canonical: bytes) -> Schema:

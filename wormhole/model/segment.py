@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from wormhole.model.errors import DecodeError
@@ -81,7 +81,8 @@ class ChunkRange:
     ``left_out``: keys that changes touched while the rows were read and that are not among them, though their rows may
     exist. ``again``: those of them whose rows have to be read again, since their changes do not say what they are.
     ``not_before``: the lead's place when the chunk was asked for; flows that began later do not take it.
-    ``portable``: the keys' order is that of integers or bytes.
+    ``portable``: the keys' order is that of integers or bytes. ``shards``: of the keys in these lists; empty for what
+    is no key of the table, or another spelling of one.
     """
 
     table: str
@@ -95,6 +96,18 @@ class ChunkRange:
     again: tuple[bytes, ...] = ()
     alone: tuple[bytes, ...] = ()
     portable: bool = False
+    shards: Mapping[bytes, str] = field(default_factory=dict)
+
+    def of_shard(self, shard: str) -> ChunkRange:
+        """What a flow of ``shard`` may conclude. It was sent none of the keys of other shards, and their rows may
+        exist: those that were read alone are left out, and alone in ``shards``.
+        """
+        if not self.shards:
+            return self
+        foreign = {key: of for key in self.alone if (of := self.shards.get(key, shard)) != shard}
+        left_out = tuple(key for key in self.left_out if self.shards.get(key, shard) == shard)
+        again = tuple(key for key in self.again if self.shards.get(key, shard) == shard)
+        return replace(self, left_out=(*left_out, *foreign), again=again, shards=foreign)
 
 
 @dataclass(slots=True)
@@ -108,6 +121,8 @@ class Segment:
     ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so
     their flows are held before the segment. All others continue. ``chunk``: set when the segment holds rows of a table,
     read by a backfill, in place of log: then ``begin`` equals ``end``, and only flows that need the range take it.
+    ``replaced``: names that another table took here (a RENAME), of whose rows the log has none; with the place where
+    the last such statement begins.
     """
 
     begin: LogPosition
@@ -119,6 +134,7 @@ class Segment:
     gap: LogGap | None = None
     broken: Mapping[str, DecodeError] = field(default_factory=dict)
     chunk: ChunkRange | None = None
+    replaced: Mapping[str, LogPosition] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import UsageError
-from wormhole.model.findings import Report
+from wormhole.model.findings import Finding, Report
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.model.table_definition import TableDefinition
@@ -42,7 +42,9 @@ class SourceOptions:
     ``max_update_bytes``: larger updates come without their values. ``disk_budget``: bytes of log that the source may
     keep in ``state_dir`` from deletion. ``server_ids``: replication ids of the readers (``first-last``, empty: made
     from the log's name). ``skip_tables``: ``database.table`` of which nothing is delivered. ``history_tables``:
-    system-versioned tables whose history is delivered too.
+    system-versioned tables whose history is delivered too. ``rows_dir``: an empty folder for one of several readers of
+    existing rows that work at a time; ``None``: there is one, which has its files in ``state_dir``. ``transient``: a
+    command looks at the log for a while; the datastore keeps nothing for it afterwards.
     """
 
     log: str
@@ -54,6 +56,8 @@ class SourceOptions:
     server_ids: str = ""
     skip_tables: frozenset[str] = frozenset()
     history_tables: frozenset[str] = frozenset()
+    rows_dir: Path | None = None
+    transient: bool = False
 
 
 def number_is_behind(number: int, marker: Datamarker) -> bool:
@@ -98,6 +102,12 @@ class Datastore(ABC):
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable` or :class:`~wormhole.model.errors.UsageError`.
         """
+
+    def examine_existing_rows(self, url: str, login: Login, tables: Sequence[str]) -> Sequence[Finding]:
+        """Whether the existing rows of ``tables`` may be read: patterns as in an application's ``tables``. Only reads;
+        nothing is found where nothing hides a table, which is the default. Raises as :meth:`examine`.
+        """
+        return ()
 
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
         """The tables that the account may see and whose names are ``wanted``, as they are now; ``wormholectl models``

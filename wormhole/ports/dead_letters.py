@@ -12,7 +12,7 @@ row of its table is, and while it is parked the whole table is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Protocol
@@ -109,6 +109,10 @@ class DeadLetterStore(Protocol):
 
     def load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         """All letters of the flow, in the order of the log."""
+        ...
+
+    def parked(self, flows: Collection[FlowKey]) -> Collection[FlowKey]:
+        """Those of ``flows`` that may have letters; the others have none."""
         ...
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:

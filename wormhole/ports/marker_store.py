@@ -6,13 +6,14 @@ one transaction: a late acknowledgement of a former owner is refused, whatever i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.verification import VerifyMode
 
 if TYPE_CHECKING:
     from wormhole.ports.dead_letters import DeadLetterStore
@@ -94,7 +95,9 @@ class BackfillControl:
     updates have them; empty: all that the application's filter may want. ``where``: a filter beside the application's.
     ``filter_hash``: of the application's filter when it began. ``rate``: bytes of rows per second at most, 0: what the
     dataset's configuration says. ``paused``: who paused it and when, for people to read; empty: nobody did. ``ended``:
-    ``""`` while it runs, ``"done"`` or ``"cancelled"``. How far it came is in the flow's datamarker.
+    ``""`` while it runs, ``"done"`` or ``"cancelled"``. How far it came is in the flow's datamarker. ``verify``: its
+    rows are compared with what the application holds, in place of being delivered; that is not kept over epochs.
+    ``rows``: that were sent until it ended; 0 while it runs, and where an earlier release ended it.
     """
 
     generation: int
@@ -106,6 +109,8 @@ class BackfillControl:
     rate: float = 0.0
     paused: str = ""
     ended: str = ""
+    verify: VerifyMode = VerifyMode.NONE
+    rows: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -197,9 +202,21 @@ class MarkerStore(Protocol):
         """
         ...
 
+    def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:
+        """:meth:`register` for many flows, each with the record to create, in as few transactions as it takes. Of a
+        record counts what :meth:`register` takes; after a failure some of them may be there.
+        """
+        ...
+
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         """Raise the flow's epoch by one, or to one more than ``above`` if that is higher, and return it: from now on
         writes of older epochs are refused. Raises ``KeyError``.
+        """
+        ...
+
+    def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
+        """:meth:`raise_epoch` for many flows, each with its ``above``, in as few transactions as it takes. Those
+        without a record that can be read are left out.
         """
         ...
 
@@ -212,8 +229,8 @@ class MarkerStore(Protocol):
         """
         ...
 
-    def delivery_counts(self, flow: FlowKey) -> Mapping[str, bytes]:
-        """The pages of the flow's delivery counts, by name; none for a flow that is not there."""
+    def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
+        """The pages of the delivery counts of each of ``flows``, by name; none for a flow that is not there."""
         ...
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:

@@ -11,7 +11,7 @@ only; equal rows have equal keys, byte for byte as its log has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,7 +28,8 @@ class ScannedTable:
     unknown. ``refused``: why its rows cannot be read in chunks (no key, an engine without transactions, a missing
     privilege, a key that cannot be ordered), with the next step. ``fingerprint``: changes with the key's columns, their
     types and collations; a backfill in progress then begins again. ``portable``: the keys' order is that of integers or
-    bytes.
+    bytes. ``columns``: the names that its updates have, in order; empty for a refused table, and where the datastore
+    declares no columns.
     """
 
     name: str
@@ -36,6 +37,7 @@ class ScannedTable:
     refused: Problem = NO_PROBLEM
     fingerprint: str = ""
     portable: bool = False
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Chunk:
     and ``after``, byte for byte as the decoder of the log encodes these values. ``schema``: that of each, the one that
     the log's updates of the table have. ``high``: where in the log the snapshot lies, in the source's own terms
     (:meth:`TableSource.reached`). ``last``: the last key that was looked at, the next chunk's ``after``; ``None`` when
-    there was none. ``done``: nothing is left up to ``until``. ``memory``: bytes that ``rows`` take, about.
+    there was none. ``done``: nothing is left up to ``until``. ``unclear``: keys of :meth:`TableSource.rows` that were
+    not found as they are spelled, and whose row is there for the datastore.
     """
 
     schema: Schema
@@ -65,7 +68,12 @@ class Chunk:
     high: str
     last: bytes | None
     done: bool
-    memory: int = 0
+    unclear: Collection[bytes] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the updates."""
+        return sum(map(len, self.rows.values()))
 
 
 class TableSource(Protocol):
@@ -73,12 +81,17 @@ class TableSource(Protocol):
 
     No call leaves a transaction open when it returns: an open one and an ALTER would make every query of the user wait.
     Each raises :class:`~wormhole.model.errors.SourceUnavailable` when the datastore cannot be reached, ended the query,
-    or does not show ``not_before`` yet after a few seconds (the caller asks again), and
-    :class:`~wormhole.model.errors.UnreadableTable` when this table's rows cannot be read (any more).
+    or does not show ``not_before`` yet after a few seconds (the caller asks again, and for fewer rows after a
+    :class:`~wormhole.model.errors.ChunkUnavailable`), and :class:`~wormhole.model.errors.UnreadableTable` when this
+    table's rows cannot be read (any more).
     """
 
-    def tables(self, wanted: Callable[[str], bool]) -> Sequence[ScannedTable]:
-        """The tables whose names are ``wanted``, as they are now, refused ones included; sorted by name."""
+    def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> Sequence[ScannedTable]:
+        """The tables whose names are ``wanted``, as they are now, refused ones included; sorted by name.
+
+        ``named``: those of the names that somebody wrote out. A datastore that hides tables from accounts without a
+        privilege refuses such a table by name, although it does not say whether the table exists.
+        """
         ...
 
     def chunk(
@@ -91,8 +104,21 @@ class TableSource(Protocol):
         """The rows of these keys; one that does not exist is missing in the answer."""
         ...
 
+    def skip(self, table: str, after: bytes | None, rows: int) -> bytes | None:
+        """The key of a row about ``rows`` rows behind ``after``, at least one; ``None``: fewer follow, or none of those
+        keys can be an ``after``. For ranges that are read in parallel: the rows between are counted in no snapshot, and
+        nothing of them is sent.
+        """
+        ...
+
     def reached(self, high: str, marker: Datamarker) -> bool:
         """Whether ``marker`` lies at or after ``high``: no transaction after it is shown by the chunk's snapshot."""
+        ...
+
+    def can_ask(self, table: str, key: bytes) -> bool:
+        """Whether :meth:`rows` can say if the table has a row of this key, which may be any bytes: somebody else than
+        the datastore named it.
+        """
         ...
 
     def shard_of(self, table: str, key: bytes) -> str:

@@ -111,6 +111,7 @@ class Connection:
         self._call: PushCall = None
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._tick: asyncio.TimerHandle | None = None  # sets `_wake`
         self._ended = asyncio.Event()
         self._error: StreamBroken | None = None
         self._goodbye = b""
@@ -178,6 +179,8 @@ class Connection:
         except asyncio.InvalidStateError as error:
             raise StreamBroken("the subscriber closed the stream") from error
         finally:
+            if self._tick is not None:
+                self._tick.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -237,11 +240,9 @@ class Connection:
         while True:
             self._wake.clear()
             now = self._clock.monotonic()
-            written = False
             for message in self._owner.messages(now):
                 await self.write(message)
-                written = True
-            if not written:
+            if not self._wake.is_set():
                 await self._idle(self._sent_at + self._heartbeat_s - now)
 
     async def _idle(self, due_s: float) -> None:
@@ -249,11 +250,13 @@ class Connection:
         if due_s <= 0:
             await self.write(self.session.heartbeat())
             return
-        try:
-            async with asyncio.timeout(min(due_s, _TICK_S)):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        if self._tick is None:  # one timer for many messages: making it costs as much as a small one
+            self._tick = asyncio.get_running_loop().call_later(min(due_s, _TICK_S), self._ticked)
+        await self._wake.wait()
+
+    def _ticked(self) -> None:
+        self._tick = None
+        self._wake.set()
 
     async def _until_silent(self) -> None:
         """Until nothing was heard for three heartbeats. The writer cannot notice it: a write to a frozen process waits

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.verification import TableVerification
 from wormhole.push.parking import Arrived, Arriving
+from wormhole.push.verifying import Verifying
 from wormhole.push.window import Window
 from wormhole.wire.v1 import push_pb2
 
@@ -26,6 +28,7 @@ __all__ = [
     "PushFlow",
     "Released",
     "Reported",
+    "Verified",
     "Welcomed",
 ]
 
@@ -49,7 +52,9 @@ class FailedReason(Enum):
 
 @dataclass(slots=True)
 class PushFlow:
-    """One flow on one stream. ``replay_until``: what ends at or before it may have been delivered before."""
+    """One flow on one stream. ``replay_until``: what ends at or before it may have been delivered before.
+    ``generation``: as it was assigned.
+    """
 
     number: int
     application: str
@@ -64,6 +69,8 @@ class PushFlow:
     dirty: bool = False
     parking: Arriving = field(default_factory=Arriving)
     """An update that is being parked, of which more may be to come."""
+    verifying: Verifying = field(default_factory=Verifying)
+    generation: int = 0
 
     @property
     def name(self) -> str:
@@ -150,6 +157,17 @@ class Reported:
 
 
 @dataclass(slots=True, frozen=True)
+class Verified:
+    """What comparing rows of a table found, since the last such event of the flow and table. ``confirm``: the keys of
+    its extra rows are to be read, and those of the events before it.
+    """
+
+    flow: PushFlow
+    found: TableVerification
+    confirm: bool = False
+
+
+@dataclass(slots=True, frozen=True)
 class LossDecided:
     """The application's answer to a data loss."""
 
@@ -172,4 +190,16 @@ class Parted:
         return known.name.lower() if known is not None else f"reason {self.reason}"
 
 
-Event = Welcomed | Opened | Progressed | Acked | Released | FlowFailed | LossDecided | ParkWanted | Reported | Parted
+Event = (
+    Welcomed
+    | Opened
+    | Progressed
+    | Acked
+    | Released
+    | FlowFailed
+    | LossDecided
+    | ParkWanted
+    | Reported
+    | Verified
+    | Parted
+)

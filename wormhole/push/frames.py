@@ -6,6 +6,8 @@ message would copy the body once more for each flow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["batch_frame", "frame_bytes", "part_frames", "varint"]
@@ -36,16 +38,17 @@ def frame_bytes(frame: push_pb2.PublisherFrame) -> bytes:
     return _FRAMES + varint(len(data)) + data
 
 
-def _wrap(kind: bytes, head: bytes, tag: bytes, data: bytes | memoryview) -> list[bytes | memoryview]:
-    head += tag + varint(len(data))
-    inner = kind + varint(len(head) + len(data))
-    return [_FRAMES + varint(len(inner) + len(head) + len(data)) + inner + head, data]
+def _wrap(kind: bytes, head: bytes, tag: bytes, pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    size = sum(map(len, pieces))
+    head += tag + varint(size)
+    inner = kind + varint(len(head) + size)
+    return [_FRAMES + varint(len(inner) + len(head) + size) + inner + head, *pieces]
 
 
 def batch_frame(
-    flow: int, epoch: int, number: int, replayed: bool, body: bytes, unfinished: bool = False
+    flow: int, epoch: int, number: int, replayed: bool, body: Sequence[bytes], unfinished: bool = False
 ) -> list[bytes | memoryview]:
-    """A batch as pieces to join; the body is not copied.
+    """A batch as pieces to join; the body, itself in pieces, is not copied.
 
     ``unfinished``: its last transaction goes on in the next one.
     """
@@ -56,22 +59,38 @@ def batch_frame(
 
 
 def part_frames(
-    flow: int, epoch: int, number: int, replayed: bool, body: bytes, part_bytes: int, unfinished: bool = False
+    flow: int,
+    epoch: int,
+    number: int,
+    replayed: bool,
+    body: Sequence[bytes],
+    part_bytes: int,
+    unfinished: bool = False,
 ) -> list[list[bytes | memoryview]]:
     """A body that is larger than a frame, as parts of ``part_bytes``; each part is a list of pieces to join."""
-    view = memoryview(body)
-    starts = range(0, len(body), part_bytes)
+    size = sum(map(len, body))
     out = []
-    for index, start in enumerate(starts):
+    for index, start in enumerate(range(0, size, part_bytes)):
         head = push_pb2.Part(
             flow=flow,
             epoch=epoch,
             number=number,
             replayed=replayed,
             index=index,
-            last=start + part_bytes >= len(body),
-            total_bytes=len(body),
+            last=start + part_bytes >= size,
+            total_bytes=size,
             unfinished=unfinished,
         ).SerializeToString()
-        out.append(_wrap(_PART, head, _DATA, view[start : start + part_bytes]))
+        out.append(_wrap(_PART, head, _DATA, _between(body, start, start + part_bytes)))
     return out
+
+
+def _between(pieces: Sequence[bytes], begin: int, end: int) -> list[memoryview]:
+    """The bytes from ``begin`` to ``end`` of what the pieces come to, not copied."""
+    found = []
+    for piece in pieces:
+        if begin < len(piece) and end > 0:
+            found.append(memoryview(piece)[max(0, begin) : end])
+        begin -= len(piece)
+        end -= len(piece)
+    return found

@@ -7,6 +7,7 @@ the publisher, ``S`` the subscriber::
     flow      = P.Assign ( S.Failed | S.Released | S.Accepted { delivery } ending | P.Revoke [ S.Accepted ] ending )
     delivery  = P.Schema | P.Batch | P.Part { P.Part } | P.Datamarker | P.ShardNotice
               | P.ChunkEnd | P.ScanEnd                           (from version 3, at a transaction's end)
+              | S.Verified                                       (from version 3, of a flow that is verified)
               | S.Progress | S.Ack | S.Report
               | S.Park { S.Park } P.Parked                         (from version 2)
               | P.DataLoss S.LossDecision                          (nothing is delivered in between)
@@ -28,6 +29,7 @@ from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.segment import ChunkRange
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import UpdatePlace, rows_to_messages
 from wormhole.push.backfill_frames import chunk_end_frames, key_schema
 from wormhole.push.events import (
@@ -44,11 +46,13 @@ from wormhole.push.events import (
     PushFlow,
     Released,
     Reported,
+    Verified,
     Welcomed,
 )
 from wormhole.push.frames import batch_frame, frame_bytes, part_frames
 from wormhole.push.parking import MOST_BYTES, Arriving
 from wormhole.push.room import Room, Share
+from wormhole.push.verifying import Verifying
 from wormhole.push.window import Window
 from wormhole.wire.bounds import (
     MOST_EPOCHS,
@@ -64,6 +68,7 @@ from wormhole.wire.bounds import (
 )
 from wormhole.wire.markers import marker_from_message, marker_to_bytes, marker_to_message
 from wormhole.wire.v1 import push_pb2
+from wormhole.wire.verification import mode_to_message
 
 __all__ = [
     "MAX_VERSION",
@@ -82,6 +87,7 @@ __all__ = [
     "PushSession",
     "Released",
     "Reported",
+    "Verified",
     "Welcomed",
 ]
 
@@ -111,6 +117,8 @@ class PushSession:
         self.welcomed = False
         self.version = 0
         """What the subscriber chose; 0 before its welcome."""
+        self.verifies = False
+        """Whether its application can compare rows with what it holds."""
         self.stale = 0
         self._numbers = 0
         self._schemas: set[int] = set()
@@ -148,10 +156,12 @@ class PushSession:
         rewound: bool = False,
         yields: bool = False,
         generation: int = 0,
+        verify: VerifyMode = VerifyMode.NONE,
     ) -> tuple[PushFlow, bytes]:
         """Open a flow that begins after ``marker``. The named ones: see push.proto. A subscriber of version 1 is sent
         none of ``skip``, ``park``, ``parked`` and ``rolled_back``, so rows that are parked must not be assigned to one.
-        One without :attr:`backfills` is sent no ``generation``, and must not be sent READ updates.
+        One without :attr:`backfills` is sent no ``generation``, and must not be sent READ updates. ``verify``: only to
+        one that :attr:`verifies`.
         """
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
@@ -173,7 +183,10 @@ class PushSession:
             frame.park = park
             frame.MergeFrom(_set_aside(skip, parked))
         if self.backfills:
-            frame.generation = generation
+            frame.generation = flow.generation = generation
+        if self.verifies:
+            frame.verify = mode_to_message(verify)
+            flow.verifying = Verifying(verify)
         return flow, frame_bytes(push_pb2.PublisherFrame(assign=frame))
 
     def lacking(self, skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> int:
@@ -191,7 +204,8 @@ class PushSession:
 
         Nothing may be in flight, and ``marker`` not be offered already.
         """
-        out = [*self.schemas((schema,)), *(b"".join(pieces) for pieces in self._numbered(flow, body, replayed=True))]
+        frames = self._numbered(flow, (body,), replayed=True)
+        out = [*self.schemas((schema,)), *map(b"".join, frames)]
         offered = self.datamarker(flow, marker, now)
         return out if offered is None else [*out, offered]
 
@@ -206,10 +220,10 @@ class PushSession:
         return out
 
     def batch(
-        self, flow: PushFlow, body: bytes, begins: LogPosition, *, unfinished: bool = False
+        self, flow: PushFlow, body: Sequence[bytes], begins: LogPosition, *, unfinished: bool = False
     ) -> list[list[bytes | memoryview]]:
-        """A body as frames, each a list of pieces to join. The window must admit it. ``begins``: the flow's place
-        before it; ``unfinished``: its last transaction goes on in the next body.
+        """A body, in pieces, as frames, each a list of pieces to join. The window must admit it. ``begins``: the flow's
+        place before it; ``unfinished``: its last transaction goes on in the next body.
         """
         replayed = flow.replay_until is not None and begins < flow.replay_until
         if flow.replay_until is not None and not replayed:
@@ -217,13 +231,14 @@ class PushSession:
         return self._numbered(flow, body, replayed=replayed, unfinished=unfinished)
 
     def _numbered(
-        self, flow: PushFlow, body: bytes, *, replayed: bool, unfinished: bool = False
+        self, flow: PushFlow, body: Sequence[bytes], *, replayed: bool, unfinished: bool = False
     ) -> list[list[bytes | memoryview]]:
-        number = flow.window.sent(len(body))
-        flow.bytes_since += len(body)
+        size = sum(map(len, body))
+        number = flow.window.sent(size)
+        flow.bytes_since += size
         flow.dirty = True
         room = self.max_frame_bytes - 256  # the frame's own fields
-        if len(body) <= room:
+        if size <= room:
             return [batch_frame(flow.number, flow.epoch, number, replayed, body, unfinished)]
         return part_frames(flow.number, flow.epoch, number, replayed, body, room, unfinished)
 
@@ -279,6 +294,7 @@ class PushSession:
         Only with :attr:`backfills`. ``narrowed``: the backfill has a filter of its own, beside the application's.
         """
         flow.dirty = True
+        flow.verifying.sent(chunk.table, rows)
         ends = chunk_end_frames(
             flow.number, flow.epoch, chunk, narrowed=narrowed, rows=rows, max_frame_bytes=self.max_frame_bytes
         )
@@ -290,6 +306,7 @@ class PushSession:
         Only with :attr:`backfills`, after the last :meth:`chunk_end` of the table, before the next datamarker.
         """
         flow.dirty = True
+        flow.verifying.scanned(table)
         frame = push_pb2.ScanEnd(flow=flow.number, epoch=flow.epoch, table=table, generation=generation, rows=rows)
         return frame_bytes(push_pb2.PublisherFrame(scan_end=frame))
 
@@ -354,6 +371,9 @@ class PushSession:
             case "report" if self.parks:
                 if (flow := self._flow(frame.report)) is not None:
                     return Reported(flow, _report(frame.report.handler))
+            case "verified" if self.backfills:
+                if (flow := self._flow(frame.verified)) is not None:
+                    return self._verified(flow, frame.verified)
             case "accepted":
                 if (flow := self._flow(frame.accepted)) is not None:
                     return self._accepted(flow, frame.accepted)
@@ -403,6 +423,7 @@ class PushSession:
             self.max_frame_bytes = min(self.max_frame_bytes, welcome.max_frame_bytes)
         self.welcomed = True
         self.version = welcome.version
+        self.verifies = welcome.verifies and self.backfills
         return Welcomed(welcome.subscriber)
 
     def _flow(
@@ -414,7 +435,8 @@ class PushSession:
         | push_pb2.Failed
         | push_pb2.LossDecision
         | push_pb2.Park
-        | push_pb2.Report,
+        | push_pb2.Report
+        | push_pb2.Verified,
     ) -> PushFlow | None:
         flow = self.flows.get(frame.flow)
         if flow is None and not 0 < frame.flow <= self._numbers:
@@ -454,6 +476,12 @@ class PushSession:
             raise ProtocolError(f"park: {flow.name} was not accepted yet")
         whole = flow.parking.take(frame, flow.name)
         return None if whole is None else ParkWanted(flow, whole)
+
+    def _verified(self, flow: PushFlow, frame: push_pb2.Verified) -> Event:
+        before = flow.verifying.work
+        found, confirm = flow.verifying.take(frame, flow.name)
+        self.work += flow.verifying.work - before
+        return Verified(flow, found, confirm)
 
     def _failed(self, flow: PushFlow, frame: push_pb2.Failed) -> Event:
         try:

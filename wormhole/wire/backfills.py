@@ -27,10 +27,12 @@ def backfill_text(flow: admin_pb2.FlowStatus) -> str:
     status = flow.backfill
     if has_ended(status):
         refused = refused_tables(status)
-        return f"backfill {status.state} without {few([table.table for table in refused])}" if refused else ""
+        what = "verification" if status.verify else "backfill"
+        return f"{what} {status.state} without {few([table.table for table in refused])}" if refused else ""
     if not flow.HasField("backfill"):
         return ""
     share = f" {status.share:.0%}" if status.HasField("share") else ""
     rows = "1 row" if status.rows == 1 else f"{status.rows:,} rows"
     why = f"paused by {status.paused}" if status.paused else status.waits.text
-    return f"backfill {status.state}{share}, {rows} sent{f': {why}' if why else ''}"
+    what, done = ("verification", "compared") if status.verify else ("backfill", "sent")
+    return f"{what} {status.state}{share}, {rows} {done}{f': {why}' if why else ''}"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
@@ -18,11 +18,13 @@ from wormhole.model.errors import ProtocolError
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run
+from wormhole.wire.rows import entry
 from wormhole.wire.shape import LONGEST_SOURCE, MOST_UPDATES, check_shape
 from wormhole.wire.tally import Tally, tally_columns, tally_run
 from wormhole.wire.v1 import update_pb2
+from wormhole.wire.values import cut, split
 
-__all__ = ["BadUpdate", "Body", "ParsedBody", "build_body", "parse_body"]
+__all__ = ["BadUpdate", "Body", "ParsedBody", "Slices", "build_body", "parse_body"]
 
 _NOTHING: Final[Mapping[int, Any]] = {}
 
@@ -43,17 +45,28 @@ class BadUpdate:
 class Body:
     """A built body: its bytes, how many updates it holds, and the schemas that a stream needs before it.
 
+    ``pieces``: its bytes, to be joined where they are copied anyway. The updates of a whole run are not copied.
     ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why. ``tallies``: of its
     updates by window of commit time, for the delivery counts of every flow that sends it. ``unfinished``: the last
     transaction goes on in the next segment.
     """
 
-    data: bytes
+    pieces: tuple[bytes, ...]
     updates: int
     schemas: tuple[Schema, ...]
     bad: tuple[BadUpdate, ...] = ()
     tallies: Mapping[int, Tally] = field(default_factory=dict)
     unfinished: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pieces."""
+        return sum(map(len, self.pieces))
+
+    @property
+    def data(self) -> bytes:
+        """The pieces, joined: a copy."""
+        return b"".join(self.pieces)
 
 
 def _packed(values: array[int]) -> array[int]:
@@ -116,7 +129,7 @@ def build_body(
         (message.window,) = tallies
     bad_updates = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
     unfinished = len(message.tx_end) < len(message.tx_number)
-    return Body(blob + message.SerializeToString(), updates, run.schemas, bad_updates, tallies, unfinished)
+    return Body((blob, message.SerializeToString()), updates, run.schemas, bad_updates, tallies, unfinished)
 
 
 def _tallied(sources: Sequence[str], message: update_pb2.BatchBody, updates: int) -> dict[int, Tally]:
@@ -191,6 +204,44 @@ def _continues(run: Run) -> bool:
     return bool(run.first_index or (run.indexes and run.indexes[0]) or (run.tx_end and run.tx_end[0] == 0))
 
 
+class Slices(Sequence[bytes]):
+    """Pieces of ``data``, cut when they are asked for: ``spans`` has the begin and the end of each.
+
+    ``alone``: before the last piece ``data`` has nothing but the pieces, each behind its tag and length.
+    """
+
+    __slots__ = ("alone", "data", "spans")
+
+    def __init__(self, data: bytes, spans: array[int], *, alone: bool = False) -> None:
+        self.data = data
+        self.spans = spans
+        self.alone = alone
+
+    def __len__(self) -> int:
+        return len(self.spans) // 2
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(cut(self.data, self.spans))
+
+    @overload
+    def __getitem__(self, i: int) -> bytes: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, i: int | slice) -> bytes | Sequence[bytes]:
+        at = range(len(self))[i]
+        if not isinstance(at, range):
+            return self.data[self.spans[2 * at] : self.spans[2 * at + 1]]
+        if at.start == 0 and at.step == 1:
+            return Slices(self.data, self.spans[: 2 * at.stop], alone=self.alone)
+        return [self[one] for one in at]
+
+    def entries(self) -> memoryview | bytes:
+        """The pieces as they stand in ``data``, each behind its tag and length."""
+        if self.alone:
+            return memoryview(self.data)[: self.spans[-1] if self.spans else 0]
+        return b"".join(map(entry, self))
+
+
 @dataclass(slots=True)
 class ParsedBody:
     """The columns of a body that was checked: every array has the length that the format asks for."""
@@ -212,10 +263,13 @@ class ParsedBody:
     window: int | None = None
     """Of the commit time of all updates (:mod:`wormhole.wire.tally`); ``None``: of several, or unknown."""
 
-    def to_bytes(self) -> bytes:
-        """Inverse of :func:`parse_body`."""
-        return update_pb2.BatchBody(
-            updates=self.updates,
+    def to_bytes(self, *, before: bytes | None = None) -> bytes:
+        """Inverse of :func:`parse_body`. ``before``: an update that the columns count and ``updates`` lacks, its first
+        one.
+        """
+        updates = self.updates
+        entries = updates.entries() if isinstance(updates, Slices) else b"".join(map(entry, updates))
+        columns = update_pb2.BatchBody(
             schema_ids=self.schema_ids,
             schema_index=self.schema_index,
             update_index=self.update_index,
@@ -231,6 +285,7 @@ class ParsedBody:
             marks=self.marks,  # type: ignore[arg-type]  # numbers of the enum
             window=self.window,
         ).SerializeToString()
+        return b"".join((b"" if before is None else entry(before), entries, columns))
 
     def transaction_of(self, ordinal: int) -> int:
         """Ordinal of the transaction that update ``ordinal`` belongs to."""
@@ -275,10 +330,15 @@ def parse_body(data: bytes) -> ParsedBody:
     """
     check_shape(data)
     try:
-        message = update_pb2.BatchBody.FromString(data)
+        found = split(data)
+        message = update_pb2.BatchBody.FromString(data if found is None else found[1])
     except ProtobufDecodeError as error:
         raise ProtocolError(f"batch body is no valid message: {error}") from error
-    updates = message.updates
+    updates: Sequence[bytes] = message.updates
+    if found is not None:
+        spans, rest = found
+        # Of the same length as what is not updates: then nothing else precedes the last of them.
+        updates = Slices(data, spans, alone=not spans or len(data) - spans[-1] == len(rest))
     count, transactions = len(updates), len(message.tx_number)
     if max(count, transactions) > MOST_UPDATES:
         raise ProtocolError(

@@ -53,13 +53,17 @@ class Endings:
         if not unfinished and self._held is None:
             return body
         parsed = parse_body(body)
+        count, before = len(parsed.updates), None
         held, self._held = self._held, None
         if held is not None:
-            parsed = _prepend(held, parsed)
+            parsed, count, before = _prepend(held, parsed), count + 1, held.update
         ended = parsed.tx_end[-1] if parsed.tx_end else 0
-        if len(parsed.tx_end) < len(parsed.tx_number) and len(parsed.updates) > ended:
-            self._held, parsed = _cut_last(parsed)
-        return parsed.to_bytes()
+        if len(parsed.tx_end) < len(parsed.tx_number) and count > ended:
+            self._held = _last(parsed, count - 1, parsed.updates[-1] if parsed.updates else before or b"")
+            if not parsed.updates:
+                before = None
+            parsed = _without_last(parsed, count - 1)
+        return parsed.to_bytes(before=before)
 
     def release(self) -> bytes | None:
         """A body with the update that is held back, which is its transaction's last; ``None``: none is."""
@@ -102,48 +106,64 @@ def _of(body: ParsedBody, transactions: Sequence[_Transaction]) -> ParsedBody:
 
 
 def _prepend(held: _Held, body: ParsedBody) -> ParsedBody:
+    """The body with columns for one update more, its first. They have an entry for each update only where they need it:
+    most bodies are of one schema, and count from where the update before them ended.
+    """
     count = len(body.updates)
-    transactions = [_transaction(body, tx) for tx in range(len(body.tx_number))]
-    first = transactions[0] if transactions else None
+    first = _transaction(body, 0) if body.tx_number else None
     same = first is not None and (first.source, first.number) == (held.transaction.source, held.transaction.number)
-    ends = [end + 1 for end in body.tx_end]
-    return _of(
-        replace(
-            body,
-            updates=(held.update, *body.updates),
-            schema_ids=(*body.schema_ids, held.schema_id),
-            schema_index=(
-                len(body.schema_ids),
-                *((_at(body.schema_index, i) if body.schema_index else 0) for i in range(count)),
-            ),
-            update_index=(held.index, *(body.index_of(i) for i in range(count))),
-            first_index=0,
-            tx_end=ends if same else [1, *ends],
-            marks=(held.mark, *(body.mark_of(i) for i in range(count))) if held.mark or body.marks else (),
-        ),
-        transactions if same else [held.transaction, *transactions],
+    if body.update_index:
+        counted = False
+    elif not same:
+        counted = not body.first_index
+    else:
+        counted = not count or body.tx_end[:1] == [0] or body.first_index == held.index + 1
+    schema_ids, schema_index = _schemas(held.schema_id, body, count)
+    longer = replace(
+        body,
+        schema_ids=schema_ids,
+        schema_index=schema_index,
+        update_index=() if counted else (held.index, *(body.index_of(i) for i in range(count))),
+        first_index=held.index if counted else 0,
+        tx_end=[end + 1 for end in body.tx_end],
+        marks=(held.mark, *(body.mark_of(i) for i in range(count))) if held.mark or body.marks else (),
     )
-
-
-def _cut_last(body: ParsedBody) -> tuple[_Held, ParsedBody]:
-    last = len(body.updates) - 1
+    if same:
+        return longer
     transactions = [_transaction(body, tx) for tx in range(len(body.tx_number))]
-    held = _Held(
-        body.updates[last],
+    return replace(_of(longer, [held.transaction, *transactions]), tx_end=[1, *longer.tx_end])
+
+
+def _schemas(first: int, body: ParsedBody, count: int) -> tuple[Sequence[int], Sequence[int]]:
+    """``schema_ids`` and ``schema_index`` with an update of the schema ``first`` before the others."""
+    if not count:
+        return (first,), ()
+    if len(body.schema_index) <= 1 and body.schema_id_of(0) == first:
+        return body.schema_ids, body.schema_index
+    own = ((_at(body.schema_index, i) if body.schema_index else 0) for i in range(count))
+    return (*body.schema_ids, first), (len(body.schema_ids), *own)
+
+
+def _last(body: ParsedBody, last: int, update: bytes) -> _Held:
+    return _Held(
+        update,
         body.schema_id_of(last),
         body.index_of(last),
         body.mark_of(last),
         body.incarnation,
-        transactions[-1],
+        _transaction(body, len(body.tx_number) - 1),
     )
-    if last == (body.tx_end[-1] if body.tx_end else 0):
-        transactions.pop()  # nothing is left of it
+
+
+def _without_last(body: ParsedBody, last: int) -> ParsedBody:
     rest = replace(
         body,
-        updates=body.updates[:last],
-        schema_index=tuple(_at(body.schema_index, i) for i in range(last)) if body.schema_index else (),
-        update_index=tuple(body.index_of(i) for i in range(last)),
-        first_index=0,
-        marks=tuple(body.mark_of(i) for i in range(last)) if body.marks else (),
+        updates=body.updates[:-1],
+        schema_index=body.schema_index if len(body.schema_index) <= 1 else body.schema_index[:last],
+        update_index=body.update_index[:last],
+        marks=body.marks[:last],
     )
-    return held, _of(rest, transactions)
+    if last > (body.tx_end[-1] if body.tx_end else 0):
+        return rest
+    # Nothing is left of its transaction.
+    return _of(rest, [_transaction(body, tx) for tx in range(len(body.tx_number) - 1)])

@@ -21,6 +21,8 @@ __all__ = [
     "encode_key",
     "encode_row",
     "entry",
+    "entry_head",
+    "op_numbered",
     "op_of",
     "value_of",
     "values_of",
@@ -153,13 +155,20 @@ def values_of(field: Sequence[update_pb2.Value]) -> tuple[Value, ...]:
 
 
 def op_of(row: Row) -> Op:
-    """The row's operation. Raises :class:`~wormhole.model.errors.ProtocolError` for one that this release does not
-    know.
+    """The row's operation. Raises as :func:`op_numbered`."""
+    return op_numbered(row.op)
+
+
+def op_numbered(number: int) -> Op:
+    """The operation with this number in ``wormhole.wire.v1.Op``, of which 32 bits count.
+
+    Raises :class:`~wormhole.model.errors.ProtocolError` for one that this release does not know.
     """
-    op = _OP.get(row.op)
+    op = _OP.get(number)
     if op is None:
+        number = (number + (1 << 31)) % (1 << 32) - (1 << 31)
         raise ProtocolError(
-            f"row: operation {int(row.op)} is not known to this release",
+            f"row: operation {number} is not known to this release",
             hint="install the release of the side that sent it; if both are equal, the bytes are damaged: report this",
         )
     return op
@@ -172,10 +181,14 @@ def decode_row(data: bytes) -> Row:
 
 def entry(data: bytes) -> bytes:
     """``data`` as one ``BatchBody.updates`` entry: field tag, length, bytes."""
-    length = len(data)
+    return entry_head(len(data)) + data
+
+
+def entry_head(length: int) -> bytes:
+    """What such an entry of so many bytes begins with."""
     head = bytearray((0x0A,))
     while length > 0x7F:
         head.append(length & 0x7F | 0x80)
         length >>= 7
     head.append(length)
-    return bytes(head) + data
+    return bytes(head)

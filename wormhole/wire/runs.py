@@ -1,20 +1,44 @@
-"""Builds the runs of a segment from encoded rows, one at a time.
+"""Builds the runs of a segment from encoded rows.
 
-For sources that are not on the hot path: the memory source, the test kit and tests. Hot decoders write the same
-columns by hand.
+:class:`RunsBuilder`, one row at a time, is for sources that are not on the hot path: the memory source, the test kit
+and tests. Hot decoders write the same columns by hand.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import accumulate, chain
 
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run
-from wormhole.wire.rows import entry
+from wormhole.wire.rows import entry, entry_head
 
-__all__ = ["RunsBuilder"]
+__all__ = ["RunsBuilder", "run_of"]
+
+
+def run_of(
+    rows: Collection[bytes], schema: Schema, source: str, number: int, place: LogPosition, first_index: int = 0
+) -> Run:
+    """The run of a whole transaction ``<source>:<number>`` without a commit time that has these updates in one shard,
+    the first of them with ``first_index``; ``place`` is next to read.
+    """
+    sizes = list(map(len, rows))
+    heads = {size: entry_head(size) for size in set(sizes)}
+    lengths = {size: size + len(head) for size, head in heads.items()}
+    return Run(
+        blob=b"".join(chain.from_iterable(zip(map(heads.__getitem__, sizes), rows, strict=True))),
+        ends=array("I", accumulate(map(lengths.__getitem__, sizes))),
+        schemas=(schema,),
+        sources=(source,),
+        tx_number=array("Q", (number,)),
+        tx_file=array("Q", (place.file,)),
+        tx_offset=array("Q", (place.offset,)),
+        tx_committed_at_us=array("q", (0,)),
+        tx_end=array("I", (len(sizes),)),
+        first_index=first_index,
+    )
 
 
 class _Columns:

@@ -1,7 +1,7 @@
 """How many fields a batch body may have, looked at before it is parsed. Pure.
 
 Parsing makes an object of each field: a body of empty updates, two bytes each, takes eight times its size at once and
-fifty times when its updates are decoded. A publisher's bodies are about 256 KiB, with a few thousand updates; only
+fifty times when its updates are decoded. A publisher's bodies are about 512 KiB, with a few thousand updates; only
 one large update makes a body larger.
 """
 

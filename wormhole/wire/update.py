@@ -1,27 +1,34 @@
-"""One change of one row or key, as a handler receives it."""
+# cython: boundscheck=False, wraparound=False
+"""One change of one row or key, as a handler receives it. Hot: compiled where possible."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from google.protobuf.message import DecodeError as ProtobufDecodeError
-
-from wormhole.model.errors import DecodeError, ProtocolError
+from wormhole.model.errors import DecodeError
 from wormhole.model.position import LogPosition
-from wormhole.model.schema import Column, Schema
+from wormhole.model.schema import Schema
 from wormhole.model.values import Op, Value
-from wormhole.wire.body import ParsedBody
-from wormhole.wire.rows import Row, decode_row, op_of, values_of
+from wormhole.wire.body import ParsedBody, Slices
+from wormhole.wire.rows import decode_row, op_numbered
 from wormhole.wire.v1 import update_pb2
+from wormhole.wire.values import check, known, named, values
 
-__all__ = ["Batch", "Transaction", "Update"]
+__all__ = ["Batch", "Transaction", "Update", "stretch"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENTERED, _LEFT = int(update_pb2.ENTERED), int(update_pb2.LEFT)
 _BARRIERS: Final = frozenset({Op.TRUNCATE, Op.DELETE_RANGE})
+
+# The fields of an update that hold values; the .pxd makes C integers of them.
+_KEY: Final = 2
+_AFTER: Final = 3
+_BEFORE: Final = 4
+_OLD_KEY: Final = 5
+_KEY_END: Final = 6
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,22 +44,50 @@ class Transaction:
     committed_at: datetime | None
 
 
-@dataclass(slots=True)
 class Batch:
-    """What the updates of one body share."""
+    """What the updates of one body share.
 
-    body: ParsedBody
-    shard: str
-    epoch: int
-    replayed: bool
-    schema_of: Callable[[int], Schema]
-    """Schema by id; raises ``KeyError`` for one that was never sent."""
-    generation: int = 0
-    """Of the flow's last backfill."""
+    ``schema_of``: schema by id; raises ``KeyError`` for one that was never sent. ``generation``: of the flow's last
+    backfill.
+    """
+
+    __slots__ = ("_only", "body", "epoch", "generation", "replayed", "schema_of", "shard")
+
+    def __init__(
+        self,
+        body: ParsedBody,
+        shard: str,
+        epoch: int,
+        replayed: bool,
+        schema_of: Callable[[int], Schema],
+        generation: int = 0,
+    ) -> None:
+        self.body = body
+        self.shard = shard
+        self.epoch = epoch
+        self.replayed = replayed
+        self.schema_of = schema_of
+        self.generation = generation
+        self._only: Schema | None = None  # of all updates, once one was asked for
 
     def updates(self) -> list[Update]:
         """The updates in log order; rows decode when looked at."""
-        return [Update(self, i) for i in range(len(self.body.updates))]
+        rows = self.body.updates
+        if not isinstance(rows, Slices):
+            return [_update(self, i, row, 0, len(row)) for i, row in enumerate(rows)]
+        data = rows.data
+        spans = rows.spans
+        return [_update(self, i, data, spans[2 * i], spans[2 * i + 1]) for i in range(len(rows))]
+
+    def table_of(self, ordinal: int) -> Schema:
+        """The schema of one update. Raises ``KeyError``."""
+        schema = self._only
+        if schema is None:
+            body = self.body
+            schema = self.schema_of(body.schema_id_of(ordinal))
+            if len(body.schema_index) < 2:
+                self._only = schema
+        return schema
 
 
 class Update:
@@ -61,34 +96,36 @@ class Update:
     An update keeps the bytes of its whole batch alive: call :meth:`detach` to keep one beyond the callback.
     """
 
-    __slots__ = ("_batch", "_ordinal", "_row", "_schema")
+    __slots__ = ("_batch", "_begin", "_data", "_end", "_head", "_ordinal")
+    _batch: Batch
+    _ordinal: int
+    _data: bytes
+    _begin: int
+    _end: int
+    _head: int
 
-    def __init__(self, batch: Batch, ordinal: int) -> None:
-        self._batch = batch
-        self._ordinal = ordinal
-        self._row: Row | None = None
-        self._schema: Schema | None = None
-
-    def _load(self) -> Row:
-        row = self._row
-        if row is None:
+    def _check(self) -> bool:
+        """Set ``_head``: what :func:`~wormhole.wire.values.check` returns. Whether the row was too large."""
+        if self._head < 0:
             try:
-                row = self._row = decode_row(self._batch.body.updates[self._ordinal])
-            except ProtobufDecodeError as error:
+                self._head = check(self._data, self._begin, self._end)
+            except DecodeError as error:
                 raise DecodeError(
-                    f"update {self.id} is no valid row: {error}",
+                    f"update {self.id} is no valid row: {error.message}",
                     shard=self.shard,
                     position=str(self.position),
                     hint="read that part of the log with `wormholectl tail`; the publisher sent what its log held",
                 ) from error
-        return row
+        return self._head & 1 != 0
 
-    def _table(self) -> Schema:
-        schema = self._schema
-        if schema is None:
-            batch = self._batch
-            schema = self._schema = batch.schema_of(batch.body.schema_id_of(self._ordinal))
-        return schema
+    def _values(self, field: int) -> tuple[Value, ...]:
+        self._check()
+        return values(self._data, self._begin, self._end, field)
+
+    def _named(self, field: int) -> dict[str, Value] | None:
+        names = self._batch.table_of(self._ordinal).names
+        self._check()
+        return named(self._data, self._begin, self._end, field, names)
 
     @property
     def batch(self) -> Batch:
@@ -109,17 +146,23 @@ class Update:
     @property
     def size(self) -> int:
         """Bytes of the update as it was sent, without what it shares with others of its batch."""
-        return len(self._batch.body.updates[self._ordinal])
+        return self._end - self._begin
 
     @property
     def op(self) -> Op:
         """What happened."""
-        return op_of(self._load())
+        self._check()
+        return op_numbered(self._head >> 1)
+
+    @property
+    def schema(self) -> Schema:
+        """Its table's key and columns, as they were when it was made."""
+        return self._batch.table_of(self._ordinal)
 
     @property
     def table(self) -> str:
         """Table, or what the datastore has in its place."""
-        return self._table().table
+        return self._batch.table_of(self._ordinal).table
 
     @property
     def shard(self) -> str:
@@ -129,22 +172,22 @@ class Update:
     @property
     def key(self) -> tuple[Value, ...]:
         """Values of the key columns (after the change). Empty for an operation on a whole table."""
-        return values_of(self._load().key)
+        return self._values(_KEY)
 
     @property
     def old_key(self) -> tuple[Value, ...] | None:
         """The key before the change if the change altered it, else ``None``."""
-        return values_of(self._load().old_key) or None
+        return self._values(_OLD_KEY) or None
 
     @property
     def key_end(self) -> tuple[Value, ...] | None:
         """End (exclusive) of a ``DELETE_RANGE`` that begins at ``key``, else ``None``."""
-        return values_of(self._load().key_end) or None
+        return self._values(_KEY_END) or None
 
     @property
     def before(self) -> Mapping[str, Value] | None:
         """Column values before the change; ``None`` where the log has none."""
-        return _named(self._table().columns, values_of(self._load().before))
+        return self._named(_BEFORE)
 
     @property
     def after(self) -> Mapping[str, Value] | None:
@@ -153,7 +196,7 @@ class Update:
 
         A store of bytes: ``{"value": bytes}``.
         """
-        return _named(self._table().columns, values_of(self._load().after))
+        return self._named(_AFTER)
 
     @property
     def changed(self) -> frozenset[str] | None:
@@ -161,11 +204,13 @@ class Update:
         before, after = self.before, self.after
         if before is None or after is None:
             return None
-        unknown = [value.WhichOneof("kind") is None for value in self._load().after]  # changed, and not known to what
+        there = known(self._data, self._begin, self._end, _AFTER)
         return frozenset(
-            name
-            for (name, value), changed in zip(after.items(), unknown, strict=True)
-            if changed or before.get(name) != value
+            [
+                name
+                for (name, value), unchanged in zip(after.items(), there, strict=True)
+                if not unchanged or before.get(name) != value
+            ]
         )
 
     @property
@@ -189,7 +234,7 @@ class Update:
     @property
     def too_large(self) -> bool:
         """The values were left out because the update is over ``max_update_bytes``."""
-        return self._load().too_large
+        return self._check()
 
     @property
     def position(self) -> LogPosition:
@@ -249,10 +294,9 @@ class Update:
         The keys are hashable, of this process only, and equal for equal keys of one table. Each begins with the table;
         an update without a key has the table alone, which means every key of it.
         """
-        row = self._load()
-        if op_of(row) in _BARRIERS:
+        if self.op in _BARRIERS:
             return None
-        table = self.table
+        row, table = decode_row(self._bytes()), self.table
         keys = [(table, *(value.SerializeToString() for value in row.key))]
         if row.old_key:
             keys.append((table, *(value.SerializeToString() for value in row.old_key)))
@@ -265,8 +309,9 @@ class Update:
 
         Unlike :meth:`ordering_keys` they are the same in every process.
         """
-        row, table = self._load(), self.table
-        if op_of(row) in _BARRIERS or not row.key:
+        barrier = self.op in _BARRIERS
+        row, table = decode_row(self._bytes()), self.table
+        if barrier or not row.key:
             keys = [update_pb2.RowKey(table=table, whole=True)]
         else:
             keys = [
@@ -277,7 +322,7 @@ class Update:
 
     def encoded(self) -> tuple[Schema, bytes]:
         """Its schema, and the bytes of a batch body with it alone: what delivers it again."""
-        return self._table(), self.detach()._batch.body.to_bytes()
+        return self._batch.table_of(self._ordinal), self.detach().batch.body.to_bytes()
 
     def detach(self) -> Update:
         """A copy that holds its own bytes only, for keeping beyond the callback."""
@@ -287,7 +332,7 @@ class Update:
         position = body.position_of(tx)
         source, _, number = body.transaction_id(tx).rpartition(":")
         single = ParsedBody(
-            updates=(body.updates[i],),
+            updates=(self._bytes(),),
             schema_ids=(body.schema_id_of(i),),
             schema_index=(),
             update_index=(body.index_of(i),),
@@ -302,22 +347,51 @@ class Update:
             tx_end=(1,) if self.ends_transaction else (),
             marks=body.marks and (body.marks[i],),
         )
-        schema = self._table()
+        schema = batch.table_of(i)
         alone = Batch(single, batch.shard, batch.epoch, batch.replayed, lambda _: schema, batch.generation)
-        return Update(alone, 0)
+        return alone.updates()[0]
+
+    def _bytes(self) -> bytes:
+        return self._data[self._begin : self._end]
 
     def __repr__(self) -> str:
         return f"<Update {self.id} {self.op.value} {self.table} {self.key!r}>"
 
 
+def stretch(updates: Sequence[Update], begin: int) -> tuple[int, int]:
+    """How many of ``updates``, from ``begin`` on, follow one another in one batch and have one schema; and the ordinal
+    of the first.
+    """
+    update = updates[begin]
+    batch = update._batch
+    first = update._ordinal
+    index = batch.body.schema_index
+    many = len(index) > 1
+    end = len(updates)
+    at = begin + 1
+    while at < end:
+        update = updates[at]
+        ordinal = first + at - begin
+        if update._batch is not batch or update._ordinal != ordinal:
+            break
+        if many and index[ordinal] != index[first]:
+            break
+        at += 1
+    return at - begin, first
+
+
+def _update(batch: Batch, ordinal: int, data: bytes, begin: int, end: int) -> Update:
+    """Update ``ordinal`` of the batch; its bytes lie in ``data``."""
+    # Compiled, a constructor with arguments takes several times as long.
+    update = Update.__new__(Update)
+    update._batch = batch
+    update._ordinal = ordinal
+    update._data = data
+    update._begin = begin
+    update._end = end
+    update._head = -1
+    return update
+
+
 def _time(us: int) -> datetime | None:
     return _EPOCH + timedelta(microseconds=us) if us else None
-
-
-def _named(columns: tuple[Column, ...], values: tuple[Value, ...]) -> Mapping[str, Value] | None:
-    if values and len(values) != len(columns):
-        raise ProtocolError(
-            f"row: {len(values)} values for the {len(columns)} columns of its schema",
-            hint="the bytes are damaged or come from a faulty sender: report this",
-        )
-    return {c.name: v for c, v in zip(columns, values, strict=True)} if values else None

@@ -11,6 +11,7 @@ from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.problem import Problem
 from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.v1 import admin_pb2
+from wormhole.wire.verification_status import is_settled, verifies
 from wormholectl.show.printer import (
     counted,
     next_step_lines,
@@ -22,6 +23,7 @@ from wormholectl.show.printer import (
     size,
     span,
 )
+from wormholectl.show.verifications import mode_of, show_verified, verified_objects
 
 __all__ = [
     "FlowBackfill",
@@ -50,8 +52,8 @@ class FlowBackfill:
 
 
 def is_complete(status: admin_pb2.BackfillStatus) -> bool:
-    """Whether the rows of every table that was asked for were sent."""
-    return status.state == "done" and not refused_tables(status)
+    """Whether the rows of every table that was asked for were sent; of a verification, whether nothing differs now."""
+    return is_settled(status) if verifies(status) else status.state == "done" and not refused_tables(status)
 
 
 def share_of(statuses: Iterable[admin_pb2.BackfillStatus]) -> float | None:
@@ -134,6 +136,7 @@ def show_backfills(backfills: Sequence[FlowBackfill], silent: Sequence[tuple[str
         print_text("", "SHARE, TIME LEFT and TABLE HOLDS follow from the server's estimate of the rows of a table.")
     for line in next_steps(one.status for one in backfills if one.status is not None):
         print_text(line)
+    show_verified([(one.flow, one.status) for one in backfills if one.status is not None])
 
 
 def next_steps(statuses: Iterable[admin_pb2.BackfillStatus]) -> list[str]:
@@ -161,6 +164,7 @@ def _problem_lines(found: dict[Problem, dict[str, None]]) -> Iterator[str]:
 
 def show_planned(application: str, planned: Sequence[FlowBackfill], notes: Sequence[str], as_json: bool) -> None:
     """What a start would do: the tables of each log, with the server's estimate of their rows, and the flows."""
+    compared = any(one.status is not None and verifies(one.status) for one in planned)
     if as_json:
         _print_changed(application, "start", planned, notes, made=False)
         return
@@ -177,7 +181,7 @@ def show_planned(application: str, planned: Sequence[FlowBackfill], notes: Seque
     known = len(estimates) == len(wanted)
     total = f"about {counted(sum(estimates), 'row')}, by the server's estimate" if estimates and known else "rows"
     print_text(
-        f"{counted(len(planned), 'flow')} of {application} would receive {total}, of "
+        f"{counted(len(planned), 'flow')} of {application} would {'compare' if compared else 'receive'} {total}, of "
         f"{counted(len(wanted), 'table')}; changes go on meanwhile"
     )
     lines = [*next_steps(one.status for one in planned if one.status is not None), *_notes(notes)]
@@ -225,6 +229,9 @@ def backfill_object(status: admin_pb2.BackfillStatus) -> dict[str, Any]:
         "bytes_per_s": status.bytes_per_s,
         "left_s": status.left_s if status.HasField("left_s") else None,
         "progress": [_table_object(table) for table in status.progress],
+        "verify": mode_of(status),
+        "equal": is_settled(status) if verifies(status) else None,
+        "verified": verified_objects(status),
     }
 
 
@@ -265,7 +272,7 @@ def _flow_row(status: admin_pb2.BackfillStatus) -> Sequence[str]:
     running = not has_ended(status)
     return (
         str(status.generation),
-        status.state,
+        f"{status.state} ({mode})" if (mode := mode_of(status)) else status.state,
         f"{status.rows:,}",
         f"{status.share:.0%}" if status.HasField("share") else "-",
         f"{status.rows_per_s:,.0f}" if running else "-",
@@ -300,4 +307,5 @@ def _state(one: FlowBackfill) -> str:
     status = one.status
     if status is None or not status.generation:
         return "none"
-    return f"{status.state}, generation {status.generation}"
+    mode = mode_of(status)
+    return f"{status.state}, generation {status.generation}{f' ({mode})' if mode else ''}"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from wormhole.admin.configuration import ConfigPlan
-from wormhole.coordination import Difference, HistoryEntry
+from wormhole.coordination.differences import Difference
+from wormhole.coordination.port import HistoryEntry
 from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
 
 __all__ = ["show_applied", "show_history", "show_plan", "show_running"]

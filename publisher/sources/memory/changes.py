@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from wormhole.model.schema import Column, Schema
@@ -81,6 +81,13 @@ class ChangeEncoder:
             ]
         row = self.encode_row(change.op, key, after=after, before=before, old_key=old_key, key_end=key_end)
         return [EncodedChange(shards, schema, row)]
+
+    def alter(self, table: str, *, without: Collection[str] = (), key: Sequence[Column] = ()) -> Schema:
+        """The table's columns from now on: without some, and with another key if one is given."""
+        known = self._schemas[table]
+        left = tuple(column for column in known.columns if column.name not in without)
+        schema = self._schemas[table] = Schema(table, tuple(key) or known.key, left)
+        return schema
 
     def encode_row(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -21,12 +21,14 @@ from publisher.sources.memory.changes import Change, ChangeEncoder, ChangeTuple,
 from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
+from wormhole.model.values import Value
 from wormhole.ports.log_source import SourceStatus
 from wormhole.wire.runs import RunsBuilder
 
-__all__ = ["Change", "MemorySource", "Tables"]
+__all__ = ["Change", "MemorySource", "NewKey", "Tables"]
 
 _FIRST_FILE = 1
 _HEADER = 16  # bytes of log that a transaction takes beside its rows, so that an empty one has a place too
@@ -41,6 +43,11 @@ class _Transaction:
     size: int
     marker: Datamarker
     gap: LogGap | None
+    replaced: Sequence[str] = ()
+
+
+NewKey = Callable[[tuple[Value, ...]], tuple[Value, ...]]
+"""The key that a row gets when the columns of its table's key change."""
 
 
 class Tables(Protocol):
@@ -48,6 +55,10 @@ class Tables(Protocol):
 
     def committed(self, number: int, changes: Iterable[Change], encoder: ChangeEncoder) -> None:
         """Transaction ``number`` was committed."""
+        ...
+
+    def altered(self, number: int, schema: Schema, new_key: NewKey | None) -> None:
+        """Transaction ``number``, which is committed next, alters a table."""
         ...
 
     def restored(self, number: int) -> None:
@@ -91,8 +102,8 @@ class MemorySource:
 
     # --- what a test does to the log ---------------------------------------------------------------------------
 
-    def commit(self, changes: Sequence[Change | ChangeTuple]) -> Datamarker:
-        """Commit one transaction; returns the datamarker after it."""
+    def commit(self, changes: Sequence[Change | ChangeTuple], replaced: Sequence[str] = ()) -> Datamarker:
+        """Commit one transaction; returns the datamarker after it. ``replaced``: names that other tables take in it."""
         with self._changed:
             named = [Change(*change) for change in changes]
             rows = [encoded for change in named for encoded in self._encoder.encode(change)]
@@ -104,7 +115,9 @@ class MemorySource:
             checksum = int(google_crc32c.value(b"".join((str(committed_at_us).encode(), *(e.row for e in rows)))))
             anchor = Anchor(f"{self._source_id}:{self._number}", checksum, begin)
             marker = Datamarker(order, str(self._number), order, anchor, committed_at_us)
-            self._transactions.append(_Transaction(begin, self._number, committed_at_us, rows, size, marker, self._gap))
+            self._transactions.append(
+                _Transaction(begin, self._number, committed_at_us, rows, size, marker, self._gap, replaced)
+            )
             self._gap = None
             self._end = marker
             self._bytes += size
@@ -114,6 +127,19 @@ class MemorySource:
                 self._tables.committed(self._number, named, self._encoder)
             self._changed.notify_all()
             return marker
+
+    def alter(
+        self, table: str, *, without: Collection[str] = (), key: Sequence[Column] = (), new_key: NewKey | None = None
+    ) -> Datamarker:
+        """Commit an ALTER of a table that has changes: drop columns, or give every row another ``key``.
+
+        As on a server, the log has its place and nothing of the rows; later changes show the new columns.
+        """
+        with self._changed:
+            schema = self._encoder.alter(table, without=without, key=key)
+            if self._tables is not None:
+                self._tables.altered(self._number + 1, schema, new_key)
+            return self.commit([])
 
     def rotate(self) -> None:
         """Go on in the next log file."""
@@ -402,6 +428,7 @@ class _MemoryReader:
             self._row += 1
             segment.log_bytes += len(encoded.row)
         self._row = 0
+        segment.replaced = {**segment.replaced, **dict.fromkeys(transaction.replaced, transaction.begin)}
         runs.end(transaction.marker.order)
         segment.log_bytes += _HEADER
         segment.end, segment.marker = transaction.marker.order, transaction.marker

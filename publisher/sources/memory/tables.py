@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 from typing import Any, TypeVar
 
+from google.protobuf.message import DecodeError
+
 from publisher.sources.memory.changes import Change, ChangeEncoder, named_values
-from publisher.sources.memory.source import MemorySource
-from wormhole.model.errors import SourceUnavailable, UnreadableTable
-from wormhole.model.position import Datamarker
+from publisher.sources.memory.source import MemorySource, NewKey
+from wormhole.model.errors import ProtocolError, SourceUnavailable, UnreadableTable
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
@@ -107,6 +110,8 @@ class MemoryTables:
         self._tables: dict[str, _Table] = {}
         self._number = 0
         self._interrupted = False
+        self._coming: tuple[str, Mapping[tuple[Value, ...], _Columns]] | None = None
+        self._fingerprints: dict[str, str] = {}  # that the caller was given last
         self._encoder = source.follow(self)
 
     # --- what the source reports ----------------------------------------------------------------------------------
@@ -122,6 +127,23 @@ class MemoryTables:
                 if not table.schemas or table.schemas[-1][1] != schema:
                     table.schemas.append((number, schema))
                 self._apply(table, change, number)
+            if self._coming is not None:
+                (name, rows), self._coming = self._coming, None
+                table = self._tables[name]
+                self._remove(table, list(table.versions), number)
+                for values, columns in rows.items():
+                    self._put(table, values, columns, number)
+
+    def altered(self, number: int, schema: Schema, new_key: NewKey | None) -> None:
+        """Transaction ``number``, which is committed next, alters a table."""
+        with self._lock:
+            table = self._tables[schema.table]
+            table.schemas.append((number, schema))
+            for key in list(table.versions) if new_key is not None else ():
+                row = table.row(key, number)
+                if row is not None and new_key is not None:
+                    self._remove(table, [key], number)
+                    self._put(table, new_key(decode_key(key)), row, number)
 
     def restored(self, number: int) -> None:
         """Everything after transaction ``number`` is gone."""
@@ -139,6 +161,11 @@ class MemoryTables:
         with self._lock:
             self._tables[name] = _Table(schemas=self._tables[name].schemas, dropped=True)
 
+    def replace(self, name: str, rows: Mapping[tuple[Value, ...], _Columns]) -> Datamarker:
+        """Another table with these ``rows`` takes the name, in one statement: the log has the statement alone."""
+        self._coming = name, rows
+        return self._source.commit((), (name,))
+
     def all_rows(self, marker: Datamarker | None = None) -> TableRows:
         """Every table as it is after ``marker``, ``None``: now; whether a snapshot shows it or not."""
         with self._lock:
@@ -151,16 +178,22 @@ class MemoryTables:
 
     # --- the port -------------------------------------------------------------------------------------------------
 
-    def tables(self, wanted: Callable[[str], bool]) -> Sequence[ScannedTable]:
-        """See the port."""
+    def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> Sequence[ScannedTable]:
+        """See the port; a table that is ``refused`` may also be one that is hidden."""
         self._source.latest()
         with self._lock:
             number = self._shown()
-            return [
+            found = [
                 self._described(name, table, schema, number)
                 for name, table in sorted(self._tables.items())
                 if wanted(name) and not table.dropped and (schema := table.schema(number)) is not None
+            ] + [
+                ScannedTable(name, refused=self.refused[name])
+                for name in sorted(named)
+                if wanted(name) and name in self.refused and name not in self._tables
             ]
+            self._fingerprints.update((one.name, one.fingerprint) for one in found)
+            return found
 
     def chunk(
         self, table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
@@ -168,13 +201,14 @@ class MemoryTables:
         """See the port. ``limits.seconds`` has no meaning here."""
         number, schema = self._snapshot(table, not_before)
         chunk = Chunk(schema, {}, str(number), None, True)
+        size = 0
         with self._lock:
             self._check_interrupted()
             for key, columns in self._rows(self._tables[table], number, after, until):
-                if len(chunk.rows) >= limits.rows or chunk.memory >= limits.bytes:
+                if len(chunk.rows) >= limits.rows or size >= limits.bytes:
                     chunk.done = False
                     break
-                self._add(chunk, key, columns)
+                size += self._add(chunk, key, columns)
                 chunk.last = key
         return chunk
 
@@ -192,9 +226,26 @@ class MemoryTables:
                 chunk.last = key
         return chunk
 
+    def skip(self, table: str, after: bytes | None, rows: int) -> bytes | None:
+        """See the port."""
+        number, _ = self._snapshot(table, Datamarker(LogPosition(0, 0, 0), "0", LogPosition(0, 0, 0)))
+        with self._lock:
+            self._check_interrupted()
+            found = (key for key, _ in self._rows(self._tables[table], number, after))
+            return next(islice(found, rows - 1, None), None)
+
     def reached(self, high: str, marker: Datamarker) -> bool:
         """See the port."""
         return int(marker.delivered) >= int(high)
+
+    def can_ask(self, table: str, key: bytes) -> bool:
+        """See the port."""
+        with self._lock:
+            schema = self._tables.get(table, _Table()).schema(self._shown())
+        try:
+            return schema is not None and len(decode_key(key)) == len(schema.key)
+        except (DecodeError, ProtocolError):
+            return False
 
     def shard_of(self, table: str, key: bytes) -> str:
         """See the port."""
@@ -221,8 +272,12 @@ class MemoryTables:
                 raise UnreadableTable(
                     f"there is no table {name} any more", hint="nothing, if it was dropped on purpose"
                 )
-            if problem := self._described(name, table, schema, number).refused:
+            described = self._described(name, table, schema, number)
+            if problem := described.refused:
                 raise UnreadableTable(f"{name} cannot be read in chunks: {problem.text}", hint=problem.hint)
+            if self._fingerprints.get(name, described.fingerprint) != described.fingerprint:
+                # The keys of the caller are in another order.
+                raise SourceUnavailable(f"the key of {name} is another one now", hint="the table begins again")
             if number < int(not_before.delivered):
                 raise SourceUnavailable(
                     f"transaction {not_before.delivered} is in the log and not visible yet; {number} is",
@@ -248,6 +303,7 @@ class MemoryTables:
             self._refusal(name, schema),
             ", ".join(f"{column.name} {column.type}" for column in schema.key),
             self._order is key_order and bool(schema.key) and all(c.type in _PORTABLE for c in schema.key),
+            tuple(column.name for column in schema.columns),
         )
 
     def _sorted_by(self, key: bytes) -> Any:
@@ -268,11 +324,11 @@ class MemoryTables:
             if row is not None:
                 yield key, {name: row.get(name) for name in names}
 
-    def _add(self, chunk: Chunk, key: bytes, columns: _Columns) -> None:
+    def _add(self, chunk: Chunk, key: bytes, columns: _Columns) -> int:
         values = [columns.get(column.name) for column in chunk.schema.columns]
         row = self._encoder.encode_row(Op.READ, decode_key(key), after=values)
         chunk.rows[key] = row
-        chunk.memory += len(row)
+        return len(row)
 
     # --- applying changes, with the lock held ---------------------------------------------------------------------
 
@@ -300,10 +356,14 @@ class MemoryTables:
         if change.op is Op.MERGE:
             known = {name: _merged(row.get(name), operand) for name, operand in known.items()}
         kept = {} if change.op is Op.INSERT else row
+        self._put(table, values, kept | known, number)
+
+    def _put(self, table: _Table, values: tuple[Value, ...], columns: _Columns, number: int) -> None:
+        key = encode_key(values)
         if key not in table.versions:
             table.versions[key] = []
             insort(table.ordered, (self._order(values), key))
-        table.versions[key].append((number, kept | known))
+        table.versions[key].append((number, columns))
 
     @staticmethod
     def _remove(table: _Table, keys: Iterable[bytes], number: int) -> None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import configparser
 import re
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from publisher.sources.mysql.server_url import EXPOSED, ServerUrl, TlsMode
+from publisher.sources.password_file import others_may_read, read_password_file
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 
-__all__ = ["DEFAULT_PORT", "EXPOSED", "Address", "parse", "read_password_file"]
+__all__ = ["DEFAULT_PORT", "EXPOSED", "Address", "parse"]
 
 DEFAULT_PORT: Final = 3306
-_LONGEST_PASSWORD: Final = 64 << 10
 
 # MySQL's own clients: https://dev.mysql.com/doc/refman/8.4/en/connection-options.html#option_general_ssl-mode
 _SSL_MODES: Final[Mapping[str, TlsMode]] = {
@@ -96,7 +95,7 @@ def parse(
     remarks = []
     if password_file is not None:
         password, source = read_password_file(password_file), f"the password came from {password_file}"
-        if _others_may_read(password_file):
+        if others_may_read(password_file):
             remarks.append(f"{password_file} can be read by every user of this host: chmod 600 {password_file}")
         if given.password is not None:
             raise UsageError(f"{shown} has a password, and --password-file names another", hint="keep the file")
@@ -104,7 +103,7 @@ def parse(
         password, source = given.password, "the password came from the URL"
     elif "password" in client:
         password, source = client["password"], f"the password came from {_my_cnf_path(my_cnf)}"
-        if _others_may_read(_my_cnf_path(my_cnf)):
+        if others_may_read(_my_cnf_path(my_cnf)):
             remarks.append(f"{_my_cnf_path(my_cnf)} can be read by every user of this host: chmod 600 it")
     elif prompt is not None:
         password, source = prompt(f"Password of {user} on {socket or host}: "), "the password was typed"
@@ -126,28 +125,6 @@ def parse(
         password_from=source,
         remarks=tuple(remarks),
     )
-
-
-def read_password_file(path: Path) -> str:
-    """The password that a file holds: its text without the line end.
-
-    Raises :class:`~wormhole.model.errors.UsageError`."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LONGEST_PASSWORD + 1)
-        text = data.decode()
-    except OSError as error:
-        raise UsageError(
-            f"the password file {path} cannot be read: {error.strerror}", hint="check the path and its permissions"
-        ) from None
-    except UnicodeDecodeError:
-        raise UsageError(f"the password file {path} is not UTF-8") from None
-    password = text.removesuffix("\n").removesuffix("\r")
-    if not password:
-        raise UsageError(f"the password file {path} is empty", hint="write the password into it, on one line")
-    if len(data) > _LONGEST_PASSWORD or "\n" in password or "\0" in password:
-        raise UsageError(f"the password file {path} holds more than one line", hint="one line: the password")
-    return password
 
 
 def _where(given: ServerUrl, client: Mapping[str, str], shown: str) -> tuple[str, int, str | None]:
@@ -210,7 +187,3 @@ def _unquoted(value: str) -> str:
     else:
         value = value.partition("#")[0].rstrip()
     return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], value)
-
-
-def _others_may_read(path: Path) -> bool:
-    return bool(path.stat().st_mode & stat.S_IROTH)

@@ -18,7 +18,7 @@ from publisher.sources.mysql.server_url import EXPOSED, SERVER_KINDS, ServerUrl
 from wormhole.host.tls import is_loopback
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import PositionError
-from wormhole.model.findings import Report
+from wormhole.model.findings import Finding, Report
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.datastore import Datastore, Login, SourceOptions
@@ -69,6 +69,11 @@ class MySqlDatastore(Datastore):
         from publisher.sources.mysql import doctor
 
         return doctor.check(_address(url, login))
+
+    def examine_existing_rows(self, url: str, login: Login, tables: Sequence[str]) -> Sequence[Finding]:
+        from publisher.sources.mysql import doctor
+
+        return doctor.check_existing_rows(_address(url, login), tables)
 
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
         from publisher.sources.mysql import described_tables

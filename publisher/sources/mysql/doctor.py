@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -11,13 +11,14 @@ from publisher.sources.mysql import doctor_settings as mysql_settings
 from publisher.sources.mysql import doctor_tables as mysql_tables
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.connection import connect, login_of, reading_answers
+from publisher.sources.mysql.doctor_existing_rows import findings as existing_rows_findings
 from publisher.sources.mysql.login import next_step
 from publisher.sources.mysql.required_settings import required
 from publisher.sources.mysql.server_tables import show_all
 from publisher.sources.mysql.settings import Settings, read_settings
 from wormhole.model.findings import Finding, Report, SeenTable, Severity
 
-__all__ = ["check"]
+__all__ = ["check", "check_existing_rows"]
 
 _TIMEOUT_S: Final = 60.0  # information_schema of a server with many tables takes its time
 
@@ -40,9 +41,16 @@ def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
     report.findings += required(settings)
     report.findings += mysql_settings.findings(settings)
     report.findings += mysql_tables.findings(settings, tables)
+    report.findings += existing_rows_findings(settings, ())
     report.findings += _password(address, risk)
     report.findings += _way(settings, address)
     return report
+
+
+def check_existing_rows(address: Address, tables: Sequence[str]) -> list[Finding]:
+    """Whether this account may read the existing rows of ``tables``, which may be patterns. Raises as :func:`check`."""
+    with closing(connect(address, timeout_s=_TIMEOUT_S)) as connection:
+        return list(existing_rows_findings(read_settings(connection), tables))
 
 
 def _facts(settings: Settings, address: Address) -> dict[str, str]:

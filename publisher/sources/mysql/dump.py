@@ -111,17 +111,21 @@ class Dump:
         if self.at and not self.inside:
             self._progressed()
         gathered = self._gathered
-        if not gathered:
-            gathered += memoryview(self.data)[self.at :]
-            self.data, self.at = bytes(gathered), 0
+        if self.at:
+            self.data, self.at = self.data[self.at :], 0
+        have = len(gathered) or len(self.data)
         want = need or len(self.data) + 1
         until = time.monotonic() + wait_s
         left = wait_s
-        while len(gathered) < want:
-            piece = self._receive(max(_PIECE, min(want - len(gathered), 4 * _PIECE)), left)
+        while have < want:
+            piece = self._receive(max(_PIECE, min(want - have, 4 * _PIECE)), left)
             if not piece:
                 return False
-            gathered += piece
+            have += len(piece)
+            if not gathered and have >= want:
+                self.data += piece  # the usual case: one copy, and none where the last event ended with its piece
+            else:
+                gathered += piece if gathered else self.data + piece
             self._unfinished += len(piece)
             if self._unfinished >= _LEAST_PROGRESS:
                 self._progressed()
@@ -129,10 +133,11 @@ class Dump:
             now = time.monotonic()
             self._silent_s += max(0.0, left - max(0.0, until - now))
             left = max(0.0, until - now)
-            if len(gathered) < want or self.inside:
+            if have < want or self.inside:
                 self._check_silence()
-        self.data, self.at = bytes(gathered), 0
-        self._gathered = bytearray()
+        if gathered:
+            self.data = bytes(gathered)
+            self._gathered = bytearray()
         return True
 
     def _receive(self, size: int, wait_s: float) -> bytes:

@@ -27,7 +27,8 @@ _FATAL_READING: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _THROWN_OUT: Final = 4052  # MariaDB: another reader came with this one's server id
 _ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
 _REPLAY: Final = (
-    "start from earliest, or replay the range from an archive; keep binlogs longer (binlog_expire_logs_seconds)"
+    "`wormholectl repair` sends what the tables hold, or replay the range from an archive; keep binlogs longer "
+    "(binlog_expire_logs_seconds)"
 )
 
 _SAME_ID: Final = "another replica showed the server the same id as this reader"

@@ -20,7 +20,7 @@ FILE_BEGIN: Final = 4
 """Offset of the first event of a file."""
 
 REPLAY: Final = (
-    "start from earliest, or replay the range from an archive; keep binlogs longer "
+    "`wormholectl repair` sends what the tables hold, or replay the range from an archive; keep binlogs longer "
     "(binlog_expire_logs_seconds, expire_logs_days)"
 )
 

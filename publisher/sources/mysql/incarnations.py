@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from publisher.sources.high_water import HighWater
 from publisher.sources.mysql.confirmation import Believe
-from publisher.sources.mysql.high_water import HighWater
 from publisher.sources.mysql.server_state import ServerState
 from publisher.sources.state_file import read_state, write_state
 from wormhole.model.errors import Diverged, SourceUnavailable

@@ -156,6 +156,10 @@ class LogWalk:
         """Where the transaction begins that is open."""
         return LogPosition(self._incarnation, self.file.number, self.encoder.tx_begin)
 
+    def take_replaced(self) -> dict[str, LogPosition]:
+        """See :attr:`wormhole.model.segment.Segment.replaced`: those that were passed since the last call."""
+        return self._statements.take_replaced()
+
     @property
     def inside(self) -> bool:
         """Whether events wait that came inside of the last one, or rows of it."""
@@ -484,6 +488,7 @@ class LogWalk:
             pass
         else:
             self._statements.remove_rows(statement)
+            self._statements.note_replaced(statement, self.open_place)
             missing = self._statements.unread(statement, query.sql) if statement.unread else None
             return self._lacks(missing, ends=alone and not statement.rows_follow)
         return Step.PROGRESS

@@ -200,7 +200,8 @@ class BinlogReader:
         log_bytes, walk.log_bytes = walk.log_bytes, 0
         begin = self._place if gap is None else end
         self._place = end
-        return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, gap, self._broken(end, whole))
+        broken, replaced = self._broken(end, whole), walk.take_replaced()
+        return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, gap, broken, replaced=replaced)
 
     def _runs(self, piece: Piece, whole: bool) -> dict[str, Run]:
         encoder, tables = self._encoder, self._tables

@@ -86,7 +86,8 @@ class Settings:
     empty without a log, or where the account may not see them, which ``denied`` says with the statements that were
     refused. ``replicas`` is ``None`` when it may not see whether the server is a replica. ``tls``: the connection's
     cipher, empty without TLS. ``account``: ``user@host`` of the account that the server took for the connection;
-    ``login``: the same as the client named itself.
+    ``login``: the same as the client named itself. ``grant_lines``: what ``SHOW GRANTS`` shows of it and its active
+    roles.
     """
 
     flavour: Flavour
@@ -103,6 +104,7 @@ class Settings:
     logs: tuple[BinaryLog, ...] = ()
     replicas: tuple[ReplicaChannel, ...] | None = ()
     grants: tuple[Grant, ...] = ()
+    grant_lines: tuple[str, ...] = ()
     semi_sync_clients: int = 0
     account: str = ""
     login: str = ""
@@ -166,6 +168,7 @@ class _Reading:
     def __init__(self, connection: Connection[DictCursor]) -> None:
         self._connection = connection
         self._denied: list[str] = []
+        self._grant_lines: dict[str, None] = {}
 
     def settings(self) -> Settings:
         rows = query(self._connection, "SHOW GLOBAL VARIABLES")
@@ -190,6 +193,7 @@ class _Reading:
             logs=self._logs() if logging else (),
             replicas=self._replicas(flavour, version),
             grants=self._grants(str(accounts["account"]), None if mariadb else variables.get("mandatory_roles", "")),
+            grant_lines=tuple(self._grant_lines),
             semi_sync_clients=self._semi_sync_clients(),
             account=str(accounts["account"]),
             login=str(accounts["login"]),
@@ -245,6 +249,7 @@ class _Reading:
 
     def _shown_grants(self, sql: str) -> tuple[Grant, ...]:
         lines = [str(next(iter(row.values()), "")) for row in self._allowed(sql) or ()]
+        self._grant_lines |= dict.fromkeys(lines)
         return tuple(grant for grant in map(parse_grant, lines) if grant is not None)
 
     def _semi_sync_clients(self) -> int:

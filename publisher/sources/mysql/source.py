@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 
 from pymysql.connections import Connection
 
+from publisher.sources.high_water import HighWater
 from publisher.sources.mysql.address import parse
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.confirmation import Confirmation, Unconfirmed
 from publisher.sources.mysql.connection import connect, login_of
 from publisher.sources.mysql.continuity import lost_history
-from publisher.sources.mysql.high_water import HighWater
 from publisher.sources.mysql.id_claims import IdClaims, list_replicas
 from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.login import next_step

@@ -13,6 +13,7 @@ from publisher.sources.mysql.decode.rare_events import Query
 from publisher.sources.mysql.decode.statement import Kind, Statement, classify
 from publisher.sources.mysql.tables import Tables
 from wormhole.model.errors import DecodeError, UnsupportedLog
+from wormhole.model.position import LogPosition
 
 __all__ = ["Statements", "statement_format"]
 
@@ -25,6 +26,7 @@ _ROW_FORMAT: Final = (
 )
 # Statements of which the beginning is enough.
 _WHOLE_BY_BEGINNING: Final = frozenset({Kind.DML})
+_RENAMES: Final = frozenset({Kind.RENAME_TABLE, Kind.ROWS_REPLACED})
 _ROUTINE: Final = re.compile(
     r"\s*(?:CREATE|ALTER)\b[^(;]*?\b(?:PROCEDURE|FUNCTION|TRIGGER|EVENT|VIEW|PACKAGE)\b", re.IGNORECASE
 )
@@ -40,6 +42,7 @@ class Statements:
         self._of = (-1, 0)  # the transaction that the next two are about
         self._savepoints: dict[str, int] = {}  # updates that were there then
         self._barriers: list[tuple[int, int]] = []
+        self._replaced: dict[str, LogPosition] = {}
 
     def read(self, query: Query, *, cut: bool = False) -> Statement:
         """What the statement does.
@@ -66,6 +69,19 @@ class Statements:
                 barrier = self._tables.barrier(database, table)
                 self._barriers.append(barrier)
                 encoder.truncate(*barrier)
+
+    def note_replaced(self, statement: Statement, place: LogPosition) -> None:
+        """A statement that begins at ``place``: note the tables that it gives names and whose rows the log lacks."""
+        if statement.kind in _RENAMES and not self._encoder.suppress:
+            for name in statement.made:
+                database, table = self._tables.catalog.spelled(*name)
+                if not self._tables.skips(database, table):
+                    self._replaced[f"{database}.{table}"] = place
+
+    def take_replaced(self) -> dict[str, LogPosition]:
+        """What was noted since the last call."""
+        found, self._replaced = self._replaced, {}
+        return found
 
     def rolled_back(self) -> None:
         """The rows of the transaction are dropped. What its statements removed stays removed: MariaDB logs the DROP

@@ -66,6 +66,7 @@ class RocksDatastore(Datastore):
             state_dir=options.state_dir,
             sharding=options.sharding,
             max_update_bytes=options.max_update_bytes,
+            folder=options.rows_dir,
         )
 
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:

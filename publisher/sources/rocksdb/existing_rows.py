@@ -11,24 +11,26 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+from google.protobuf.message import DecodeError
+
 from publisher.sources.rocksdb.reader import VALUE_SCHEMAS
 from publisher.sources.rocksdb.secondary_pipe import read_message, write_message
-from wormhole.model.errors import SourceUnavailable, UnreadableTable, UsageError, WormholeError
+from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, UsageError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding, shard_of_hash, shard_of_table
 from wormhole.ports.table_source import Chunk, ChunkLimits, ScannedTable
 from wormhole.wire.rows import decode_key, encode_key
+from wormhole.wire.v1 import update_pb2
 
 __all__ = ["RocksTables"]
 
 _PATIENCE_S: Final = 3.0  # for an instance that has to be opened anew
-_ROW_BYTES: Final = 200  # what a row and its key take in memory beside their bytes
 _OPERATION: Final = 2  # bytes of an update before its key
 _ERRORS: Final[dict[str, type[WormholeError]]] = {
     error.__name__: error for error in (SourceUnavailable, UnreadableTable, UsageError)
@@ -38,13 +40,23 @@ _ERRORS: Final[dict[str, type[WormholeError]]] = {
 class RocksTables:
     """Implements :class:`~wormhole.ports.table_source.TableSource` for the database in the directory ``path``.
 
-    ``state_dir``: that of the log's source, beside whose folder this one has its own. Nothing is written into ``path``.
+    ``state_dir``: that of the log's source, beside whose folder this one has its own. ``folder``: its own, where
+    several read at a time. Nothing is written into ``path``.
     """
 
-    def __init__(self, path: Path, *, log: str, state_dir: Path, sharding: Sharding, max_update_bytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        log: str,
+        state_dir: Path,
+        sharding: Sharding,
+        max_update_bytes: int,
+        folder: Path | None = None,
+    ) -> None:
         self._path = path
         self._log = log
-        self._folder = state_dir / "rocksdb-tables"
+        self._folder = (folder or state_dir) / "rocksdb-tables"
         self._kept = state_dir / "rocksdb"
         self._sharding = sharding
         self._max_update_bytes = max_update_bytes
@@ -54,7 +66,7 @@ class RocksTables:
         self._busy = False
         self._interrupted = False
 
-    def tables(self, wanted: Callable[[str], bool]) -> Sequence[ScannedTable]:
+    def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> Sequence[ScannedTable]:
         """See the port. Estimates count a key once for each time it was written since the last compaction."""
         answer, _ = self._ask({"do": "tables"})
         return [
@@ -81,9 +93,23 @@ class RocksTables:
         """See the port."""
         return self._read(table, {"do": "rows", "keys": [_raw(key).hex() for key in keys]}, not_before)
 
+    def skip(self, table: str, after: bytes | None, rows: int) -> bytes | None:
+        """See the port."""
+        request = {"do": "skip", "table": table, "after": None if after is None else _raw(after).hex(), "rows": rows}
+        answer, _ = self._ask(request)
+        return None if answer["key"] is None else encode_key((bytes.fromhex(answer["key"]),))
+
     def reached(self, high: str, marker: Datamarker) -> bool:
         """See the port."""
         return int(marker.delivered or 0) >= int(high)
+
+    def can_ask(self, table: str, key: bytes) -> bool:
+        """See the port."""
+        try:
+            values = update_pb2.RowKey.FromString(key).values
+        except DecodeError:
+            return False
+        return len(values) == 1 and values[0].WhichOneof("kind") == "bytes"
 
     def shard_of(self, table: str, key: bytes) -> str:
         """See the port."""
@@ -122,8 +148,7 @@ class RocksTables:
         key_columns, columns = VALUE_SCHEMAS[answer["wide"]]
         schema = Schema(table, key_columns, columns)
         last = None if answer["last"] is None else encode_key((bytes.fromhex(answer["last"]),))
-        rows, size = _rows_of(blob, answer["count"])
-        return Chunk(schema, rows, str(answer["high"]), last, answer["done"], size + _ROW_BYTES * len(rows))
+        return Chunk(schema, _rows_of(blob, answer["count"]), str(answer["high"]), last, answer["done"])
 
     def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Raises what the process answers, and :class:`SourceUnavailable` when it ends instead."""
@@ -161,7 +186,7 @@ class RocksTables:
         if interrupted:
             raise SourceUnavailable(f"reading {self._path} was interrupted", hint="it is tried again")
         if answer is None:
-            raise SourceUnavailable(
+            raise ChunkUnavailable(
                 f"the process that reads {self._path} ended with status {process.returncode}",
                 hint="its standard error has the reason; it is started again",
             )
@@ -202,8 +227,8 @@ def _raw(key: bytes) -> bytes:
     return cast("bytes", value)
 
 
-def _rows_of(blob: bytes, count: int) -> tuple[dict[bytes, bytes], int]:
-    """The rows by key, and the bytes of both."""
+def _rows_of(blob: bytes, count: int) -> dict[bytes, bytes]:
+    """The rows by key."""
     ends, key_sizes = array("Q"), array("I")
     at = ends.itemsize * count
     ends.frombytes(blob[:at])
@@ -215,4 +240,4 @@ def _rows_of(blob: bytes, count: int) -> tuple[dict[bytes, bytes], int]:
         key = begin + _OPERATION
         rows[blob[key : key + key_size]] = blob[begin : base + end]
         begin = base + end
-    return rows, len(blob) - base + sum(key_sizes)
+    return rows

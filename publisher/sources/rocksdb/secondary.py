@@ -36,6 +36,7 @@ __all__ = ["main"]
 
 _PATIENCE_S: Final = 3.0  # for what the owner does meanwhile: a new MANIFEST, a log that is not written yet
 _PAUSE_S: Final = 0.02
+_SKIP_S: Final = 1.0
 _CACHE: Final = 8 << 20
 _INFO_LOG: Final = 1 << 20
 _CLOCK_EVERY: Final = 64  # rows
@@ -191,6 +192,27 @@ class _Secondary:
             batch.add(key, columns)
         return self._answer(batch, wanted[-1] if wanted else None, True, not_before)
 
+    def skip(self, table: str, after: str | None, rows: int) -> dict[str, Any]:
+        """The key of the row so many rows behind ``after``, or of one before it where that takes too long."""
+        self._catch_up_for(table, 0)
+        began = time.monotonic()
+        last = _key(after)
+        iteration = self._family(table).iter(_whole_order())
+        if last is None:
+            iteration.seek_to_first()
+        else:
+            iteration.seek(last)
+            if iteration.valid() and iteration.key() == last:
+                iteration.next()
+        for count in range(1, rows + 1):
+            if not iteration.valid():
+                self._check(table, iteration)
+                return {"key": None}
+            if count == rows or (count % _CLOCK_EVERY == 0 and time.monotonic() - began >= _SKIP_S):
+                break
+            iteration.next()
+        return {"key": iteration.key().hex()}
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     def _answer(
@@ -225,18 +247,10 @@ class _Secondary:
         return max(delivered, self._walked[2])
 
     def _scan(self, table: str, after: bytes | None, until: bytes | None) -> Iterator[tuple[bytes, Columns]]:
-        from rocksdict import ReadOptions
-
         family = self._family(table)
-
-        def options() -> Any:
-            made = ReadOptions()
-            made.set_total_order_seek(True)  # a family with a prefix extractor would be read prefix by prefix
-            return made
-
-        limited = options()
+        limited = _whole_order()
         if until is not None:
-            probe = family.iter(options())
+            probe = family.iter(_whole_order())
             probe.seek(until)
             if probe.valid() and probe.key() == until:
                 probe.next()
@@ -369,6 +383,14 @@ class _Secondary:
         )
 
 
+def _whole_order() -> Any:
+    from rocksdict import ReadOptions
+
+    made = ReadOptions()
+    made.set_total_order_seek(True)  # a family with a prefix extractor would be read prefix by prefix
+    return made
+
+
 def _failed(table: str, error: Exception) -> WormholeError:
     if str(error).startswith(_LASTING):
         return UnreadableTable(
@@ -408,6 +430,8 @@ def main(arguments: Sequence[str]) -> None:
                     header = secondary.tables()
                 case "chunk":
                     header, blob = secondary.chunk(**request)
+                case "skip":
+                    header = secondary.skip(**request)
                 case _:
                     header, blob = secondary.rows(**request)
         except _StaleError as error:

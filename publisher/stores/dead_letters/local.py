@@ -5,7 +5,7 @@ transaction.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS dead_letters (
 )
 """
 _ALL: Final = "SELECT letter FROM dead_letters WHERE application = ? AND shard = ?"
+_FLOWS: Final = "SELECT DISTINCT application, shard FROM dead_letters"
 _ONE: Final = "SELECT letter FROM dead_letters WHERE application = ? AND shard = ? AND id = ?"
 _BYTES: Final = "SELECT table_schema, body FROM dead_letters WHERE application = ? AND shard = ? AND id = ?"
 _MARK: Final = "UPDATE dead_letters SET letter = ? WHERE application = ? AND shard = ? AND id = ?"
@@ -49,6 +50,11 @@ class LocalDeadLetters:
             database.execute(_SCHEMA)
             rows = database.execute(_ALL, flow).fetchall()
             return in_order(letter_from_json(flow, text, self._where) for (text,) in rows)
+
+    def parked(self, flows: Collection[FlowKey]) -> Collection[FlowKey]:
+        with self._transaction("look for parked updates") as database:
+            database.execute(_SCHEMA)
+            return {*flows} & {*database.execute(_FLOWS).fetchall()}
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         with self._transaction(f"read a parked update of {flow_name(*flow)}") as database:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from publisher.stores.dead_letters.rules import check_epoch
@@ -35,6 +35,11 @@ class MemoryDeadLetters:
         with self._lock:
             self._records()
             return in_order(letter for letter, _ in self._letters.get(flow, {}).values())
+
+    def parked(self, flows: Collection[FlowKey]) -> Collection[FlowKey]:
+        with self._lock:
+            self._records()
+            return {flow for flow in flows if self._letters.get(flow)}
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         with self._lock:

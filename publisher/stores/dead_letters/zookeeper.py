@@ -8,7 +8,7 @@ the other stores.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -53,6 +53,12 @@ class ZooKeeperDeadLetters:
             with contextlib.suppress(NoNodeError):  # deleted since it was listed
                 letters.append(self._get(flow, id_)[0])
         return in_order(letters)
+
+    def parked(self, flows: Collection[FlowKey]) -> Collection[FlowKey]:
+        found = set()
+        for application in sorted({application for application, _ in flows}):
+            found |= {(application, shard) for shard in self._children(self._applications_folder(application))}
+        return found & {*flows}
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         path = f"{self._path(flow, id_)}/{_PARCEL}"
@@ -164,16 +170,20 @@ class ZooKeeperDeadLetters:
         return self._ask(f"look for {path}", lambda client: client.exists_async(path)) is not None
 
     def _ids(self, flow: FlowKey) -> list[str]:
-        folder = self._folder(flow)
+        return sorted(map(unquote, self._children(self._folder(flow))))
+
+    def _children(self, path: str) -> list[str]:
         try:
-            names = self._ask(f"list {folder}", lambda client: client.get_children_async(folder))
+            return list(self._ask(f"list {path}", lambda client: client.get_children_async(path)))
         except NoNodeError:
             return []
-        return sorted(map(unquote, names))
 
     def _folder(self, flow: FlowKey) -> str:
         application, shard = flow
-        return f"{self._paths.application(application)}/dead_letters/{shard}"
+        return f"{self._applications_folder(application)}/{shard}"
+
+    def _applications_folder(self, application: str) -> str:
+        return f"{self._paths.application(application)}/dead_letters"
 
     def _path(self, flow: FlowKey, id_: str) -> str:
         return f"{self._folder(flow)}/{quote(id_, safe=':')}"

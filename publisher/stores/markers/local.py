@@ -13,7 +13,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -121,21 +121,24 @@ class LocalMarkerStore:
     def register(
         self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
     ) -> StoredFlow:
-        with self._transaction(f"register {flow_name(*flow)}") as database:
-            row = self._row(database, flow)
-            try:
-                if row is not None:
-                    return self._record(row)[1]
-                stored = StoredFlow(marker, epoch, start, control=control)
-            except MarkerStoreError as error:
-                assert row is not None
-                stored = in_place_of(error, marker, max(epoch, row[2]), start)
-            self._put(database, flow, stored)
-            return stored
+        return self.register_all({flow: StoredFlow(marker, epoch, start, control=control)})[flow]
+
+    def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:
+        what = flow_name(*next(iter(records))) if len(records) == 1 else f"{len(records)} flows"
+        with self._transaction(f"register {what}") as database:
+            return {flow: self._register(database, flow, record) for flow, record in records.items()}
 
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         with self._transaction(f"raise the epoch of {flow_name(*flow)}") as database:
             return self._put(database, flow, raised(self._existing(database, flow), above)).epoch
+
+    def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
+        epochs: dict[FlowKey, int] = {}
+        with self._transaction("raise epochs") as database:
+            for flow, above in flows.items():
+                with contextlib.suppress(MarkerStoreError, KeyError):
+                    epochs[flow] = self._put(database, flow, raised(self._existing(database, flow), above)).epoch
+        return epochs
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         refused: list[FlowKey] = []
@@ -155,10 +158,10 @@ class LocalMarkerStore:
                     refused.append(write.flow)
         return tuple(refused)
 
-    def delivery_counts(self, flow: FlowKey) -> Mapping[str, bytes]:
-        with self._transaction(f"read the delivery counts of {flow_name(*flow)}") as database:
+    def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
+        with self._transaction("read delivery counts") as database:
             query = "SELECT name, page FROM books WHERE application = ? AND shard = ?"
-            return dict(database.execute(query, flow).fetchall())
+            return {flow: dict(database.execute(query, flow).fetchall()) for flow in flows}
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         with self._transaction(f"rewind {flow_name(*flow)}") as database:
@@ -299,6 +302,16 @@ class LocalMarkerStore:
                 flow=flow_name(application, shard),
                 hint=written_anew((application, shard)),
             ) from error
+
+    def _register(self, database: sqlite3.Connection, flow: FlowKey, wanted: StoredFlow) -> StoredFlow:
+        row = self._row(database, flow)
+        try:
+            if row is not None:
+                return self._record(row)[1]
+        except MarkerStoreError as error:
+            assert row is not None
+            wanted = in_place_of(error, wanted.marker, max(wanted.epoch, row[2]), wanted.start)
+        return self._put(database, flow, wanted)
 
     def _get(self, database: sqlite3.Connection, flow: FlowKey) -> StoredFlow | None:
         row = self._row(database, flow)

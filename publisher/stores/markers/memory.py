@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from publisher.stores.dead_letters.memory import Letters, MemoryDeadLetters
@@ -58,11 +58,24 @@ class MemoryMarkerStore:
         with self._markers.lock:
             return self._records().setdefault(flow, StoredFlow(marker, epoch, start, control=control))
 
+    def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:
+        return {
+            flow: self.register(flow, record.marker, record.start, record.epoch, record.control)
+            for flow, record in records.items()
+        }
+
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         with self._markers.lock:
             records = self._records()
             records[flow] = raised(records[flow], above)
             return records[flow].epoch
+
+    def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
+        with self._markers.lock:
+            records = self._records()
+            changed = {flow: raised(records[flow], above) for flow, above in flows.items() if flow in records}
+            records.update(changed)
+            return {flow: stored.epoch for flow, stored in changed.items()}
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         refused: list[FlowKey] = []
@@ -80,10 +93,10 @@ class MemoryMarkerStore:
                     refused.append(write.flow)
         return tuple(refused)
 
-    def delivery_counts(self, flow: FlowKey) -> Mapping[str, bytes]:
+    def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
         with self._markers.lock:
             self._records()
-            return dict(self._markers.counts.get(flow, {}))
+            return {flow: dict(self._markers.counts.get(flow, {})) for flow in flows}
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         with self._markers.lock:

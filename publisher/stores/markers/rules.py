@@ -12,6 +12,7 @@ from wormhole.model.errors import MarkerStoreError, ProtocolError
 from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.model.problem import Problem
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.marker_store import (
     BackfillControl,
     FlowControl,
@@ -39,6 +40,7 @@ __all__ = [
 _REPLAY_TEXTS: Final = ("id", "who", "mode", "ticket", "where", "subscriber")
 _BACKFILL_TEXTS: Final = ("who", "where", "filter_hash", "paused")
 _BACKFILL_ENDS: Final = ("", "done", "cancelled")
+_MOST_ROWS: Final = 1 << 64  # the admin service reports it in an unsigned number
 _MOST_GENERATIONS: Final = 1 << 63  # SQL databases of applications hold it in a signed number
 
 
@@ -122,6 +124,10 @@ def control_from_text(text: str) -> FlowControl:
 def _backfill_to_json(backfill: BackfillControl) -> dict[str, Any]:
     fields: dict[str, Any] = {name: getattr(backfill, name) for name in (*_BACKFILL_TEXTS, "ended")}
     fields |= {"generation": backfill.generation, "started_s": backfill.started_s, "rate": backfill.rate}
+    if backfill.verify is not VerifyMode.NONE:  # else as an earlier release wrote it: what is there is compared as text
+        fields["verify"] = backfill.verify.value
+    if backfill.rows:
+        fields["rows"] = backfill.rows
     return fields | {"tables": list(backfill.tables)}
 
 
@@ -130,22 +136,32 @@ def _backfill_from_json(given: Any) -> BackfillControl:
     try:
         texts = {name: given[name] for name in _BACKFILL_TEXTS}
         generation, started_s, rate = given["generation"], given["started_s"], given["rate"]
-        tables, ended = given["tables"], given["ended"]
+        tables, ended, rows = given["tables"], given["ended"], given.get("rows", 0)
+        verify = VerifyMode(given.get("verify", VerifyMode.NONE.value))
         if not (
             all(isinstance(text, str) for text in (*texts.values(), *tables))
             and isinstance(tables, list)
             and type(generation) is int
             and 0 < generation < _MOST_GENERATIONS
+            and type(rows) is int
+            and 0 <= rows < _MOST_ROWS
             and isinstance(started_s, int | float)
             and isinstance(rate, int | float)
             and rate >= 0
             and ended in _BACKFILL_ENDS
         ):
             raise TypeError("a field has the wrong type")
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the backfill of the flow is not readable: {type(error).__name__} {error}") from error
     return BackfillControl(
-        **texts, generation=generation, started_s=float(started_s), tables=tuple(tables), rate=float(rate), ended=ended
+        **texts,
+        generation=generation,
+        started_s=float(started_s),
+        tables=tuple(tables),
+        rate=float(rate),
+        ended=ended,
+        verify=verify,
+        rows=rows,
     )
 
 

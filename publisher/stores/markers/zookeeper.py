@@ -11,10 +11,10 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import (
     BadVersionError,
@@ -56,6 +56,9 @@ _NODE_BYTES: Final = 200
 _RACES: Final = 20
 
 
+_T = TypeVar("_T")
+
+
 class ZooKeeperMarkerStore:
     """The ZooKeeper form of the port, for the shards of ``log`` (``<log>`` and ``<log>.…``). Methods block."""
 
@@ -91,16 +94,9 @@ class ZooKeeperMarkerStore:
     def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
         found: dict[FlowKey, StoredFlow] = {}
         for name in [application] if application is not None else self._children(self._paths.applications):
-            for shard in self._children(self._paths.markers(name)):
-                if shard == self._log or shard.startswith(f"{self._log}."):
-                    try:
-                        found[name, shard] = self._get((name, shard))[0]
-                    except KeyError:
-                        pass  # forgotten since it was listed
-                    except MarkerStoreError as error:
-                        if error.flow is None:
-                            raise
-                        _log.error("%s", error)  # of this flow only; `register` replaces its record
+            shards = self._children(self._paths.markers(name))
+            flows = [(name, shard) for shard in shards if shard == self._log or shard.startswith(f"{self._log}.")]
+            found |= {flow: stored for flow, (stored, _) in self._get_all(flows).items()}
         return found
 
     def register(
@@ -114,24 +110,57 @@ class ZooKeeperMarkerStore:
             return self._registered(flow, stored)
         return stored
 
+    def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:
+        found: dict[FlowKey, StoredFlow] = {}
+        folders = {self._paths.markers(application) for application, _ in records}
+        for made in self._ask_all("make datamarkers", [_making(folder) for folder in sorted(folders)]):
+            with contextlib.suppress(NodeExistsError):
+                made()
+        with self._writing:
+            for group in _groups(list(records.items()), lambda one: _in_base64(one[1].marker.backfill)):
+                if self._create(group):
+                    found |= dict(group)
+                    continue
+                for flow, record in group:  # some are there already, or made by somebody else
+                    found[flow] = self.register(flow, record.marker, record.start, record.epoch, record.control)
+        return found
+
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         return self._change(flow, lambda stored: raised(stored, above)).epoch
+
+    def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
+        epochs: dict[FlowKey, int] = {}
+        with self._writing:
+            for race in range(_RACES):
+                _step_aside(race)
+                found = self._get_all(flows.keys() - epochs.keys())
+                changes = [(flow, raised(one, flows[flow]), at) for flow, (one, at) in found.items()]
+                for group in _groups(changes, lambda change: _in_base64(change[1].marker.backfill)):
+                    if self._commit(group, {}):
+                        epochs |= {flow: stored.epoch for flow, stored, _ in group}
+                if epochs.keys() >= found.keys():
+                    return epochs
+        raise self._too_many_races(", ".join(sorted(f"{app}/{shard}" for app, shard in flows.keys() - epochs.keys())))
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         refused: list[FlowKey] = []
         with self._writing:
-            for group in _groups(writes):
+            for group in _groups(writes, _bytes_of):
                 refused += self._store(group)
         return tuple(refused)
 
-    def delivery_counts(self, flow: FlowKey) -> Mapping[str, bytes]:
-        folder = self._paths.delivery_counts(*flow)
-        names = self._children(folder)
-        asked = self._ask_all(f"read {folder}", [_getting(f"{folder}/{name}") for name in names])
-        found: dict[str, bytes] = {}
-        for name, answer in zip(names, asked, strict=True):
+    def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
+        folders = {flow: self._paths.delivery_counts(*flow) for flow in flows}
+        listed = self._ask_all("list delivery counts", [_listing(folder) for folder in folders.values()])
+        found: dict[FlowKey, dict[str, bytes]] = {flow: {} for flow in flows}
+        pages: list[tuple[FlowKey, str]] = []
+        for flow, names in zip(folders, listed, strict=True):
+            with contextlib.suppress(NoNodeError):
+                pages += [(flow, name) for name in sorted(names())]
+        asked = self._ask_all("read delivery counts", [_getting(f"{folders[flow]}/{name}") for flow, name in pages])
+        for (flow, name), answer in zip(pages, asked, strict=True):
             with contextlib.suppress(NoNodeError):  # deleted since it was listed
-                found[name] = bytes(answer()[0])
+                found[flow][name] = bytes(answer()[0])
         return found
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
@@ -216,6 +245,17 @@ class ZooKeeperMarkerStore:
             with contextlib.suppress(NodeExistsError):
                 answer()
         return known
+
+    def _create(self, records: Sequence[tuple[FlowKey, StoredFlow]]) -> bool:
+        """Create all of the records or none; whether that was done."""
+
+        def ask(client: Any) -> Any:
+            transaction = client.transaction()
+            for flow, stored in records:
+                transaction.create(self._path(flow), flow_to_json(stored))
+            return transaction.commit_async()
+
+        return not any(isinstance(result, Exception) for result in self._ask("register flows", ask))
 
     def _change(self, flow: FlowKey, change: Callable[[StoredFlow], StoredFlow]) -> StoredFlow:
         path = self._path(flow)
@@ -324,6 +364,10 @@ def _getting(path: str) -> Callable[[Any], Any]:
     return lambda client: client.get_async(path)
 
 
+def _listing(path: str) -> Callable[[Any], Any]:
+    return lambda client: client.get_children_async(path)
+
+
 def _looking(path: str) -> Callable[[Any], Any]:
     return lambda client: client.exists_async(path)
 
@@ -336,19 +380,23 @@ def _deleting(path: str) -> Callable[[Any], Any]:
     return lambda client: client.delete_async(path)
 
 
-def _groups(writes: Sequence[MarkerWrite]) -> Iterator[list[MarkerWrite]]:
-    """As many at a time as go into one transaction."""
-    group: list[MarkerWrite] = []
+def _groups(items: Iterable[_T], size_of: Callable[[_T], int]) -> Iterator[list[_T]]:
+    """As many at a time as go into one transaction. ``size_of``: bytes of one beside its record."""
+    group: list[_T] = []
     size = 0
-    for write in writes:
-        more = sum(_NODE_BYTES + len(page) for page in write.counts.values()) + _in_base64(write.marker.backfill)
+    for item in items:
+        more = size_of(item)
         if group and (len(group) == _WRITES_PER_TRANSACTION or size + more > _BYTES_PER_TRANSACTION):
             yield group
             group, size = [], 0
-        group.append(write)
+        group.append(item)
         size += more
     if group:
         yield group
+
+
+def _bytes_of(write: MarkerWrite) -> int:
+    return sum(_NODE_BYTES + len(page) for page in write.counts.values()) + _in_base64(write.marker.backfill)
 
 
 def _in_base64(data: bytes) -> int:

@@ -1,19 +1,25 @@
 """What one side of a stream says to the other: frames of version 3, with parked updates, rows that they hold,
-reports, and the ends of existing rows."""
+reports, what comparing rows found, and the ends of existing rows."""
 
 from __future__ import annotations
 
 import random
 from types import ModuleType
 
+from publisher.flows.verifications import Verifications
+from publisher.push.flow import PublisherFlow
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.backfill import key_range
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.testing import frames, marker_at, update
 from tests.fuzz.target import Target
 from tests.support.letters import letter, parcel_of
+from wormhole.filters import Filter
 from wormhole.model.errors import ProtocolError
+from wormhole.model.position import LogPosition
 from wormhole.model.schema import Column, Schema
+from wormhole.model.segment import ChunkRange
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import open_parcel, parked_rows, place_to_message
 from wormhole.push.parking import open_letter
 from wormhole.wire.markers import marker_to_message
@@ -24,10 +30,13 @@ _HELLO = push_pb2.Hello(
     min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
 _WELCOME = _Frame(
-    welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20)
+    welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, verifies=True)
 ).SerializeToString()
 _EPOCH = 7
 _KEY = Schema("users", (Column("id", "int"),), ())
+_CHUNK = ChunkRange("users", _KEY, None, None, 0, 1, LogPosition(1, 1, 1))
+_SENT = 20
+"""READ updates of that chunk."""
 _UPDATE = open_parcel(parcel_of(update("users", key=1, after={"name": "ada"}), 50))
 
 
@@ -72,11 +81,48 @@ def _report(rng: random.Random) -> _Frame:
     return _Frame(report=push_pb2.Report(flow=1, epoch=_EPOCH, handler=handler))
 
 
+def _value(rng: random.Random) -> update_pb2.Value:
+    return rng.choice(
+        (
+            update_pb2.Value(int=rng.randrange(99)),
+            update_pb2.Value(text="é" * rng.randrange(9)),
+            update_pb2.Value(decimal=rng.choice(("1.50", "1e999999999", "no number"))),
+            update_pb2.Value(double=rng.random()),
+            update_pb2.Value(null=True),
+            update_pb2.Value(),
+        )
+    )
+
+
+def _verified(rng: random.Random) -> _Frame:
+    """What comparing the rows of a table found."""
+    kind_of = push_pb2.Difference
+    kinds = rng.choices((kind_of.DIFFERS, kind_of.MISSING, kind_of.EXTRA), k=rng.randrange(4))
+    extra = kinds.count(push_pb2.Difference.EXTRA)
+    verified = push_pb2.Verified(
+        flow=1,
+        epoch=_EPOCH,
+        table=_CHUNK.table,
+        compared=rng.randrange(6),
+        extra=extra,
+        not_compared=rng.randrange(9),
+        trouble=rng.choice(("", "é" * 40)),
+    )
+    for kind in kinds:
+        columns = ("name",) if kind == push_pb2.Difference.DIFFERS else ()
+        key = update_pb2.RowKey(values=[_value(rng) for _ in range(rng.randrange(1, 3))])
+        verified.differences.append(push_pb2.Difference(kind=kind, key=key, columns=columns))
+    return _Frame(verified=verified)
+
+
 def _answers(rng: random.Random) -> bytes:
     """What a subscriber says of a flow that it was just given."""
     said = [_Frame(accepted=push_pb2.Accepted(flow=1, epoch=_EPOCH, credit=1 << 20))]
     for _ in range(rng.randrange(1, 4)):
-        said += _park(rng) if rng.random() < 0.6 else [_report(rng)]
+        said += rng.choices((_park(rng), [_report(rng)], [_verified(rng)]), (5, 2, 4))[0]
+    if said[-1].HasField("verified"):
+        said[-1].verified.ended = not said[-1].verified.extra
+        said[-1].verified.confirm = not said[-1].verified.ended
     if rng.random() < 0.3:
         said.append(_Frame(released=push_pb2.Released(flow=1, epoch=_EPOCH, marker=marker_to_message(marker_at(0)))))
     return push_pb2.SubscriberMessage(frames=said).SerializeToString()
@@ -86,10 +132,21 @@ def _listen(module: ModuleType, data: bytes) -> object:
     """The publisher's side: what is parked goes to the store, and its rows out with the next assignment."""
     session = module.PushSession(_HELLO)
     list(session.receive(push_pb2.SubscriberMessage(frames=[_Frame.FromString(_WELCOME)]).SerializeToString()))
-    session.assign("app", "log", _EPOCH, marker_at(0), None, 0.0, park=True)
+    verify = VerifyMode.REPAIR
+    flow, _ = session.assign("app", "log", _EPOCH, marker_at(0), None, 0.0, park=True, generation=1, verify=verify)
+    session.chunk_end(flow, _CHUNK, narrowed=False, rows=_SENT)
+    session.scan_end(flow, _CHUNK.table, 1, _SENT)
+    owner = PublisherFlow("app", "log", Filter.parse(None), marker_at(0), marker_at(0).order)
+    verifications = Verifications()
+    verifications.begin(owner, 1)
     seen: list[object] = []
     for event in session.receive(data):
         seen.append(type(event).__name__)
+        if isinstance(event, module.Verified):
+            verifications.add(owner, event.found)
+            verifications.log_end(owner, event.found.table)
+            if event.confirm:
+                seen.append(verifications.take_extra(owner, event.found.table))
         if isinstance(event, module.ParkWanted):
             rows = parked_rows([open_letter(event.arrived, "app/log")]).items()
             session.assign("app", "log", _EPOCH + 1, marker_at(0), None, 0.0, park=True, parked=rows)

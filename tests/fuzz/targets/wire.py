@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from tests.fuzz.target import Target
-from wormhole.model.errors import PositionError, ProtocolError
+from wormhole.model.errors import DecodeError, PositionError, ProtocolError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
@@ -103,10 +103,28 @@ def _read_row(module: ModuleType, data: bytes) -> object:
     return module.op_of(row), [module.values_of(field) for field in fields]
 
 
+def _read_values(module: ModuleType, data: bytes) -> object:
+    """What an update's properties ask of its bytes, which lie amid those of others."""
+    around = b"\x7f" + data + b"\x7f"
+    end = 1 + len(data)
+    head = module.check(around, 1, end)
+    fields = (module.KEY, module.AFTER, module.BEFORE, module.OLD_KEY, module.KEY_END)
+    return head, [(module.values(around, 1, end, one), module.known(around, 1, end, one)) for one in fields]
+
+
+def _split(module: ModuleType, data: bytes) -> object:
+    found = module.split(data)
+    if found is None:
+        raise ProtocolError("left to protobuf's parser")
+    return found
+
+
 TARGETS = [
     Target("wire.batch_body", "wormhole.wire.body", _walk, _body, (ProtocolError,)),
     # An operation of a later version is a KeyError, which the reader of rows turns into "unknown".
     Target("wire.row", "wormhole.wire.rows", _read_row, _row, (ProtobufDecodeError, ProtocolError, KeyError)),
+    Target("wire.row_values", "wormhole.wire.values", _read_values, _row, (DecodeError, ProtocolError), repr),
+    Target("wire.split", "wormhole.wire.values", _split, _body, (ProtocolError,), repr),
     Target(
         "wire.schema",
         "wormhole.model.schema",

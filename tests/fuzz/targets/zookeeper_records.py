@@ -150,7 +150,9 @@ def _datamarker(rng: random.Random) -> bytes:
     if rng.random() < 0.6:
         ended = rng.choice(("", "done", "cancelled"))
         tables = tuple(_text(rng) for _ in range(rng.randrange(3)))
-        backfill = BackfillControl(rng.randrange(1, 1 << 63), "ann", _seconds(rng), tables, ended=ended)
+        backfill = BackfillControl(
+            rng.randrange(1, 1 << 63), "ann", _seconds(rng), tables, ended=ended, rows=rng.randrange(9)
+        )
     control = FlowControl(_text(rng), skip, replay, problem.Problem(_text(rng), _text(rng)), backfill)
     stored = StoredFlow(
         marker_at(rng.randrange(9)), rng.randrange(1 << 40), "latest", "ab12", control, rng.random() < 0.5

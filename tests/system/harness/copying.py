@@ -15,12 +15,20 @@ from typing import Any
 from subscriber_sdk import ScanEnd, Subscriber, Update, run
 from tests.system.harness.child import settings
 
-__all__ = ["copied", "reads"]
+__all__ = ["Copying", "copied", "main", "opened", "reads"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, generation INTEGER, value TEXT, PRIMARY KEY (name, key));
 CREATE TABLE IF NOT EXISTS reads (id TEXT PRIMARY KEY)
 """
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """The copy, made if there is none, for writing."""
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+    database.execute("PRAGMA synchronous = OFF")  # a process is killed here, and no machine
+    database.executescript(_SCHEMA)
+    return database
 
 
 def copied(path: Path, table: str) -> dict[str, str]:
@@ -43,11 +51,11 @@ def _asked(path: Path, query: str, *arguments: str) -> list[Any]:
             return []
 
 
-class _Copying(Subscriber):
+class Copying(Subscriber):
+    """Writes every row as it comes."""
+
     def __init__(self, given: dict[str, Any]) -> None:
-        self._database = sqlite3.connect(given["copy"], isolation_level=None, check_same_thread=False, timeout=30)
-        self._database.execute("PRAGMA synchronous = OFF")  # a process is killed here, and no machine
-        self._database.executescript(_SCHEMA)
+        self._database = opened(Path(given["copy"]))
 
     async def on_updates(self, updates: Any) -> None:
         self._database.execute("BEGIN IMMEDIATE")
@@ -72,11 +80,11 @@ class _Copying(Subscriber):
         self._database.execute("DELETE FROM rows WHERE name = ? AND generation < ?", (end.table, end.generation))
 
 
-def main() -> None:
+def main(kind: type[Copying] = Copying) -> None:
     """Receive until SIGTERM."""
     given = settings()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    run(_Copying(given), application=given["application"], **given["options"])
+    run(kind(given), application=given["application"], **given["options"])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from tests.system.harness.logs import Entry, Lines, Received, parse
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Journal, Sharder, by_hash, by_table
 from wormhole.config import load
-from wormhole.coordination import publish_config
+from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 _LOG: Final = "db1"

@@ -23,7 +23,7 @@ from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.logs import Lines
 from tests.system.harness.processes import Process
 from wormhole.config import load
-from wormhole.coordination import publish_config
+from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 FLOW: Final = "app/db1"

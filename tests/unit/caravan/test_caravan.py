@@ -111,6 +111,8 @@ class Road:
         self.pauses: list[float] = []
         self._monkeypatch = monkeypatch
         self._numbers = 0
+        self.sharded = False
+        """By table; see :func:`by_table`."""
 
     def write(self, count: int, size: int = KIB) -> Datamarker:
         """``count`` transactions of one update of ``size`` bytes."""
@@ -339,6 +341,46 @@ async def test_who_holds_up_others_is_left_behind(road: Road) -> None:
         assert (slow.state, fast.state) == (CaravanFlowState.WAITING, CaravanFlowState.TRAVELLING)
         assert caravan.flows == {fast}
         assert slow.place == road.start.order, "it goes on where it was"
+
+
+def by_table(road: Road, table: str, wake: Callable[[], None] = lambda: None) -> CaravanFlow:
+    """A flow of one table's shard; the road's log is sharded by table then."""
+    if not road.sharded:
+        road.source, road.sharded = MemorySource(log=SHARD, sharding=Sharding("table")), True
+        road.start = road.source.latest()
+    return CaravanFlow("app", f"{SHARD}.{table}", Filter.parse(None), road.start, 1, wake)
+
+
+async def test_a_segment_wakes_the_flows_of_its_shards_only(road: Road) -> None:
+    woken: list[str] = []
+    of_t = by_table(road, "t", lambda: woken.append("t"))
+    of_u = by_table(road, "u", lambda: woken.append("u"))
+    async with road.caravan() as (caravan, _, _):
+        caravan.board(of_t, 0)
+        caravan.board(of_u, 0)
+        woken.clear()
+        end = road.write(1)
+        await until(lambda: caravan.marker == end and woken)
+        assert woken == ["t"]
+        of_u.pass_over()
+        assert (of_u.place, of_u.cursor) == (end.order, caravan.buffer.end)
+        of_t.pass_over()
+        assert of_t.place == road.start.order, "there is something for it"
+
+
+async def test_who_has_nothing_to_take_is_not_left_behind(road: Road) -> None:
+    """Nobody wakes it for segments of other shards, and it must not count as slow for that."""
+    road.settings.most = 200 * KIB
+    busy = by_table(road, "t", lambda: drain(busy, caravan))
+    idle = by_table(road, "u")
+    end = road.write(2000)
+    async with road.caravan() as (caravan, _, _):
+        caravan.board(busy, 0)
+        caravan.board(idle, 0)
+        await until(lambda: caravan.marker == end)
+        assert road.settings.behind == []
+        assert idle.state is CaravanFlowState.TRAVELLING
+        assert caravan.buffer.size <= road.settings.most + 2 * road.settings.read_bytes
 
 
 async def test_with_nowhere_to_go_the_reader_waits_for_the_slowest_too(road: Road) -> None:

@@ -20,7 +20,8 @@ from monitor.supervisor import Supervisor
 from tests.support.eventually import patience
 from tests.support.host_state import until
 from wormhole.config import Config, parse
-from wormhole.coordination import HostRequest, MemoryCoordinator, MemoryWorld, MonitorInfo
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import HostRequest, MonitorInfo
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 LOCAL = parse('version = 1\n[coordinator]\nzookeeper = "zk:1/w"\n[monitor]\nhost = "h1"\n', "local")

@@ -35,6 +35,7 @@ class World:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, long_s: float = 30.0) -> None:
         self.clock = clock
+        self.shard_by = "log"
         self.source = MemorySource(log="log", sharding=Sharding("table"))
         self.tables = MemoryTables(self.source)
         self.boundaries = MemoryBoundaries()
@@ -84,6 +85,7 @@ class World:
             name="shop",
             caravans={"max": self.caravans},  # type: ignore[arg-type]
             existing_rows=self.existing_rows,
+            shard_by=self.shard_by,  # type: ignore[arg-type]
             copies={"main": {"logs": {"log": {"source": "rocksdb:///none"}}}},  # type: ignore[dict-item]
         )
         served = Served(dataset, "main", "log", "memory", PublisherConfig(**self.settings), self.trust, self.formats)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from publisher.operate.backfill_status import backfill_status
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from tests.support.copying_subscriber import CopyingSubscriber, copying_subscriber
@@ -92,6 +93,38 @@ async def test_an_application_begins_with_the_rows_that_are_there(world: World, 
         world.commit("after")
         await eventually(lambda: is_equal(world, copy), "changes go on")
         assert copy.rows["t"][(b"after",)][0] == 1, "in the generation of the backfill"
+
+
+async def test_another_publisher_knows_how_many_rows_were_sent(world: World, copy: CopyingSubscriber) -> None:
+    filled(world, 1000)
+    world.application(start="existing")
+    await world.register(copy.wire)
+    async with world.publisher():
+        await eventually(lambda: KEY in world.markers.records and backfill(world).ended, "the backfill is done")
+    async with world.publisher() as publisher:
+        flow = await _live(publisher)
+        status = backfill_status(publisher, flow)
+        assert status is not None
+        assert (status.state, status.rows, backfill(world).rows) == ("done", 1000, 1000)
+        await publisher.backfills.start(flow, await publisher.backfills.plan(flow, (), "", None, "maria"))
+        assert backfill(world).rows == 0, "another generation"
+
+
+async def test_a_cancelled_backfill_keeps_how_many_rows_were_sent(world: World, copy: CopyingSubscriber) -> None:
+    filled(world, 2000)
+    Reads(world, 5)
+    world.application(start="existing")
+    await world.register(copy.wire)
+    async with world.publisher() as publisher:
+        flow = await _live(publisher)
+        await eventually(lambda: copy.reads, "under way")
+        await publisher.backfills.cancel(flow)
+        sent = backfill(world).rows
+        assert 0 < sent < 2000
+    async with world.publisher() as publisher:
+        status = backfill_status(publisher, await _live(publisher))
+        assert status is not None
+        assert (status.state, status.rows) == ("cancelled", sent)
 
 
 async def test_rows_go_on_where_they_were_after_a_publisher_died(world: World, copy: CopyingSubscriber) -> None:
@@ -250,6 +283,84 @@ async def test_a_set_datamarker_begins_a_new_generation(world: World, copy: Copy
         assert is_equal(world, copy)
 
 
+@pytest.mark.parametrize("begun", [True, False])
+async def test_lost_log_begins_a_new_generation_of_what_was_sent_before_it(
+    begun: bool, world: World, copy: CopyingSubscriber
+) -> None:
+    """Rows may have changed in the missing range after they were sent."""
+    filled(world, 2000)
+    reads = Reads(world, 5 if begun else 0)
+    world.application(start="existing")
+    await world.register(copy.wire)
+    async with world.publisher() as publisher:
+        flow = await _live(publisher)
+        if begun:
+            await eventually(lambda: flow.durable.backfill, "some of it is durable")
+        world.source.skip()
+        world.commit("behind the gap")
+        await eventually(lambda: flow.losses, "the loss is accepted")
+        reads.go_on()
+        await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
+        assert backfill(world).generation == copy.generation == (2 if begun else 1)
+        assert is_equal(world, copy)
+
+
+async def test_another_type_of_key_begins_a_new_generation(
+    world: World, copy: CopyingSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that the application holds by keys of the former type go, also those of a table that was through."""
+    filled(world, 300, "a")
+    filled(world, 1000)
+    reads = Reads(world, 6)
+    world.application(start="existing")
+    await world.register(copy.wire)
+    async with world.publisher():
+        await eventually(lambda: any(end.table == "a" for end in copy.ends), "the first table is through")
+        copy.rows["a"][(b"by a former key",)] = 1, {"value": b"of before"}
+        described = world.tables.tables
+        monkeypatch.setattr(
+            world.tables,
+            "tables",
+            lambda wanted, named=(): [replace(one, fingerprint="other") for one in described(wanted, named)],
+        )
+        monkeypatch.setattr("caravan.backfill.scanner._DESCRIBED_S", 0.0)
+        reads.go_on()
+        await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
+        assert backfill(world).generation == copy.generation == 2
+        assert is_equal(world, copy)
+
+
+async def test_another_table_in_its_place_begins_a_new_generation(world: World, copy: CopyingSubscriber) -> None:
+    """The log has none of its rows, and nothing says which rows of the former one are gone."""
+    filled(world, 1000)
+    reads = Reads(world, 3)
+    world.application(start="existing")
+    await world.register(copy.wire)
+    async with world.publisher() as publisher:
+        flow = await _live(publisher)
+        await eventually(lambda: flow.durable.backfill, "some of it is durable")
+        world.commit("of the former table")
+        world.tables.replace("t", {(b"k000500",): {"value": b"other"}, (b"z",): {"value": b"last"}})
+        world.commit("of the present table")
+        reads.go_on()
+        await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
+        assert backfill(world).generation == copy.generation == 2
+        assert is_equal(world, copy)
+
+
+async def test_after_a_backfill_a_table_in_the_place_of_another_is_reported(
+    world: World, copy: CopyingSubscriber, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(world, 100)
+    world.application(start="existing")
+    await world.register(copy.wire)
+    async with world.publisher():
+        await eventually(lambda: KEY in world.markers.records and backfill(world).ended, "the backfill is done")
+        world.tables.replace("t", {(b"z",): {"value": b"last"}})
+        await eventually(lambda: "another table was renamed to t" in caplog.text, "it is reported")
+        assert "`wormholectl backfill start app --tables t`" in caplog.text
+
+
 async def test_a_record_that_vanished_is_a_fault_of_its_flow_alone(world: World) -> None:
     """Of the filter that changed nothing can be stored then; the others are given to their subscribers."""
     filled(world, 10)
@@ -312,6 +423,39 @@ async def _live(publisher: Publisher, key: FlowKey = KEY) -> PublisherFlow:
     return publisher.assigner.flows[key]
 
 
+async def test_a_hidden_table_that_the_configuration_names_is_refused_by_name(
+    world: World, copy: CopyingSubscriber
+) -> None:
+    filled(world, 10)
+    world.tables.refused["secret"] = Problem("the account may not see it", "GRANT SELECT")
+    world.tables.refused["another"] = Problem("nobody named it", "nothing")
+    world.application(start="existing", tables=("t", "secret", "a*"))
+    await world.register(copy.wire)
+    async with world.publisher() as publisher:
+        flow = await _live(publisher)
+        plan = publisher.backfills.last_progress_of(flow)
+        assert plan is not None
+        await eventually(lambda: backfill(world).ended, "the backfill is done")
+        assert plan.refused == {"secret": Problem("the account may not see it", "GRANT SELECT")}
+
+
+async def test_rows_that_were_sent_are_known_after_a_restart_without_a_subscriber(
+    world: World, copy: CopyingSubscriber
+) -> None:
+    filled(world, 2000)
+    Reads(world, 5)
+    world.application(start="existing")
+    await world.register(copy.wire)
+    async with world.publisher():
+        await eventually(lambda: world.markers.records[KEY].marker.backfill if KEY in world.markers.records else 0, "")
+    await world.leaves(copy.wire)
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+        known = publisher.backfills.last_progress_of(publisher.assigner.flows[KEY])
+        assert known is not None
+        assert known.rows > 0
+
+
 async def test_it_is_done_only_when_that_is_durable(world: World, copy: CopyingSubscriber) -> None:
     """Ended before, a crash would lose what was sent and not acknowledged."""
     filled(world, 100)
@@ -324,5 +468,8 @@ async def test_it_is_done_only_when_that_is_durable(world: World, copy: CopyingS
         publisher.backfills.look()
         assert len(publisher._background) == 0, "nothing is being stored"
         assert not backfill(world).ended
+        status = backfill_status(publisher, flow)
+        assert status is not None
+        assert (status.state, status.share) == ("running", 1.0)
         copy.acks.set()
         await eventually(lambda: backfill(world).ended == "done", "the backfill is done")

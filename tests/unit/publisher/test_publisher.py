@@ -250,6 +250,26 @@ async def test_a_newer_epoch_in_the_store_takes_the_flow_away(world: World) -> N
         assert world.markers.records[KEY].marker != marker
 
 
+async def test_a_datamarker_that_is_acknowledged_again_is_not_stored_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle flow is offered the same one every ten seconds; a thousand of them would keep the store busy."""
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        await s1.acks(await s1.hears("datamarker"))
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.has_stored(flow.marker, flow.epoch), "stored")
+        publisher._acked(flow, flow.epoch, flow.marker)
+        assert publisher.markers.waiting == 0
+        end = world.commit("b")
+        publisher._acked(flow, flow.epoch, end)
+        assert publisher.markers.waiting == 1
+
+
 # --- where flows begin
 
 

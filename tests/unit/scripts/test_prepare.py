@@ -192,6 +192,24 @@ def test_a_mysql_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_n
     assert not (checkout / ".venv" / "mysql-server").exists()
 
 
+@pytest.mark.parametrize("failing", ["--simulate", "sh"])
+def test_a_postgres_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_nothing(
+    failing: str,
+    shell: Shell,
+    checkout: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(prepare, "POSTGRES", checkout / ".venv" / "postgres-server")
+    shell.output = "Inst postgresql-15 (15.1 Debian [amd64])\nE: no such package\n"
+    shell.failing = failing
+    assert prepare.make_postgres() is False
+    said = capsys.readouterr()
+    assert "about 20 MB" in said.out
+    assert "E: no such package" in said.err
+    assert not (checkout / ".venv" / "postgres-server").exists()
+
+
 def test_mysql_is_made_once_and_tried_again_when_it_failed(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,6 +275,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "LOCK", tmp_path / "requirements.lock")
     monkeypatch.setattr(prepare, "missing_system_packages", lambda group, compile_wanted: [])
     monkeypatch.setattr(prepare, "without_chroot", lambda: "not in this test")
+    stamp = lambda: prepare._stamp("postgres", prepare.postgres_digest())  # noqa: E731
+    monkeypatch.setattr(prepare, "prepare_postgres", stamp)
     monkeypatch.setattr(prepare, "ZOOKEEPER", tmp_path / ".venv" / "share" / "wormhole" / "zookeeper")
     monkeypatch.setattr(prepare, "DEBIAN_ZOOKEEPER", tmp_path / "debian.jar")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

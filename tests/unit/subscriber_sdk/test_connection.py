@@ -67,6 +67,23 @@ async def test_progress_and_ack_come_back() -> None:
     await shards.close()
 
 
+async def test_what_needs_no_answer_wakes_nobody() -> None:
+    shards, publisher = world()
+    change = update("t", key=1)
+    publisher.teach([change.schema])
+    publisher.send(frames.assign(1, 1, "app", "s", marker_at(0)))
+    await shards.settled()
+    woken: list[None] = []
+    publisher.connection._output = lambda: woken.append(None)
+    publisher.connection._soon = lambda: None
+    data = push_pb2.PublisherMessage(frames=[frames.batch(1, 1, 1, body_of([change]))]).SerializeToString()
+    publisher.connection.receive(data, 0.0)
+    assert not woken
+    await shards.settled()
+    assert publisher.connection.take_output(0.0) is not None, "its progress"
+    await shards.close()
+
+
 async def test_leaving_twice_says_goodbye_once() -> None:
     shards, publisher = world()
     publisher.connection.leave()

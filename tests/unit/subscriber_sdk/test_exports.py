@@ -10,11 +10,13 @@ def test_the_names_that_an_application_needs() -> None:
     assert subscriber_sdk.__all__ == [
         "UNAVAILABLE",
         "AckLater",
+        "BatchInfo",
         "DataLoss",
         "Datamarker",
         "EpochRefused",
         "FlowHalted",
         "HandlerFailed",
+        "Key",
         "KeyRange",
         "LogPosition",
         "LossDecision",

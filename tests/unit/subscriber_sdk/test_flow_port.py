@@ -27,6 +27,7 @@ ANSWERS: dict[str, Callable[[FlowPort], object]] = {
     "release": lambda port: port.release(None),
     "fail": lambda port: port.fail(push_pb2.Failed.HANDLER, "", "no"),
     "park": lambda port: port.park("a:1", letter(5)[1], letter(5)[0].place, ""),
+    "verified": lambda port: port.verified(push_pb2.Verified(table="users")),
     "decide_loss": lambda port: port.decide_loss(proceed=True),
     "refuse": lambda port: port.refuse(ProtocolError("no")),
 }

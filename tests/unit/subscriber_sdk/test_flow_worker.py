@@ -98,9 +98,10 @@ def test_data_loss_is_decided_by_the_application(wormhole_kit: Kit, decision: Lo
     assert (flow.datamarker == flow.end) == (decision is LossDecision.CONTINUE)
 
 
-def test_data_loss_halts_by_default(wormhole_kit: Kit) -> None:
+def test_data_loss_halts_by_default(wormhole_kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
     flow = wormhole_kit.attach(Recorder())
     assert flow.lose() is LossDecision.HALT
+    assert "on_data_loss halts the flow. Next: `wormholectl repair " in caplog.text
     flow.commit(update("t", key=1))
     assert flow.datamarker == marker_at(0)
 

@@ -38,7 +38,7 @@ def test_both_are_one_too_many() -> None:
 
 
 def test_neither_would_receive_nothing() -> None:
-    with pytest.raises(TypeError, match="neither"):
+    with pytest.raises(TypeError, match="none of on_update, on_updates, on_arrow"):
         Handlers(Subscriber())
 
 

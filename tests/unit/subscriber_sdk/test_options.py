@@ -17,6 +17,12 @@ from wormhole.config import TlsFiles
 from wormhole.coordination.port import Coordinator
 from wormhole.model.errors import ConfigError, UsageError
 
+
+def _hints(kind: type) -> dict[str, Any]:
+    # The module imports the class of `tls` for type checkers only.
+    return get_type_hints(kind, localns={"TlsFiles": TlsFiles})
+
+
 GIVEN = {"application": "app", "coordinator": "zk:2181/x"}
 
 
@@ -116,14 +122,14 @@ def members(hint: Any) -> set[Any]:
 
 
 def test_type_checkers_know_every_option() -> None:
-    accepted, read = get_type_hints(SubscriberOptions), get_type_hints(Options)
+    accepted, read = _hints(SubscriberOptions), _hints(Options)
     assert list(accepted) == [name for name in read if name != "application"]
     assert members(accepted.pop("publishers")) >= {Collection[str]}  # read as a tuple
     for name, hint in accepted.items():
         assert members(read[name]) <= members(hint), name
 
 
-@pytest.mark.parametrize(("name", "hint"), get_type_hints(SubscriberOptions).items())
+@pytest.mark.parametrize(("name", "hint"), _hints(SubscriberOptions).items())
 def test_every_type_that_they_accept_is_read(name: str, hint: Any) -> None:
     for kind in members(hint) - {Coordinator}:
         assert any(isinstance(value, get_origin(kind) or kind) for value in ACCEPTED[name]), kind

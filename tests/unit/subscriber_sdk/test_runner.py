@@ -83,7 +83,7 @@ async def test_stop_wakes_who_waits(coordinator: MemoryCoordinator) -> None:
 
 
 async def test_a_subscriber_without_a_callback_is_refused_before_anything_is_connected() -> None:
-    with pytest.raises(TypeError, match="neither"):
+    with pytest.raises(TypeError, match="none of on_update, on_updates, on_arrow"):
         async with serve(Subscriber(), application="app", coordinator="nowhere:1/x"):
             pass
 

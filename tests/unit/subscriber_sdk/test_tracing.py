@@ -97,6 +97,20 @@ async def test_a_handlers_own_spans_lie_within(
     assert {span.parent.span_id for span in own if span.parent} == {whole.context.span_id}
 
 
+def test_no_span_is_made_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = tracing("cache", "a", 1)
+    assert flow is not None
+    assert flow.batch(replayed=False) is flow.batch(replayed=False), "nothing is made for it"
+    with flow.batch(replayed=False):
+        pass
+    with spans(monkeypatch) as (exporter, _):
+        flow = tracing("cache", "a", 1)
+        assert flow is not None
+        with flow.batch(replayed=False):
+            pass
+    assert [span.name for span in exporter.get_finished_spans()] == ["process cache/a"]
+
+
 def test_nothing_is_traced_without_the_package(wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     with spans(monkeypatch) as (exporter, tracer):
         monkeypatch.setitem(sys.modules, "opentelemetry", None)

@@ -55,6 +55,9 @@ COMMANDS = [
     ["config", "show"],
     ["config", "history"],
     ["filters", "explain"],
+    ["backfill"],
+    ["verify"],
+    ["repair"],
 ]
 
 

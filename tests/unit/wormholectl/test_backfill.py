@@ -86,6 +86,9 @@ def test_what_was_asked_is_handed_on(admin: FakeAdmin) -> None:
     (last,) = [one for one in admin.requests if not one.preview]
     asked = last.backfill_start
     assert (list(asked.tables), asked.where, asked.rate) == (["shop.users"], 'op == "read"', 1 << 20)
+    # The tables are listed without the filter: a flow that is not chosen may have none with its columns.
+    previews = [one.backfill_start for one in admin.requests if one.preview]
+    assert [(list(one.tables), one.where) for one in previews] == [([], ""), (["shop.users"], 'op == "read"')]
 
 
 def test_without_a_rate_the_configured_one_counts(admin: FakeAdmin) -> None:

@@ -12,8 +12,9 @@ import pytest
 from tests.support.command_line import run
 from tests.unit.wormhole.config.test_check import DATASET, application, toml
 from wormhole.config import load, published
-from wormhole.coordination import FlowRecord, MonitorInfo, SubscriberInfo, connect
+from wormhole.coordination.connect import connect
 from wormhole.coordination.current_user import current_user
+from wormhole.coordination.port import FlowRecord, MonitorInfo, SubscriberInfo
 
 
 def test_checking_a_configuration(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from publisher.sources.mysql.datastore import MySqlDatastore
 from publisher.sources.rocksdb import doctor as rocksdb_doctor
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
-from wormhole.model.findings import Report, Severity
+from wormhole.model.findings import Finding, Report, Severity
 
 
 def test_without_a_url_it_is_the_installation(admin: FakeAdmin) -> None:
@@ -104,6 +105,41 @@ def test_a_server_is_examined_with_the_account_of_the_url(
     code, out, _ = doctor(f"{kind}://reader@db1:3307", "--password-file", str(tmp_path / "password"))
     assert (seen[0].user, seen[0].host, seen[0].port, seen[0].password) == ("reader", "db1", 3307, "top secret")
     assert (code, out.splitlines()[0]) == (0, f"{kind}://reader@db1:3307")
+
+
+CONFIG = """version = 1
+[datasets.shop.copies.c.logs]
+db1 = { source = "mysql://reader@db1:3306" }
+[applications.a]
+dataset = "shop"
+start = "existing"
+tables = ["shop.users", "shop.order*"]
+[applications.b]
+dataset = "shop"
+start = "latest"
+tables = ["shop.other"]
+"""
+
+
+def test_with_a_configuration_it_looks_at_the_rows_that_applications_begin_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def check_rows(_: Address, tables: Sequence[str]) -> list[Finding]:
+        seen.append(tuple(tables))
+        return [Finding("existing_rows", Severity.PROBLEM, "they may not be read", "none is sent", "GRANT SELECT")]
+
+    monkeypatch.setattr(mysql_doctor, "check", lambda address: Report(address.url))
+    monkeypatch.setattr(mysql_doctor, "check_existing_rows", check_rows)
+    (tmp_path / "shop.toml").write_text(CONFIG)
+    (tmp_path / "password").write_text("top secret\n")
+    options = ("--password-file", str(tmp_path / "password"), "-c", str(tmp_path / "shop.toml"))
+    code, out, _ = run("doctor", "mysql://reader@db1", *options)
+    assert (code, seen) == (1, [("shop.users", "shop.order*")])
+    assert "PROBLEM  existing_rows: they may not be read" in out
+    assert run("doctor", "mysql://reader@db2", *options)[0] == 0
+    assert len(seen) == 1
 
 
 def test_without_the_driver_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 
 import pytest
@@ -104,3 +105,18 @@ def test_what_is_not_installed_is_named_with_its_extra() -> None:
         needs("publisher"),
     ):
         importlib.import_module("wormhole_no_such_part")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["flows", "--help"], ["--version"]], ids=" ".join)
+def test_output_of_the_options_that_nobody_takes(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "wormholectl", *arguments]
+    end, output = os.pipe()
+    os.close(end)
+    unread = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(output)
+    assert (unread.returncode, unread.stderr) == (0, "")
+    with open("/dev/full", "w") as full:
+        unwritten = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert unwritten.returncode == BROKEN
+    assert unwritten.stderr.startswith("error: nothing more can be written: No space left on device\n  next: make room")
+    assert "Traceback" not in unwritten.stderr

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.command_line import run
 from wormhole.config import Config, CoordinatorConfig, load, source_of, unlisted
-from wormhole.coordination import StoredConfig, ZooKeeperCoordinator
+from wormhole.coordination.port import StoredConfig
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 
 RECORD = {
     "copies": {

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
-from wormhole.coordination import HostRequest, MonitorInfo
+from wormhole.coordination.port import HostRequest, MonitorInfo
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.host_status import Host
 from wormholectl.installation import Clock, Disk, Seen, judge

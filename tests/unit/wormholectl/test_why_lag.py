@@ -145,7 +145,13 @@ def test_the_next_step_is_a_command_where_there_is_one() -> None:
     halted = diagnose(publisher(), flow(halted_at="1/2/3:0", cause="ValueError: no such user"))
     assert "flows skip cache/db1 --update 1/2/3:0" in halted.next_step
     assert halted.because == ("ValueError: no such user",)
-    assert "accept-loss" in diagnose(publisher(), flow(loss_pending=True)).next_step
+    lost = diagnose(publisher(), flow(loss_pending=True)).next_step
+    assert lost.startswith("wormholectl repair cache/db1 sends the rows that it lacks; ")
+    assert "accept-loss cache/db1" in lost
+    declined = flow(
+        loss_pending=True, cause="held. Next: repair", problem=admin_pb2.Problem(text="held", hint="repair")
+    )
+    assert diagnose(publisher(), declined).because == ("held",), "the next step is shown once"
     assert "install a C compiler" in diagnose(publisher(compiled=[]), flow()).next_step
     assert "max_read_rate" in diagnose(publisher(caravans=[caravan(target_bytes_per_s=9.0 * MIB)]), flow()).next_step
 

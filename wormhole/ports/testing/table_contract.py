@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 from typing import cast
 
 import pytest
@@ -150,7 +150,6 @@ class TableSourceContract:
                     sizes = [len(row) for row in chunk.rows.values()]
                     assert len(sizes) <= limits.rows
                     assert sum(sizes[:-1]) < limits.bytes, "more than one row is over the limit"
-                    assert chunk.memory >= sum(sizes)
                     assert not sizes or chunk.last is not None
                 rest = tables.tables.chunk(name, keys[-1], None, limits, not_before)
                 assert (rest.rows, rest.done) == ({}, True), "rows follow the last one"
@@ -208,6 +207,17 @@ class TableSourceContract:
         assert tables.tables.rows(name, [], not_before).rows == {}
         assert tables.tables.rows(name, keys, not_before).rows == there
 
+    def test_what_is_no_key_of_the_table_cannot_be_asked_for(self, tables: TableHarness) -> None:
+        with _images(tables) as images:
+            _fill(tables)
+            not_before = images.read_on()
+        name = tables.table("a")
+        for key in (*images.rows(name), encode_key((b"9999",))):
+            assert tables.tables.can_ask(name, key)
+        for key in (b"\xff", encode_key(()), encode_key((b"1", b"2"))):
+            assert not tables.tables.can_ask(name, key)
+        assert not tables.tables.rows(name, [encode_key((b"9999",))], not_before).unclear
+
     @pytest.mark.parametrize("value", [b"", b"v", bytes(range(256)), "ä€😀".encode(), b"x" * 100_000])
     def test_bytes_and_schema_are_those_of_the_log(self, tables: TableHarness, value: bytes) -> None:
         with _images(tables) as images:
@@ -221,6 +231,25 @@ class TableSourceContract:
         ):
             assert chunk.rows == images.rows(name)
             assert {image.schema for image in images.tables[name].values()} == {chunk.schema}
+
+    @pytest.mark.parametrize("rows", [1, 3, 10, 1_000])
+    def test_keys_divide_a_table_into_ranges(self, tables: TableHarness, rows: int) -> None:
+        with _images(tables) as images:
+            _fill(tables)
+            not_before = images.read_on()
+        name = tables.table("a")
+        keys = _in_order(tables, name, not_before)
+        found: list[bytes] = []
+        while (key := tables.tables.skip(name, found[-1] if found else None, rows)) is not None:
+            found.append(key)
+        assert found == keys[rows - 1 :: rows], "an idle table of a few rows is counted at once"
+        ranges = [
+            list(tables.tables.chunk(name, after, until, _ALL, not_before).rows)
+            for after, until in pairwise([None, *found, None])
+        ]
+        assert [key for range_ in ranges for key in range_] == keys
+        with pytest.raises(UnreadableTable):
+            tables.tables.skip(tables.table("nothing"), None, rows)
 
     # --- where a chunk lies in the log --------------------------------------------------------------------------------
 
@@ -285,6 +314,9 @@ class TableSourceContract:
         assert all(table.rows is None or table.rows >= 0 for table in listed)
         again = tables.tables.tables(lambda name: name in names)
         assert [table.fingerprint for table in again] == [table.fingerprint for table in listed]
+        for table in listed:
+            schema = tables.tables.chunk(table.name, None, None, _ALL, tables.source.latest()).schema
+            assert table.columns in ((), tuple(column.name for column in schema.columns))
         assert [table.name for table in tables.tables.tables(lambda name: name == names[1])] == names[1:]
         assert not tables.tables.tables(lambda _: False)
 

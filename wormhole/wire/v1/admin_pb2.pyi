@@ -26,6 +26,8 @@ from wormhole.wire.v1.push_pb2 import Ack as Ack
 from wormhole.wire.v1.push_pb2 import Processed as Processed
 from wormhole.wire.v1.push_pb2 import ChunkEnd as ChunkEnd
 from wormhole.wire.v1.push_pb2 import ScanEnd as ScanEnd
+from wormhole.wire.v1.push_pb2 import Verified as Verified
+from wormhole.wire.v1.push_pb2 import Difference as Difference
 from wormhole.wire.v1.push_pb2 import Revoke as Revoke
 from wormhole.wire.v1.push_pb2 import Released as Released
 from wormhole.wire.v1.push_pb2 import Park as Park
@@ -39,8 +41,12 @@ from wormhole.wire.v1.push_pb2 import ShardNotice as ShardNotice
 from wormhole.wire.v1.push_pb2 import Position as Position
 from wormhole.wire.v1.push_pb2 import Anchor as Anchor
 from wormhole.wire.v1.push_pb2 import Datamarker as Datamarker
+from wormhole.wire.v1.push_pb2 import Verify as Verify
 
 DESCRIPTOR: _descriptor.FileDescriptor
+VERIFY_NONE: _push_pb2.Verify
+VERIFY_COMPARE: _push_pb2.Verify
+VERIFY_REPAIR: _push_pb2.Verify
 
 class ReplayMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -164,7 +170,7 @@ class CaravanEvent(_message.Message):
     def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ..., kind: _Optional[_Union[CaravanEvent.Kind, str]] = ...) -> None: ...
 
 class FlowStatus(_message.Message):
-    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem", "headroom_unknown", "backfill")
+    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem", "headroom_unknown", "backfill", "verifies")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +201,7 @@ class FlowStatus(_message.Message):
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     HEADROOM_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     BACKFILL_FIELD_NUMBER: _ClassVar[int]
+    VERIFIES_FIELD_NUMBER: _ClassVar[int]
     flow: str
     state: str
     subscriber: str
@@ -225,7 +232,8 @@ class FlowStatus(_message.Message):
     problem: Problem
     headroom_unknown: str
     backfill: BackfillStatus
-    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., headroom_unknown: _Optional[str] = ..., backfill: _Optional[_Union[BackfillStatus, _Mapping]] = ...) -> None: ...
+    verifies: bool
+    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., headroom_unknown: _Optional[str] = ..., backfill: _Optional[_Union[BackfillStatus, _Mapping]] = ..., verifies: _Optional[bool] = ...) -> None: ...
 
 class CaravanStatus(_message.Message):
     __slots__ = ("number", "lead", "place", "bytes_per_s", "flows", "buffered_bytes", "cause", "target_bytes_per_s", "read_bytes", "events")
@@ -346,14 +354,16 @@ class Forget(_message.Message):
     def __init__(self) -> None: ...
 
 class BackfillStart(_message.Message):
-    __slots__ = ("tables", "where", "rate")
+    __slots__ = ("tables", "where", "rate", "verify")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
     RATE_FIELD_NUMBER: _ClassVar[int]
+    VERIFY_FIELD_NUMBER: _ClassVar[int]
     tables: _containers.RepeatedScalarFieldContainer[str]
     where: str
     rate: float
-    def __init__(self, tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ...) -> None: ...
+    verify: _push_pb2.Verify
+    def __init__(self, tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ..., verify: _Optional[_Union[_push_pb2.Verify, str]] = ...) -> None: ...
 
 class BackfillPause(_message.Message):
     __slots__ = ()
@@ -590,7 +600,7 @@ class ReplayStatus(_message.Message):
     def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., opener: _Optional[str] = ...) -> None: ...
 
 class BackfillStatus(_message.Message):
-    __slots__ = ("generation", "state", "who", "started_s", "tables", "where", "rate", "paused", "waits", "table", "rows", "rows_estimate", "share", "rows_per_s", "bytes_per_s", "left_s", "progress")
+    __slots__ = ("generation", "state", "who", "started_s", "tables", "where", "rate", "paused", "waits", "table", "rows", "rows_estimate", "share", "rows_per_s", "bytes_per_s", "left_s", "progress", "verify", "verified")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     WHO_FIELD_NUMBER: _ClassVar[int]
@@ -608,6 +618,8 @@ class BackfillStatus(_message.Message):
     BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     LEFT_S_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    VERIFY_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
     generation: int
     state: str
     who: str
@@ -625,7 +637,45 @@ class BackfillStatus(_message.Message):
     bytes_per_s: float
     left_s: float
     progress: _containers.RepeatedCompositeFieldContainer[BackfillTable]
-    def __init__(self, generation: _Optional[int] = ..., state: _Optional[str] = ..., who: _Optional[str] = ..., started_s: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ..., paused: _Optional[str] = ..., waits: _Optional[_Union[Problem, _Mapping]] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., rows_estimate: _Optional[int] = ..., share: _Optional[float] = ..., rows_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ..., left_s: _Optional[float] = ..., progress: _Optional[_Iterable[_Union[BackfillTable, _Mapping]]] = ...) -> None: ...
+    verify: _push_pb2.Verify
+    verified: _containers.RepeatedCompositeFieldContainer[TableVerification]
+    def __init__(self, generation: _Optional[int] = ..., state: _Optional[str] = ..., who: _Optional[str] = ..., started_s: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ..., paused: _Optional[str] = ..., waits: _Optional[_Union[Problem, _Mapping]] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., rows_estimate: _Optional[int] = ..., share: _Optional[float] = ..., rows_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ..., left_s: _Optional[float] = ..., progress: _Optional[_Iterable[_Union[BackfillTable, _Mapping]]] = ..., verify: _Optional[_Union[_push_pb2.Verify, str]] = ..., verified: _Optional[_Iterable[_Union[TableVerification, _Mapping]]] = ...) -> None: ...
+
+class TableVerification(_message.Message):
+    __slots__ = ("table", "compared", "not_compared", "differs", "missing", "extra", "repaired", "removed", "differences", "ended", "trouble")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_FIELD_NUMBER: _ClassVar[int]
+    NOT_COMPARED_FIELD_NUMBER: _ClassVar[int]
+    DIFFERS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    compared: int
+    not_compared: int
+    differs: int
+    missing: int
+    extra: int
+    repaired: int
+    removed: int
+    differences: _containers.RepeatedCompositeFieldContainer[RowDifference]
+    ended: bool
+    trouble: Problem
+    def __init__(self, table: _Optional[str] = ..., compared: _Optional[int] = ..., not_compared: _Optional[int] = ..., differs: _Optional[int] = ..., missing: _Optional[int] = ..., extra: _Optional[int] = ..., repaired: _Optional[int] = ..., removed: _Optional[int] = ..., differences: _Optional[_Iterable[_Union[RowDifference, _Mapping]]] = ..., ended: _Optional[bool] = ..., trouble: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+
+class RowDifference(_message.Message):
+    __slots__ = ("kind", "key", "columns")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    key: str
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[str] = ..., key: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BackfillTable(_message.Message):
     __slots__ = ("table", "state", "rows", "rows_estimate", "refused")

@@ -8,6 +8,15 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Verify(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VERIFY_NONE: _ClassVar[Verify]
+    VERIFY_COMPARE: _ClassVar[Verify]
+    VERIFY_REPAIR: _ClassVar[Verify]
+VERIFY_NONE: Verify
+VERIFY_COMPARE: Verify
+VERIFY_REPAIR: Verify
+
 class PublisherMessage(_message.Message):
     __slots__ = ("frames",)
     FRAMES_FIELD_NUMBER: _ClassVar[int]
@@ -53,7 +62,7 @@ class PublisherFrame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., schema: _Optional[_Union[SchemaFrame, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., datamarker: _Optional[_Union[DatamarkerFrame, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., data_loss: _Optional[_Union[DataLoss, _Mapping]] = ..., notice: _Optional[_Union[ShardNotice, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., parked: _Optional[_Union[Parked, _Mapping]] = ..., chunk_end: _Optional[_Union[ChunkEnd, _Mapping]] = ..., scan_end: _Optional[_Union[ScanEnd, _Mapping]] = ...) -> None: ...
 
 class SubscriberFrame(_message.Message):
-    __slots__ = ("welcome", "accepted", "progress", "ack", "released", "heartbeat", "failed", "loss_decision", "goodbye", "park", "report")
+    __slots__ = ("welcome", "accepted", "progress", "ack", "released", "heartbeat", "failed", "loss_decision", "goodbye", "park", "report", "verified")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +74,7 @@ class SubscriberFrame(_message.Message):
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     PARK_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     accepted: Accepted
     progress: Progress
@@ -76,7 +86,8 @@ class SubscriberFrame(_message.Message):
     goodbye: Goodbye
     park: Park
     report: Report
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., loss_decision: _Optional[_Union[LossDecision, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., park: _Optional[_Union[Park, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
+    verified: Verified
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., loss_decision: _Optional[_Union[LossDecision, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., park: _Optional[_Union[Park, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., verified: _Optional[_Union[Verified, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("min_version", "max_version", "publisher", "dataset", "copy", "log", "application", "subscriber", "heartbeat_ms", "max_frame_bytes", "owner")
@@ -105,16 +116,18 @@ class Hello(_message.Message):
     def __init__(self, min_version: _Optional[int] = ..., max_version: _Optional[int] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., max_frame_bytes: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("version", "application", "subscriber", "max_frame_bytes")
+    __slots__ = ("version", "application", "subscriber", "max_frame_bytes", "verifies")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     MAX_FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VERIFIES_FIELD_NUMBER: _ClassVar[int]
     version: int
     application: str
     subscriber: str
     max_frame_bytes: int
-    def __init__(self, version: _Optional[int] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., max_frame_bytes: _Optional[int] = ...) -> None: ...
+    verifies: bool
+    def __init__(self, version: _Optional[int] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., max_frame_bytes: _Optional[int] = ..., verifies: _Optional[bool] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ("reason", "message", "hint")
@@ -147,7 +160,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields", "generation")
+    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields", "generation", "verify")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +174,7 @@ class Assign(_message.Message):
     REWOUND_FIELD_NUMBER: _ClassVar[int]
     YIELDS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    VERIFY_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     application: str
@@ -174,7 +188,8 @@ class Assign(_message.Message):
     rewound: bool
     yields: bool
     generation: int
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ..., generation: _Optional[int] = ...) -> None: ...
+    verify: Verify
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ..., generation: _Optional[int] = ..., verify: _Optional[_Union[Verify, str]] = ...) -> None: ...
 
 class UpdatePlace(_message.Message):
     __slots__ = ("position", "inside", "transaction", "index")
@@ -346,6 +361,58 @@ class ScanEnd(_message.Message):
     generation: int
     rows: int
     def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., table: _Optional[str] = ..., generation: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class Verified(_message.Message):
+    __slots__ = ("flow", "epoch", "table", "compared", "not_compared", "differs", "missing", "extra", "repaired", "removed", "differences", "ended", "confirm", "trouble")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_FIELD_NUMBER: _ClassVar[int]
+    NOT_COMPARED_FIELD_NUMBER: _ClassVar[int]
+    DIFFERS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    table: str
+    compared: int
+    not_compared: int
+    differs: int
+    missing: int
+    extra: int
+    repaired: int
+    removed: int
+    differences: _containers.RepeatedCompositeFieldContainer[Difference]
+    ended: bool
+    confirm: bool
+    trouble: str
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., table: _Optional[str] = ..., compared: _Optional[int] = ..., not_compared: _Optional[int] = ..., differs: _Optional[int] = ..., missing: _Optional[int] = ..., extra: _Optional[int] = ..., repaired: _Optional[int] = ..., removed: _Optional[int] = ..., differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., ended: _Optional[bool] = ..., confirm: _Optional[bool] = ..., trouble: _Optional[str] = ...) -> None: ...
+
+class Difference(_message.Message):
+    __slots__ = ("kind", "key", "columns")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[Difference.Kind]
+        DIFFERS: _ClassVar[Difference.Kind]
+        MISSING: _ClassVar[Difference.Kind]
+        EXTRA: _ClassVar[Difference.Kind]
+    KIND_UNSPECIFIED: Difference.Kind
+    DIFFERS: Difference.Kind
+    MISSING: Difference.Kind
+    EXTRA: Difference.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    kind: Difference.Kind
+    key: _update_pb2.RowKey
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[_Union[Difference.Kind, str]] = ..., key: _Optional[_Union[_update_pb2.RowKey, _Mapping]] = ..., columns: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Revoke(_message.Message):
     __slots__ = ("flow", "epoch", "cause")

@@ -3,7 +3,7 @@ import cython
 from publisher.sources.mysql.decode.transaction_checksum cimport TransactionChecksum
 from publisher.sources.mysql.decode.rows cimport Rows, Table
 from publisher.sources.mysql.decode.transaction_sources cimport Sources
-from publisher.sources.mysql.decode.transactions cimport Transactions
+from publisher.sources.encode.transactions cimport Transactions
 
 cdef int OK
 cdef int MORE

@@ -18,6 +18,7 @@ from zlib import crc32
 
 from publisher.sources.encode.piece import Piece
 from publisher.sources.encode.runs import uniform
+from publisher.sources.encode.transactions import Transactions
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.decode.actions import (
     ACTIONS,
@@ -49,7 +50,6 @@ from publisher.sources.mysql.decode.stops import END, ERROR, EVENT, LARGE, MORE,
 from publisher.sources.mysql.decode.table_map import Layout
 from publisher.sources.mysql.decode.transaction_checksum import TransactionChecksum
 from publisher.sources.mysql.decode.transaction_sources import Sources
-from publisher.sources.mysql.decode.transactions import Transactions
 from wormhole.model.errors import DecodeError
 
 __all__ = ["Encoder"]

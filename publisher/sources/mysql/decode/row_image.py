@@ -76,10 +76,10 @@ _V_UNAVAILABLE: Final = 0x48
 
 _LIMIT: Final = (1 << 31) - 1
 _KEPT_ROOM: Final = 1 << 20
-_COPIED: Final = 256
-"""Bytes up to which a loop is faster than a slice."""
 _SLICED: Final = 1 << 16
 """Bytes up to which a copy on the way does no harm."""
+_COPIED: Final = 256 if __file__.endswith(".py") else _SLICED
+"""Bytes up to which a loop is faster than a slice, which is an object with a copy of its own."""
 _KEPT_KEY: Final = 1 << 16
 """A value of the key up to this size is kept, whatever the other values of its row take."""
 _PATCHED: Final = 1 << 20

@@ -48,8 +48,8 @@ _MAYBE_VERSIONED: Final = (
 _V_BYTES: Final = 0x0A
 _HASHED: Final = HASHED
 _LIMIT: Final = (1 << 31) - 1
-_COPIED: Final = 256
 _SLICED: Final = 1 << 16
+_COPIED: Final = 256 if __file__.endswith(".py") else _SLICED  # see `row_image`
 _MOST: Final = 1 << 20
 """Bytes that the rows of an event may come to in one go, beside twice its own: a few bytes of log can become many of
 updates."""

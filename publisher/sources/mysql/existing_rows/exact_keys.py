@@ -6,7 +6,7 @@ a key cannot be asked for, so that no chunk may begin behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError as WireError
@@ -18,7 +18,7 @@ from publisher.sources.mysql.existing_rows.key_order import literal
 from publisher.sources.mysql.existing_rows.result_rows import Row
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["cannot_be_asked_for", "is_exact", "last_exact", "literals_of"]
+__all__ = ["cannot_be_asked_for", "is_exact", "is_same", "last_exact", "literals_of"]
 
 _AMBIGUOUS: Final = {"?", "\\"}
 """Of other bytes too: what is no character, and a second backslash of sjis and ujis."""
@@ -70,6 +70,17 @@ def cannot_be_asked_for(connection: Connection[Any], definition: Definition, key
         if not query(connection, f"SELECT {asked} AS same")[0]["same"]:
             return True
     return False
+
+
+def is_same(connection: Connection[Any], definition: Definition, key: bytes, others: Iterable[bytes]) -> bool:
+    """Whether the server takes ``key`` for one of the others.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`, and ``ValueError`` where one is no key of the table.
+    """
+    asked = literals_of(definition, key)
+    pairs = (zip(asked, literals_of(definition, other), strict=True) for other in others)
+    same = [" AND ".join(f"{left} = {right}" for left, right in pair) for pair in pairs]
+    return any(query(connection, f"SELECT {one} AS same")[0]["same"] for one in same)
 
 
 def last_exact(

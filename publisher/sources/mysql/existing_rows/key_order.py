@@ -7,19 +7,42 @@ comparison of rows. Literals have the type and the collation of their column, so
 from __future__ import annotations
 
 import ipaddress
+import math
+import re
 import struct
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["ORDERED", "PORTABLE", "KeyColumn", "above", "equal", "literal", "order_by", "quoted", "up_to"]
+__all__ = [
+    "ORDERED",
+    "PORTABLE",
+    "KeyColumn",
+    "above",
+    "equal",
+    "is_moment",
+    "literal",
+    "order_by",
+    "quoted",
+    "up_to",
+]
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 PORTABLE: Final = _INTEGERS | {"binary", "varbinary"}
 """Types of key columns whose order is that of integers or bytes, ascending."""
+
+
+_DATE: Final = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+_TIME: Final = r"[0-9]{2,3}:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_MOMENTS: Final = {
+    "date": re.compile(_DATE),
+    "time": re.compile(f"-?{_TIME}"),
+    **dict.fromkeys(("datetime", "timestamp"), re.compile(f"{_DATE} {_TIME}")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +73,19 @@ def _decimal(column: KeyColumn, value: update_pb2.Value) -> str:
     return value.decimal
 
 
+def _finite(value: update_pb2.Value) -> float:
+    if not math.isfinite(value.double):
+        raise ValueError("no number")
+    return value.double
+
+
 def _double(column: KeyColumn, value: update_pb2.Value) -> str:
-    return f"{value.double:.17e}"
+    return f"{_finite(value):.17e}"
 
 
 def _single(column: KeyColumn, value: update_pb2.Value) -> str:
     """The single itself: the wire has the shortest number that means it."""
-    return f"{struct.unpack('<f', struct.pack('<f', value.double))[0]:.17e}"
+    return f"{struct.unpack('<f', struct.pack('<f', _finite(value)))[0]:.17e}"
 
 
 def _moment(column: KeyColumn, value: update_pb2.Value) -> str:
@@ -113,6 +142,21 @@ def literal(column: KeyColumn, value: update_pb2.Value) -> str:
     if given != kind and (given, kind) != ("uint", "int"):
         raise ValueError(f"a key of {column.name} has {given or 'no value'}, not {kind}")
     return write(column, value)
+
+
+def is_moment(column: KeyColumn, value: update_pb2.Value) -> bool:
+    """Whether the value is a date or a time, if the column has such: servers refuse to compare with 13 months."""
+    if column.kind not in _MOMENTS:
+        return True
+    found = _MOMENTS[column.kind].fullmatch(value.text)
+    if found is None or column.kind == "time":
+        return found is not None
+    year, month, day = map(int, found.groups())
+    try:
+        date(year or 2000, month or 1, day or 1)  # a zero date may be in a table
+    except ValueError:
+        return False
+    return True
 
 
 def above(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:

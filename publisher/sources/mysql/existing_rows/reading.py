@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,9 +15,9 @@ from publisher.sources.mysql.connection import bound, server_text
 from publisher.sources.mysql.existing_rows.definition import Definition, sql_name
 from publisher.sources.mysql.existing_rows.exact_keys import is_exact, literals_of
 from publisher.sources.mysql.existing_rows.key_order import above, order_by, quoted
-from publisher.sources.mysql.existing_rows.result_rows import Row, rows_of
+from publisher.sources.mysql.existing_rows.result_rows import ResultRows, Row, rows_of
 from publisher.sources.mysql.existing_rows.snapshot import Snapshots
-from publisher.sources.mysql.existing_rows.values import ROW_COST, RowEncoder
+from publisher.sources.mysql.existing_rows.values import RowEncoder
 from wormhole.model.errors import UnreadableTable
 from wormhole.ports.table_source import ChunkLimits
 
@@ -68,11 +69,21 @@ class Reading:
     row_bytes: int
     rows: dict[bytes, bytes] = field(default_factory=dict)
     raw_keys: dict[bytes, Row] = field(default_factory=dict)
-    size: int = 0
-    memory: int = 0
     done: bool = False
     timed_out: bool = False
     cut: bool = False
+    coded: bool = field(init=False)
+    encoder: RowEncoder = field(init=False)
+
+    def __post_init__(self) -> None:
+        definition = self.definition
+        self.coded = any(definition.coded_key)
+        self.encoder = RowEncoder(definition.entries, definition.key_positions, self.most, bool(definition.long))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows' updates."""
+        return self.encoder.size
 
     def run(self, after: Sequence[str] | None, until: str) -> None:
         """Read on behind the key ``after`` (literals) while the condition ``until`` holds (empty: to the end).
@@ -110,11 +121,11 @@ class Reading:
         got, dropped, begin = 0, 0, self.size
         try:
             rows = rows_of(self.connection, sql)
-            for size in self._added(rows):
-                got += 1
-                self.size += size
+            while block := rows.take():
+                taken = self._add(block, self.limits.bytes if asked else sys.maxsize)
+                got += taken
                 if self.size >= self.limits.bytes and asked:
-                    dropped = self._drain(rows)
+                    dropped = len(block) - taken + self._drain(rows)
                     break
         except pymysql.MySQLError as error:
             if server_text(error)[0] not in TIMEOUTS:
@@ -126,33 +137,23 @@ class Reading:
         self.done = got < asked and not dropped
         return not self.done and not dropped
 
-    def _added(self, rows: Iterator[Row]) -> Iterator[int]:
-        """Keep each of the rows, and yield the bytes of its update."""
-        definition, found = self.definition, self.rows
-        encode = RowEncoder(definition.entries, definition.key_positions, self.most).encode
-        flagged, coded = bool(definition.long), any(definition.coded_key)
+    def _add(self, block: list[Row], room: int) -> int:
+        """Keep the rows until there are ``room`` bytes of updates; returns how many."""
         try:
-            for row in rows:
-                large = flagged and row.pop() == b"1"
-                key, update = encode(row, large)
-                found[key] = update
-                if coded:
-                    self.raw_keys[key] = [row[position] for position in definition.key_positions]
-                self.memory += len(key) + len(update) + ROW_COST
-                yield len(update)
+            return self.encoder.add(block, self.rows, self.raw_keys if self.coded else None, room)
         except (ValueError, LookupError, OverflowError) as error:
             raise UnreadableTable(
-                f"{definition.listed.name}: the server sends what is no value of its column ({error!s:.200})",
+                f"{self.definition.listed.name}: the server sends what is no value of its column ({error!s:.200})",
                 hint="report this, with the table's definition",
             ) from error
 
-    def _drain(self, rows: Iterator[Row]) -> int:
+    def _drain(self, rows: ResultRows) -> int:
         """Pass over what follows a full chunk, as far as that is cheap; returns the number of rows."""
         room = self.limits.bytes
         dropped = 0
-        for row in rows:
-            dropped += 1
-            room -= sum(len(value) for value in row if value is not None)
+        while block := rows.take():
+            dropped += len(block)
+            room -= sum(len(value) for row in block for value in row if value is not None)
             if room < 0:
                 self.cut = True
                 break

@@ -1,14 +1,15 @@
-"""The rows of a SELECT as they come, without the driver's objects for each value.
+"""The rows of a SELECT as they come, without the driver's objects for each value. Hot: compiled where possible.
 
 What the server sends, in packets of its protocol::
 
     answer := number of columns, a packet for each, end      then a packet for each row, and the end or an error
+    packet := length (3, low first) sequence (1) payload     a payload of 0xFFFFFF bytes goes on in the next packet
     row    := for each column: 0xFB (NULL), or a length-encoded string
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import pymysql
@@ -17,7 +18,7 @@ from pymysql.constants import COMMAND
 from pymysql.err import raise_mysql_exception
 from pymysql.protocol import FieldDescriptorPacket
 
-__all__ = ["Row", "rows_of", "split_row"]
+__all__ = ["ResultRows", "Row", "rows_of", "split_row"]
 
 Row = list[bytes | None]
 
@@ -25,80 +26,126 @@ _HEAD: Final = 4
 _WHOLE: Final = 0xFFFFFF
 """A packet of this length goes on in the next one."""
 _NULL: Final = 0xFB
+_TWO_BYTES: Final = 0xFC
+_THREE_BYTES: Final = 0xFD
 _END: Final = 0xFE
 _ERROR: Final = 0xFF
 _END_SIZE: Final = 9  # an end has fewer bytes; a row that begins with 0xFE more
 
 
-def rows_of(connection: Connection[Any], sql: str) -> Iterator[Row]:
-    """Run ``sql`` and yield its rows. Whoever stops before the end has to close the connection.
+class ResultRows:
+    """The rows of one answer. Whoever stops before the end has to close the connection.
 
-    Raises the driver's errors, also in the middle: the rows before are right, and the connection is still usable.
+    ``receive``: returns the next bytes, never none; ``count``: of columns.
     """
+
+    def __init__(self, receive: Callable[[], bytes], count: int) -> None:
+        self._receive = receive
+        self._count = count
+        self._buffer = b""
+        self._at = 0
+        self._begun: list[bytes] = []  # packets of a row that goes on in the next one
+        self._error = b""
+        self._ended = False
+
+    def take(self) -> list[Row]:
+        """The rows that came whole with the next bytes; none at the end.
+
+        Raises the driver's errors, also in the middle: the rows before are right, and the connection is still usable.
+        """
+        rows: list[Row] = []
+        need = self._walk(rows)
+        while not rows and not self._ended:
+            parts = [self._buffer[self._at :]]
+            size = len(parts[0])
+            while size < need:
+                parts.append(self._receive())
+                size += len(parts[-1])
+            self._buffer, self._at = b"".join(parts), 0
+            need = self._walk(rows)
+        if not rows and self._error:
+            raise_mysql_exception(self._error)
+        return rows
+
+    def _walk(self, rows: list[Row]) -> int:
+        """Split the whole packets that are there; returns the bytes that the next one needs."""
+        data = self._buffer
+        p = data
+        at = self._at
+        end = len(data)
+        need = _HEAD
+        while not self._ended and end - at >= _HEAD:
+            length = p[at] | p[at + 1] << 8 | p[at + 2] << 16
+            need = _HEAD + length
+            if end - at < need:
+                break
+            start = at + _HEAD
+            at += need
+            need = _HEAD
+            if length == _WHOLE or self._begun:
+                self._begun.append(data[start:at])
+                if length < _WHOLE:
+                    whole = b"".join(self._begun)
+                    self._begun.clear()
+                    self._add(rows, whole, 0, len(whole))
+            else:
+                self._add(rows, data, start, at)
+        self._at = at
+        return need
+
+    def _add(self, rows: list[Row], data: bytes, start: int, end: int) -> None:
+        """The packet ``data[start:end]``."""
+        p = data
+        first = p[start] if end > start else _ERROR
+        if first == _END and end - start < _END_SIZE:
+            self._ended = True
+        elif first == _ERROR:
+            self._error = data[start:end] or bytes((_ERROR,))
+            self._ended = True
+        else:
+            rows.append(split_row(data, start, end, self._count))
+
+
+def rows_of(connection: Connection[Any], sql: str) -> ResultRows:
+    """Run ``sql``. Raises the driver's errors."""
     driver: Any = connection
     driver._execute_command(COMMAND.COM_QUERY, sql.encode())
     count = driver._read_packet().read_length_encoded_integer()
     for _ in range(count):
         driver._read_packet(FieldDescriptorPacket)
     driver._read_packet()
-    return _rows(driver.receive, count)
+    return ResultRows(driver.receive, count)
 
 
-def _rows(receive: Callable[[], bytes], count: int) -> Iterator[Row]:
-    for packet in _packets(receive):
-        first = packet[0] if packet else _ERROR
-        if first == _END and len(packet) < _END_SIZE:
-            return
-        if first == _ERROR:
-            raise_mysql_exception(packet)
-        yield split_row(packet, count)
-
-
-def _packets(receive: Callable[[], bytes]) -> Iterator[bytes]:
-    buffer, at = b"", 0
-    whole: list[bytes] = []
-    while True:
-        while len(buffer) - at < _HEAD:
-            buffer, at = buffer[at:] + receive(), 0
-        length = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
-        end = at + _HEAD + length
-        if end > len(buffer):
-            parts, size = [buffer[at:]], len(buffer) - at
-            while size < _HEAD + length:
-                parts.append(receive())
-                size += len(parts[-1])
-            buffer, at = b"".join(parts), 0
-            end = _HEAD + length
-        packet = buffer[at + _HEAD : end]
-        at = end
-        if length == _WHOLE:
-            whole.append(packet)
-            continue
-        if whole:
-            packet = b"".join((*whole, packet))
-            whole.clear()
-        yield packet
-
-
-def split_row(packet: bytes, count: int) -> Row:
-    """The values of a row. Raises the driver's error for bytes that are none."""
+def split_row(data: bytes, at: int, end: int, count: int) -> Row:
+    """The values of the row ``data[at:end]``. Raises the driver's error for bytes that are none."""
+    p = data
     row: Row = []
-    at = 0
-    try:
-        for _ in range(count):
-            size = packet[at]
-            at += 1
-            if size == _NULL:
-                row.append(None)
-                continue
-            if size > _NULL:
-                width = 2 if size == 0xFC else 3 if size == 0xFD else 8
-                size = int.from_bytes(packet[at : at + width], "little")
-                at += width
-            row.append(packet[at : at + size])
-            at += size
-    except IndexError:
-        at = len(packet) + 1
-    if at != len(packet):
-        raise pymysql.OperationalError(0, f"a row of {len(packet)} bytes is cut, or has other than {count} values")
+    begin = at
+    for _ in range(count):
+        if at >= end:
+            raise _no_row(end - begin, count)
+        size = p[at]
+        at += 1
+        if size == _NULL:
+            row.append(None)
+            continue
+        if size > _NULL:
+            width = 2 if size == _TWO_BYTES else 3 if size == _THREE_BYTES else 8
+            if width > end - at:
+                raise _no_row(end - begin, count)
+            size = 0
+            for i in range(width - 1, -1, -1):
+                size = size << 8 | p[at + i]
+            at += width
+        if size < 0 or size > end - at:
+            raise _no_row(end - begin, count)
+        row.append(p[at : at + size])
+        at += size
+    if at != end:
+        raise _no_row(end - begin, count)
     return row
+
+
+def _no_row(size: int, count: int) -> pymysql.OperationalError:
+    return pymysql.OperationalError(0, f"a row of {size} bytes is cut, or has other than {count} values")

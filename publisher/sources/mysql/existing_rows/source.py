@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -25,14 +25,15 @@ from publisher.sources.mysql.existing_rows.definition import (
     no_privilege,
     read_definition,
 )
-from publisher.sources.mysql.existing_rows.exact_keys import cannot_be_asked_for, last_exact, literals_of
-from publisher.sources.mysql.existing_rows.key_order import equal, up_to
+from publisher.sources.mysql.existing_rows.exact_keys import cannot_be_asked_for, is_same, last_exact, literals_of
+from publisher.sources.mysql.existing_rows.key_order import equal, is_moment, up_to
 from publisher.sources.mysql.existing_rows.reading import Reading
 from publisher.sources.mysql.existing_rows.server import Server, ask_server, prepare_session
+from publisher.sources.mysql.existing_rows.skipping import key_behind
 from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.server_tables import OWN_DATABASES
 from publisher.sources.mysql.tables import shard_name
-from wormhole.model.errors import SourceUnavailable, UnreadableTable, UsageError, WormholeError
+from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, UsageError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.sharding import shard_of_hash
@@ -50,6 +51,7 @@ _TABLES: Final = (
 )
 _ALL: Final = _TABLES + "AND TABLE_SCHEMA NOT IN %s"
 _ONE: Final = _TABLES + "AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_KIND: Final = "SELECT TABLE_TYPE AS kind FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _LISTING_S: Final = 60.0
 _TRIES: Final = 3
 _MOST_SECONDS: Final = 64.0
@@ -83,13 +85,14 @@ class MySqlTables:
         self._definitions: dict[str, Definition] = {}
         self._described: dict[str, str] = {}  # fingerprints that the caller was given last
         self._row_bytes: dict[str, int] = {}
+        self._shards: dict[str, str] = {}  # by table, where it has one
         self._seconds: dict[str, float] = {}  # of tables whose chunks took too long
         self._interrupted = threading.Event()
         self._checked = 0  # the incarnation whose server this one is
 
     # --- the port ------------------------------------------------------------------------------------------------
 
-    def tables(self, wanted: Callable[[str], bool]) -> list[ScannedTable]:
+    def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> list[ScannedTable]:
         """See the port."""
         self._interrupted.clear()
         with self._connected() as (connection, server), reading_answers("the server's tables"):
@@ -99,7 +102,8 @@ class MySqlTables:
             self._described.update((one.listed.name, one.fingerprint) for one in defined)
             found = [self._scanned(one) for one in defined]
             names = {table.name for table in found}
-            hidden = [name for name in self._logged() if name not in names and wanted(name)]
+            others = dict.fromkeys((*self._logged(), *named))
+            hidden = [name for name in others if name not in names and all(name.partition(".")) and wanted(name)]
             found += [table for name in hidden for table in self._hidden(connection, server, name)]
         return sorted(found, key=lambda table: table.name)
 
@@ -117,7 +121,7 @@ class MySqlTables:
         reading, high = self._read(table, bounded, not_before, read)
         if reading.timed_out and not reading.rows:
             self._seconds[table] = min(_MOST_SECONDS, 2 * bounded.seconds)
-            raise SourceUnavailable(
+            raise ChunkUnavailable(
                 f"{table}: the server found no row within {bounded.seconds:g} s and ended the query",
                 hint=f"it is tried again with {self._seconds[table]:g} s; look for a lock on the table (LOCK TABLES, "
                 "ALTER TABLE), and for a transaction that keeps deleted rows from being purged",
@@ -134,7 +138,7 @@ class MySqlTables:
             wider = replace(limits, rows=_MOST_INEXACT, bytes=_WIDER * limits.bytes)
             return self.chunk(table, after, until, wider, not_before)
         done = reading.done or (until is not None and last == until)
-        return Chunk(reading.definition.schema, reading.rows, str(high), last, done, reading.memory)
+        return Chunk(reading.definition.schema, reading.rows, str(high), last, done)
 
     def rows(self, table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
         """See the port."""
@@ -147,25 +151,63 @@ class MySqlTables:
 
         reading, high = self._read(table, ChunkLimits(), not_before, read)
         if reading.timed_out:
-            raise SourceUnavailable(
+            raise ChunkUnavailable(
                 f"{table}: the server ended the query for {len(keys)} rows", hint="it is tried again"
             )
         self._check_missing(reading, keys)
         asked = set(keys)
         # By the collation another spelling of a key is the same row: it has a key of its own in the log.
         rows = {key: update for key, update in reading.rows.items() if key in asked}
-        return Chunk(reading.definition.schema, rows, str(high), next(reversed(rows), None), True, reading.memory)
+        unclear = self._respelled(reading.definition, asked.difference(rows), reading.rows.keys() - asked)
+        return Chunk(reading.definition.schema, rows, str(high), next(reversed(rows), None), True, unclear)
+
+    def skip(self, table: str, after: bytes | None, rows: int) -> bytes | None:
+        """See the port."""
+        self._interrupted.clear()
+        with self._connected() as (connection, server):
+            definition = self._definition(connection, server, table)
+            self._check_key(definition)
+            literals = None if after is None else _literals(definition, after)
+            try:
+                return key_behind(connection, server.snapshots, definition, literals, rows)
+            except WormholeError:
+                raise
+            except Exception as error:
+                known = self._known(error, definition, server)
+                if isinstance(known, UnreadableTable):
+                    raise known from None
+                if known:
+                    raise SourceUnavailable(f"{table} is being altered", hint="it is tried again") from None
+                with translating(f"keys of {table}", connection):
+                    raise
 
     def reached(self, high: str, marker: Datamarker) -> bool:
         """See the port. No marker of another incarnation ever does."""
         place = LogPosition.parse(high)
         return marker.order.incarnation == place.incarnation and marker.order >= place
 
+    def can_ask(self, table: str, key: bytes) -> bool:
+        """See the port."""
+        self._interrupted.clear()
+        with self._connected() as (connection, server):
+            definition = self._definition(connection, server, table)
+            try:
+                literals_of(definition, key)
+            except (ValueError, LookupError, OverflowError):
+                return False
+            values = update_pb2.RowKey.FromString(key).values
+            if not all(map(is_moment, definition.key, values)):
+                return False
+            return not (any(definition.coded_key) and cannot_be_asked_for(connection, definition, key))
+
     def shard_of(self, table: str, key: bytes) -> str:
         """See the port."""
         sharding = self._options.sharding
         if sharding.by != "hash":
-            return shard_name(self._options.log, sharding, *table.split(".", 1))
+            known = self._shards.get(table)
+            if known is None:
+                known = self._shards[table] = shard_name(self._options.log, sharding, *table.split(".", 1))
+            return known
         values = update_pb2.RowKey.FromString(key).values
         if len(values) == 1 and values[0].WhichOneof("kind") == "bytes":
             hashed = values[0].bytes
@@ -226,7 +268,7 @@ class MySqlTables:
             except Exception as error:
                 if known := self._known(error, definition, server):
                     raise known from None
-                with translating(f"rows of {table}", connection):
+                with _ending_chunk(table, connection):
                     raise
         if reading.cut:
             self._drop()  # which ends the transaction
@@ -261,19 +303,32 @@ class MySqlTables:
                         hint="correct these values, or make a key of other columns the primary one",
                     )
 
+    def _respelled(self, definition: Definition, missing: Collection[bytes], others: Collection[bytes]) -> list[bytes]:
+        """Which of the missing keys are one of the other rows' for the server."""
+        if not missing or not others:
+            return []
+        with self._connected() as (connection, _):
+            return [key for key in missing if is_same(connection, definition, key, others)]
+
     def _definition(self, connection: Connection[Any], server: Server, table: str) -> Definition:
         found = self._definitions.get(table)
         if found is None:
             database, _, name = table.partition(".")
             rows = query(connection, _ONE, (database, name))
             if not rows:
-                raise _gone(table, server.account)
+                raise self._missing(connection, server, table)
             with reading_answers(f"the definition of {table}"):
                 found = self._define(connection, server, _listed(rows[0]))
             if found.refused:
                 raise UnreadableTable(found.refused.text, hint=found.refused.hint)
             self._definitions[table] = found
         return found
+
+    def _missing(self, connection: Connection[Any], server: Server, table: str) -> UnreadableTable:
+        """Why the server does not list a table."""
+        for hidden in self._hidden(connection, server, table):
+            return UnreadableTable(hidden.refused.text, hint=hidden.refused.hint)
+        return _gone(table)
 
     def _check_key(self, definition: Definition) -> None:
         """The keys of the caller are in the order that the key has now."""
@@ -316,7 +371,7 @@ class MySqlTables:
         if number in _ALTERED:
             return _AlteredError()
         if number in _GONE:
-            return _gone(listed.name, server.account)
+            return _gone(listed.name)
         if number in _DENIED:
             problem = no_privilege(listed.database, listed.table, server.account)
             return UnreadableTable(problem.text, hint=problem.hint)
@@ -385,7 +440,14 @@ class MySqlTables:
 
     def _scanned(self, definition: Definition) -> ScannedTable:
         listed = definition.listed
-        return ScannedTable(listed.name, listed.rows, definition.refused, definition.fingerprint, definition.portable)
+        return ScannedTable(
+            listed.name,
+            listed.rows,
+            definition.refused,
+            definition.fingerprint,
+            definition.portable,
+            tuple(column.name for column in definition.schema.columns),
+        )
 
     def _logged(self) -> list[str]:
         """The tables that the log's readers met."""
@@ -394,10 +456,14 @@ class MySqlTables:
     def _hidden(self, connection: Connection[Any], server: Server, name: str) -> list[ScannedTable]:
         """A table of the log that the server does not list: it was dropped, or the account may not see it."""
         database, _, table = name.partition(".")
+        if query(connection, _KIND, (database, table)):
+            return []  # a view
         try:
             creation(connection, database, table)
         except UsageError:
-            return [ScannedTable(name, refused=no_privilege(database, table, server.account))]
+            problem = no_privilege(database, table, server.account)
+            text = f"{problem.text}, or see whether it is there"
+            return [ScannedTable(name, refused=Problem(text, problem.hint))]
         except SourceUnavailable:
             raise
         except WormholeError:
@@ -422,6 +488,16 @@ def _check_unaltered(connection: Connection[Any], definition: Definition) -> Non
         raise _AlteredError
 
 
+@contextmanager
+def _ending_chunk(table: str, connection: Connection[Any]) -> Iterator[None]:
+    """Errors of the driver become ours: of what broke while rows came, less may be read."""
+    try:
+        with translating(f"rows of {table}", connection):
+            yield
+    except SourceUnavailable as error:
+        raise ChunkUnavailable(error.problem.text, hint=error.problem.hint) from None
+
+
 def _literals(definition: Definition, key: bytes) -> list[str]:
     try:
         return literals_of(definition, key)
@@ -432,10 +508,8 @@ def _literals(definition: Definition, key: bytes) -> list[str]:
         ) from error
 
 
-def _gone(table: str, account: str) -> UnreadableTable:
-    database, _, name = table.partition(".")
+def _gone(table: str) -> UnreadableTable:
     return UnreadableTable(
-        f"{table} does not exist any more, or the account {account} may not see it",
-        hint="take a dropped or renamed table out of the backfill; for a missing privilege: "
-        + no_privilege(database, name, account).hint,
+        f"there is no table {table} any more: it was dropped or renamed",
+        hint="nothing, or start a backfill of the name that it has now",
     )

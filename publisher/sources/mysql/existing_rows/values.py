@@ -1,4 +1,4 @@
-"""Rows of a text result, byte for byte as the decoder of the log encodes the same values.
+"""Rows of a text result, byte for byte as the decoder of the log encodes the same values. Hot: compiled where possible.
 
 The server sends each text in the character set of its column (``character_set_results`` is NULL), so that it is decoded
 here by the same rules as in the log. An entry is what follows a field's tag: a length and a ``Value`` of the wire.
@@ -14,18 +14,16 @@ from typing import Final
 from publisher.sources.mysql.decode.charsets import ERRORS
 from publisher.sources.mysql.decode.floats import Singles
 
-__all__ = ["ROW_COST", "Entry", "RowEncoder", "entry_of_kind"]
+__all__ = ["Entry", "RowEncoder", "entry_of_kind"]
 
 Entry = Callable[[bytes], bytes]
 """What the server sends of a value that is not NULL, to its entry."""
-
-ROW_COST: Final = 200
-"""Bytes of Python objects for a row: two strings and an entry of a dictionary."""
 
 _READ: Final = b"\x08\x08"
 _KEY: Final = b"\x12"
 _AFTER: Final = b"\x1a"
 _TOO_LARGE: Final = b"\x38\x01"
+_LEFT_OUT: Final = b"1"
 _NULL: Final = b"\x02\x40\x01"
 _DOUBLE: Final = struct.Struct("<d")
 _SINGLE: Final = struct.Struct("<f")
@@ -178,26 +176,54 @@ class RowEncoder:
     """Encodes rows of one table.
 
     ``entries``: of its columns; ``key``: positions of the key's columns, in the key's order. ``most``: bytes of values
-    that an update may have; one with more comes without them.
+    that an update may have; one with more comes without them. ``flagged``: a row has one more value, ``1`` where values
+    of it were left out. ``size``: bytes of all updates.
     """
 
-    def __init__(self, entries: Sequence[Entry], key: Sequence[int], most: int) -> None:
+    def __init__(self, entries: Sequence[Entry], key: Sequence[int], most: int, flagged: bool = False) -> None:
         self._entries = tuple(entries)
+        self._columns = len(self._entries)
         self._key = tuple(key)
         self._most = most
+        self._flagged = flagged
         self._single = self._key[0] if len(self._key) == 1 else -1
+        self.size = 0
 
-    def encode(self, row: Sequence[bytes | None], large: bool = False) -> tuple[bytes, bytes]:
-        """The row's key, as a ``RowKey`` without a table, and its update. ``large``: values of it were left out.
+    def add(
+        self,
+        rows: list[list[bytes | None]],
+        found: dict[bytes, bytes],
+        raw_keys: dict[bytes, list[bytes | None]] | None,
+        room: int,
+    ) -> int:
+        """Encode ``rows`` until ``size`` is ``room``; returns how many.
 
-        Raises ``ValueError`` for what is no value of its column.
+        ``found``: gets their updates by key, a ``RowKey`` without a table; ``raw_keys``: the keys as they came. Raises
+        ``ValueError`` and the like for what is no value of its column.
         """
-        cells = [_NULL if raw is None else entry(raw) for entry, raw in zip(self._entries, row, strict=True)]
-        if self._single >= 0:
-            key = _KEY + cells[self._single]
-        else:
-            key = b"".join([_KEY + cells[column] for column in self._key])
-        after = _AFTER + _AFTER.join(cells)
-        if large or len(after) > self._most:
-            return key, _READ + key + _TOO_LARGE
-        return key, _READ + key + after
+        entries = self._entries
+        columns = self._columns
+        taken = 0
+        for row in rows:
+            if len(row) != columns + self._flagged:
+                raise ValueError(f"{len(row)} values for {columns} columns")
+            cells = []
+            for i in range(columns):
+                raw = row[i]
+                cells.append(_NULL if raw is None else entries[i](raw))
+            if self._single >= 0:
+                key = _KEY + cells[self._single]
+            else:
+                key = b"".join([_KEY + cells[column] for column in self._key])
+            after = _AFTER + _AFTER.join(cells)
+            if len(after) > self._most or (self._flagged and row[columns] == _LEFT_OUT):
+                after = _TOO_LARGE
+            update = _READ + key + after
+            found[key] = update
+            if raw_keys is not None:
+                raw_keys[key] = [row[column] for column in self._key]
+            taken += 1
+            self.size += len(update)
+            if self.size >= room:
+                break
+        return taken

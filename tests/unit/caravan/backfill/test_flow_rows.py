@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from caravan.backfill.boundaries import END, START, Boundaries
-from caravan.backfill.progress import BackfillRequest, FinishedTable, FlowBackfill
+from caravan.backfill.progress import BackfillRequest, FinishedTable, FlowBackfill, Renewal
+from caravan.backfill.window import Window
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
 from wormhole.filters import Filter
@@ -211,3 +212,43 @@ def test_a_finished_table_stays_so_when_rows_of_another_one_were_removed() -> No
     )
     assert mine.backfill is not None
     assert mine.backfill.ranges("t") == [(5, END)]
+
+
+def renamed(begin: int, end: int, at: int) -> Segment:
+    segment = log(begin, end)
+    segment.replaced = {"t": place(at)}
+    return segment
+
+
+def test_a_renamed_table_asks_for_another_generation_in_the_datamarker() -> None:
+    mine = flow()
+    delivered(mine, buffer_of(log(0, 1, 1), renamed(1, 4, 3)))
+    assert mine.backfill is not None
+    assert mine.backfill.renewal == Renewal("another table was renamed to t", place(3))
+    assert FlowBackfill.resume(REQUEST, mine.marker.backfill, mine.filter.hash).renewal is not None
+
+
+def test_a_renaming_that_the_flow_passed_before_asks_for_nothing() -> None:
+    mine = flow(at=4)
+    buffer = ChangeBuffer(place(2))
+    buffer.append(renamed(2, 5, 3))
+    delivered(mine, buffer)
+    assert mine.place == place(5)
+    assert mine.backfill is not None
+    assert mine.backfill.renewal is None
+
+
+def test_a_renaming_is_reported_once_when_no_rows_are_wanted() -> None:
+    mine, other = flow(request=None), flow(request=None, text='table != "t"')
+    for one in (mine, other):
+        delivered(one, buffer_of(log(0, 1, 1), renamed(1, 2, 1)))
+    assert (mine.replaced(), other.replaced()) == (["t"], [])
+    assert mine.replaced() == []
+
+
+def test_rows_of_a_table_that_another_one_replaced_are_of_no_use() -> None:
+    window = Window("t", marker(0), 1 << 20)
+    window.note(log(0, 1, 1))
+    assert not window.spoiled
+    window.note(renamed(1, 2, 1))
+    assert "name" in window.spoiled

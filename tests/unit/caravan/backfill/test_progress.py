@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from caravan.backfill.boundaries import END, START, Boundaries
-from caravan.backfill.progress import MOST_BYTES, BackfillRequest, FinishedTable, FlowBackfill
+from caravan.backfill.progress import (
+    MOST_BYTES,
+    BackfillRequest,
+    FinishedTable,
+    FlowBackfill,
+    Renewal,
+    Unconfirmed,
+)
 from wormhole.filters import Filter
 from wormhole.model.position import LogPosition
 from wormhole.model.problem import Problem
@@ -49,6 +58,12 @@ def test_everything_is_needed_first_and_nothing_when_every_range_was_taken() -> 
     assert progress.rows == 7
 
 
+def test_the_tables_that_somebody_wrote_out() -> None:
+    own = Filter.parse('table in ("a", "b") or table matches "c*"', ("shop.users", "shop.order*"))
+    where = Filter.parse('table == "d" and x == 1')
+    assert set(BackfillRequest(1, ("e", "f?"), where).named(own)) == {"a", "b", "d", "e", "shop.users"}
+
+
 def test_nothing_is_finished_before_the_tables_are_known() -> None:
     assert not FlowBackfill(REQUEST, "f").finished
 
@@ -90,7 +105,7 @@ def test_a_finished_one_stays_finished() -> None:
         (REQUEST, "g", None),
         (REQUEST, "f", b""),
         (REQUEST, "f", b"\x01"),
-        (REQUEST, "f", b"\x02another version"),
+        (REQUEST, "f", b"\x01another version"),
         (REQUEST, "f", b"\xff" * 40),
     ],
 )
@@ -131,6 +146,52 @@ def test_a_table_starts_again_when_its_list_is_an_older_copy() -> None:
         again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
         again.offer([("t", known)])
         assert again.ranges("t") == [(START, END)]
+
+
+def test_another_type_of_key_asks_for_another_generation() -> None:
+    """Rows that the application holds by keys of the former type are older than none of the new ones' generation."""
+    for begun in (chunk(START, 10), chunk(START, END)):
+        progress = offered("s", "t")
+        progress.took(begun, 3)
+        again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
+        again.offer([("s", boundaries()), ("t", Boundaries(8, "varchar"))])
+        assert again.renewal is not None
+        assert "key of t changed" in again.renewal.cause
+        assert again.renewal.at is None
+        assert not again.needs(chunk(10, 20))
+        assert not again.finished
+
+
+def test_another_list_of_the_same_key_asks_for_none() -> None:
+    progress = offered()
+    progress.took(chunk(START, 10), 3)
+    progress.offer([("t", boundaries(list_id=8)), ("u", boundaries())])
+    assert progress.renewal is None
+
+
+def test_that_it_has_to_begin_anew_survives() -> None:
+    progress = offered("s", "t")
+    progress.replaced("t", LogPosition(1, 1, 7))
+    progress.replaced("t", LogPosition(1, 1, 9))
+    assert progress.renewal == Renewal("another table was renamed to t", LogPosition(1, 1, 9))
+    again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
+    assert again.renewal == Renewal("another table was renamed to t")
+    assert FlowBackfill.resume(BackfillRequest(2), progress.to_bytes(), "f").renewal is None
+
+
+def test_a_table_that_was_not_there_is_looked_up_when_it_gets_its_name() -> None:
+    progress = offered("s")
+    progress.replaced("t", LogPosition(1, 1, 7))
+    assert progress.renewal is None
+    assert not progress.offered
+
+
+def test_finished_tables_keep_their_rows_over_a_restart() -> None:
+    progress = offered("s", "t")
+    progress.took(chunk(START, END, "s"), 5)
+    again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
+    again.offer((name, boundaries()) for name in ("s", "t"))
+    assert again.finished_tables() == (FinishedTable("s", 5),)
 
 
 def test_ranges_are_widened_to_what_the_list_still_has() -> None:
@@ -219,3 +280,71 @@ def test_which_tables_are_wanted() -> None:
     assert [narrow(name) for name in ("shop.a", "shop.b", "other.b")] == [True, False, False]
     both = BackfillRequest(1, where=Filter.parse("a == 1")).narrow(own)
     assert "a == 1" in str(both.normal) or both.hash not in (own.hash, Filter.parse("a == 1").hash)
+
+
+def verified() -> FlowBackfill:
+    """A verification of which every row was sent."""
+    progress = FlowBackfill(BackfillRequest(1, verify=True), "f")
+    progress.offer([("t", Boundaries(7, ""))])
+    progress.took(chunk(START, END), 3)
+    assert progress.finished
+    return progress
+
+
+def test_a_verification_begins_anew_and_its_datamarkers_differ() -> None:
+    progress = FlowBackfill(BackfillRequest(1, verify=True), "f")
+    progress.offer([("t", Boundaries(7, "", {5: b"5"}))])
+    before = progress.to_bytes()
+    progress.took(chunk(START, 5), 0)
+    after = progress.to_bytes()
+    assert before != after, "an ack of the one is no ack of the other"
+    again = FlowBackfill.resume(BackfillRequest(1, verify=True), after, "f")
+    assert (again.offered, again.rows, again.tables) == (False, 0, [])
+    again.offer([("t", Boundaries(7, "", {5: b"5"}))])
+    assert again.ranges("t") == [(START, END)]
+    backfill = FlowBackfill.resume(BackfillRequest(1), after, "f")
+    assert not backfill.offered, "nor does a backfill take it for its own"
+
+
+def test_named_keys_are_read_once_and_the_table_finishes_behind_the_last() -> None:
+    progress = verified()
+    progress.confirm("t", [b"a", b"b", b"c"])
+    assert (list(progress.named("t")), progress.finished) == ([b"a", b"b", b"c"], False)
+    assert not progress.needs(chunk(0, 0, alone=(b"x",)))
+    progress.offer([("t", Boundaries(8, ""))])
+    assert progress.ranges("t") == [], "another list makes no difference to keys"
+    first = replace(chunk(0, 0, alone=(b"a",), again=(b"a",)), left_out=(b"a",))
+    assert progress.finishes(first, 0) == ()
+    progress.took(first, 0)
+    last = replace(chunk(0, 0, alone=(b"b", b"c", b"x"), again=(b"x",)), left_out=(b"x", b"c"), shards={b"c": "other"})
+    assert progress.needs(last)
+    assert progress.finishes(last, 1) == (FinishedTable("t", 4),)
+    progress.took(last, 1)
+    assert progress.finished
+    assert progress.unconfirmed("t") == Unconfirmed(foreign=1, changed=1)
+
+
+def test_keys_are_named_of_a_finished_table_only() -> None:
+    progress = verified()
+    progress.confirm("u", [b"a"])
+    assert progress.finished
+    progress.refuse("t", Problem("gone"))
+    progress.confirm("t", [b"a"])
+    progress.confirm("t", [b"b"])
+    assert list(progress.named("t")) == [b"a"]
+
+
+def test_a_truncated_table_is_compared_from_its_beginning_unless_it_is_finished() -> None:
+    progress = verified()
+    progress.begin_again("t")
+    assert progress.finished, "it was compared as it was"
+    progress.confirm("t", [b"a"])
+    progress.begin_again("t")
+    assert (progress.ranges("t"), list(progress.named("t"))) == ([(START, END)], [])
+
+
+def test_rows_that_were_sent_of_a_table_before_it_was_refused_are_known() -> None:
+    progress = offered()
+    progress.took(chunk(START, 10), 3)
+    progress.refuse("t", Problem("it was dropped"))
+    assert progress.rows_of("t") == 3

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
 
 from caravan.backfill.boundaries import MemoryBoundaries
-from caravan.backfill.progress import BackfillRequest
+from caravan.backfill.progress import BackfillRequest, Unconfirmed
 from caravan.backfill.scanner import Scanner, ScanSettings
 from caravan.fleet import Fleet, FleetEvents, Limits
+from caravan.flow import Piece
 from publisher.sources.memory.source import MemorySource
 from publisher.sources.memory.tables import MemoryTables, key_order
 from tests.support.eventually import patience, until
-from tests.support.rows_received import Receiver
+from tests.support.rows_received import Copy, Receiver
 from wormhole.filters import Filter
-from wormhole.model.errors import SourceUnavailable
+from wormhole.host.clock import Clock
+from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, UnsupportedLog, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
+from wormhole.model.segment import ChunkRange
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import UNAVAILABLE, Op, Value
-from wormhole.ports.table_source import ChunkLimits
+from wormhole.ports.table_source import Chunk, ChunkLimits
+from wormhole.wire.rows import decode_key, encode_key
 
 SETTINGS = ScanSettings(limits=ChunkLimits(rows=3))
 BY_LOG = Sharding("log")
 NO_LIMITS = Limits()
+MIB = 1 << 20
 
 
 class World:
@@ -224,6 +230,50 @@ async def test_goes_on_after_the_datastore_was_away() -> None:
         assert world.matches(receiver)
 
 
+async def test_a_table_that_is_truncated_all_the_time_holds_up_no_other() -> None:
+    world = World()
+    world.put(*range(10))
+    world.put(*range(10), table="u")
+    chunk, done = world.tables.chunk, threading.Event()
+
+    def truncated(table: str, *arguments: object) -> object:
+        found = chunk(table, *arguments)  # type: ignore[arg-type]
+        if table == "t" and not done.is_set():
+            marker = world.source.commit([(Op.TRUNCATE, "t", ())])
+            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
+            world.put(*range(10))
+        return found
+
+    world.tables.chunk = truncated  # type: ignore[method-assign,assignment]
+    async with running(world):
+        receiver = world.join()
+        await world.wait(lambda: "u" in receiver.copy.finished)
+        assert "t" not in receiver.copy.finished
+        done.set()
+        await world.finished()
+        assert world.matches(receiver)
+
+
+@pytest.mark.parametrize(("error", "smaller"), [(SourceUnavailable("away"), False), (ChunkUnavailable("killed"), True)])
+async def test_only_what_has_to_do_with_its_size_makes_a_chunk_smaller(error: SourceUnavailable, smaller: bool) -> None:
+    world = World(settings=replace(SETTINGS, limits=ChunkLimits(rows=8)))
+    world.put(*range(10))
+    asked: list[int] = []
+    chunk = world.tables.chunk
+
+    def fails(table: str, after: object, until: object, limits: ChunkLimits, *rest: object) -> object:
+        asked.append(limits.rows)
+        if len(asked) == 1:
+            raise error
+        return chunk(table, after, until, limits, *rest)  # type: ignore[arg-type]
+
+    world.tables.chunk = fails  # type: ignore[method-assign,assignment]
+    async with running(world):
+        world.join()
+        await world.finished()
+    assert asked[:2] == [8, 4 if smaller else 8]
+
+
 async def test_a_rate_of_zero_pauses_and_says_so() -> None:
     world = World(settings=replace(SETTINGS, rate=0.0))
     world.put(1)
@@ -286,6 +336,157 @@ async def test_keys_that_cannot_be_brought_forward_are_read_again() -> None:
         assert world.matches(receiver)
         assert receiver.copy.reads.count(("t", (1,))) == 1
         assert receiver.copy.finished == ["t"]
+
+
+async def test_a_key_read_alone_concerns_the_flow_of_its_shard_only() -> None:
+    """An application has flows of several shards, and one table for the rows of all of them. Ranges of texts say
+    nothing.
+    """
+    world = World(Sharding("hash", 2))
+    row: dict[str, Value] = {"v": 1, "name": b"a"}
+    world.source.commit([(Op.INSERT, "t", key, row) for key in "abcdefgh"])
+    shards = {key: world.tables.shard_of("t", encode_key((key,))) for key in "abcdefgh"}
+    names = sorted(set(shards.values()))
+    touched = {shard: next(key for key in shards if shards[key] == shard) for shard in names}
+    left = list(touched.values())
+
+    def change() -> None:
+        if left:
+            marker = world.source.commit([(Op.MERGE, "t", left.pop(), {"name": b"b"})])
+            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
+
+    told: dict[str, set[bytes]] = {shard: set() for shard in names}
+
+    def take(piece: Piece, shard: str) -> None:
+        if piece.chunk is not None:
+            told[shard] |= {*piece.chunk.alone} - {*piece.chunk.left_out}
+        Copy.take(copy, piece, shard)
+
+    world.tables.on_snapshot = change
+    copy = Copy(key_order, 1)
+    copy.take = take  # type: ignore[method-assign]
+    async with running(world):
+        for shard in names:
+            receiver = Receiver(shard, world.source.latest(), key_order, Filter.parse(None), BackfillRequest(1))
+            receiver.copy = copy
+            world.add(receiver)
+        await world.finished()
+        assert world.matches(world.receivers[0])
+    assert told == {shard: {encode_key((key,))} for shard, key in touched.items()}
+    assert len(copy.reads) == 8
+
+
+async def test_keys_that_a_subscriber_named_are_read_once_and_the_table_finishes_again() -> None:
+    world = World(Sharding("hash", 2))
+    world.put(*range(8))
+    shards = {key: world.tables.shard_of("t", encode_key((key,))) for key in range(2000)}
+    mine = shards[0]
+    gone = [key for key in range(8, 2000) if shards[key] == mine]
+    foreign = [next(key for key in range(8) if shards[key] != mine), next(k for k in range(8, 99) if shards[k] != mine)]
+    no_keys = [encode_key(()), encode_key((1, 2))]
+    ends: list[ChunkRange] = []
+
+    def take(piece: Piece, shard: str) -> None:
+        ends.extend([piece.chunk] if piece.chunk is not None and piece.chunk.alone else ())
+        Copy.take(receiver.copy, piece, shard)
+
+    async with running(world):
+        receiver = Receiver(mine, world.source.latest(), key_order, Filter.parse(None), BackfillRequest(1, verify=True))
+        receiver.copy.take = take  # type: ignore[method-assign]
+        world.add(receiver)
+        await world.finished()
+        named = [encode_key((key,)) for key in (0, *foreign, *gone)] + no_keys
+        receiver.backfill.confirm("t", named)
+        assert not receiver.backfill.finished
+        await world.finished()
+    told = [key for end in ends for key in end.alone if key not in end.left_out]
+    assert sorted(map(decode_key, told)) == [(0,), *((key,) for key in gone)]
+    assert max(len(end.alone) for end in ends) <= 500
+    assert receiver.copy.reads.count(("t", (0,))) == 2
+    assert receiver.copy.finished == ["t", "t"]
+    assert receiver.backfill.unconfirmed("t") == Unconfirmed(foreign=4)
+
+
+@pytest.mark.parametrize("error", [UnreadableTable, SourceUnavailable, UnsupportedLog])
+async def test_keys_that_a_subscriber_named_cost_no_flow_its_table(error: type[WormholeError]) -> None:
+    world = World()
+    world.put(*range(3))
+    read, bad = world.tables.rows, encode_key((99,))
+
+    def rows(table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
+        if bad in keys:
+            raise error("no date or time")
+        return read(table, keys, not_before)
+
+    world.tables.rows = rows  # type: ignore[method-assign]
+    async with running(world):
+        receiver, other = world.join(verify=True), world.join()
+        await world.finished()
+        receiver.backfill.confirm("t", [bad])
+        await world.finished()
+        assert receiver.backfill.unconfirmed("t") == Unconfirmed(foreign=1)
+        assert (receiver.copy.finished, receiver.backfill.refused, other.backfill.refused) == (["t", "t"], {}, {})
+
+
+@pytest.mark.parametrize("name", ["can_ask", "shard_of"])
+@pytest.mark.parametrize("error", [SourceUnavailable, UnsupportedLog, MemoryError])
+async def test_a_key_that_cannot_be_looked_at_stops_no_other_rows(name: str, error: type[Exception]) -> None:
+    world = World()
+    world.put(*range(3))
+    whole, bad = getattr(world.tables, name), encode_key((99,))
+
+    def fails(table: str, key: bytes) -> object:
+        if key == bad:
+            raise error("the server has gone away")
+        return whole(table, key)
+
+    setattr(world.tables, name, fails)
+    async with running(world):
+        receiver = world.join(verify=True)
+        await world.finished()
+        receiver.backfill.confirm("t", [bad])
+        other = world.join()
+        await world.finished()
+        assert receiver.backfill.unconfirmed("t") == Unconfirmed(foreign=1)
+        assert (receiver.copy.finished, other.copy.finished) == (["t", "t"], ["t"])
+
+
+async def test_another_spelling_of_a_key_that_is_there_is_not_gone() -> None:
+    world = World()
+    world.put(1)
+    read, spelled = world.tables.rows, encode_key((99,))
+
+    def rows(table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
+        return replace(read(table, keys, not_before), unclear=[spelled])
+
+    world.tables.rows = rows  # type: ignore[method-assign]
+    async with running(world):
+        receiver = world.join(verify=True)
+        await world.finished()
+        receiver.backfill.confirm("t", [spelled])
+        await world.finished()
+        assert receiver.backfill.unconfirmed("t") == Unconfirmed(foreign=1)
+
+
+async def test_a_key_that_changes_while_it_is_read_is_left_to_the_log() -> None:
+    world = World()
+    world.put(1)
+    once: list[int] = []
+
+    def change() -> None:
+        if once.pop():
+            marker = world.put(2)
+            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
+
+    async with running(world):
+        receiver = world.join(verify=True)
+        await world.finished()
+        once.append(1)
+        world.tables.on_snapshot = change
+        receiver.backfill.confirm("t", [encode_key((2,))])
+        await world.finished()
+        assert receiver.backfill.unconfirmed("t") == Unconfirmed(changed=1)
+        assert world.matches(receiver)
 
 
 async def test_the_loop_is_free_while_a_chunk_is_read() -> None:
@@ -364,3 +565,38 @@ async def test_each_shard_gets_its_rows(sharding: Sharding) -> None:
             assert not found.keys() & receiver.copy.rows.keys()
             found |= {name: row for name, (row, _) in receiver.copy.rows.items()}
         assert found == {(t, key): row for t, rows in world.tables.all_rows().items() for key, row in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("rate", "most"), [(16 * MIB, int(0.008 * 16 * MIB)), (MIB, 64 << 10), (math.inf, ChunkLimits().bytes)]
+)
+async def test_at_a_rate_chunks_are_small(rate: float, most: int) -> None:
+    """What came while a chunk is read, sent and taken waits for it."""
+    world = World(settings=ScanSettings(rate))
+    asked: list[int] = []
+    read = world.tables.chunk
+
+    def chunk(
+        table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
+    ) -> Chunk:
+        asked.append(limits.bytes)
+        return read(table, after, until, limits, not_before)
+
+    world.tables.chunk = chunk  # type: ignore[method-assign]
+    world.put(*range(10))
+    async with running(world):
+        world.join()
+        await world.finished()
+    assert asked == [most]
+
+
+async def test_the_rate_is_that_of_the_rows_and_not_of_the_memory_they_take() -> None:
+    world = World()
+    settings = replace(SETTINGS, rate=math.inf)
+    world.scanner = Scanner(world.fleet, world.tables, world.boundaries, settings, clock=Clock(monotonic=lambda: 1.0))
+    world.put(*range(10))
+    async with running(world):
+        world.join()
+        await world.finished()
+        rows = world.tables.chunk("t", None, None, ChunkLimits(), world.start).rows.values()
+    assert world.scanner.status.rate * 5 == sum(map(len, rows))

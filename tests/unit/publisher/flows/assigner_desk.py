@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from tests.support.markers import marker
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.filters import Filter
-from wormhole.model.errors import WormholeError
+from wormhole.model.errors import MarkerStoreError, WormholeError
 from wormhole.ports.dead_letters import DeadLetter
 from wormhole.ports.marker_store import FlowKey
 
@@ -45,6 +45,19 @@ class Store(MemoryMarkerStore):
         if self.failure is not None:
             raise self.failure
         return super().raise_epoch(flow, above)
+
+    def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
+        """One by one, so that a test replaces :meth:`raise_epoch` alone."""
+        epochs = {}
+        for flow, above in flows.items():
+            try:
+                epochs[flow] = self.raise_epoch(flow, above)
+            except KeyError:
+                continue
+            except MarkerStoreError as error:
+                if error.flow is None:
+                    raise
+        return epochs
 
 
 class Stream:
@@ -137,6 +150,7 @@ class Desk:
             self.present,
             self._settle,
             self._record,
+            self._read,
             self._prepare,
             self.clock.clock,
         )
@@ -154,6 +168,9 @@ class Desk:
         self.told.extend(f"record {flow.shard} in {flow.epoch}" for flow in flows)
         if self.record_failure is not None:
             raise self.record_failure
+
+    async def _read(self, flows: Collection[PublisherFlow]) -> None:
+        assert all(flow.epoch for flow in flows), "read before their epochs were raised"
 
     async def _prepare(self, flow: PublisherFlow) -> None:
         flow.parks_now(self.parked.get(flow.key, ()))

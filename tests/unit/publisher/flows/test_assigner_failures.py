@@ -228,3 +228,28 @@ async def test_close_waits_for_streams_that_were_replaced(desk: Desk) -> None:
     desk.registered("s1", started=2.0)
     await desk.assigner.close(0.02)
     assert former.ended.is_set()
+
+
+async def test_at_rest_nothing_is_decided_anew_and_a_late_release_is_seen_all_the_same(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, [flow] = await desk.at("s1", MINE)
+    assert await desk.round() == []
+    decided: list[object] = []
+    decide = desk.assigner._decide
+
+    async def noted(app: Any) -> None:
+        decided.append(app)
+        await decide(app)
+
+    monkeypatch.setattr(desk.assigner, "_decide", noted)
+    await desk.assigner._look(changed=False)
+    assert decided == []
+    desk.assigner._changed.clear()
+    desk.assigner.recall(flow, "it goes elsewhere")
+    assert desk.assigner._changed.is_set()
+    await desk.assigner._look(changed=True)
+    desk.clock.now += 1e6
+    await desk.assigner._look(changed=False)
+    assert len(decided) == 2
+    assert f"hang up on s1: it did not let go of {flow.name} in time" in desk.told

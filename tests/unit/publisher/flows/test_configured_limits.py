@@ -16,7 +16,8 @@ from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from wormhole.config import CaravanCaps, DatasetConfig, ExistingRows
-from wormhole.coordination import ConfigChange, HistoryEntry, MemoryCoordinator
+from wormhole.coordination.memory import MemoryCoordinator
+from wormhole.coordination.port import ConfigChange, HistoryEntry
 from wormhole.model.errors import ConfigError, UsageError
 from wormhole.ports.table_source import TableSource
 

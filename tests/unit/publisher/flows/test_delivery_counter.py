@@ -58,7 +58,7 @@ class World:
 
     async def assign(self, life: int = 5, before: int = 0, epochs: Sequence[int] = ()) -> None:
         self.flow.raised(self.store.raise_epoch(CACHE))
-        await self.counter.load(self.flow)
+        await self.counter.load((self.flow,))
         self.counter.open(self.flow)
         self.flow.sent_counts.opened(life, told(before) if before else (), epochs)
 

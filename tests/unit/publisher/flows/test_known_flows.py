@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from publisher.flows.known_flows import KnownFlows
-from wormhole.coordination import FlowRecord, MemoryCoordinator, MemoryWorld
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import FlowRecord
 
 FLOW = ("app", "db1")
 

@@ -38,6 +38,7 @@ async def test_what_was_written_past_the_log_is_reported_and_decided(
         assert keys(s1, await s1.hears_later("batch")) == [b"d"]
     else:
         await eventually(lambda: "halts at a data loss" in flow.cause, "told")
+        assert flow.hint.startswith(f"`wormholectl repair {flow.name}` sends the rows that it lacks; ")
         assert flow.state(frozenset()) is PublisherFlowState.HELD
 
 
@@ -54,6 +55,7 @@ async def test_a_purged_marker_is_reported_with_its_range(world: World) -> None:
             assign = await taken(s1)
             loss = (await s1.hears("data_loss")).data_loss
             assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.PURGED, "1", "2")
+            assert "Next: " not in loss.message, "the flow's next step is another one than the source's"
             await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=True))
             assert keys(s1, await s1.hears("batch")) == [b"c"]
 

@@ -19,7 +19,8 @@ from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.markers import marker
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
-from wormhole.coordination import FlowRecord, MemoryCoordinator, MemoryWorld
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import FlowRecord
 from wormhole.model.errors import CoordinationLost, PositionError, PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding

@@ -84,7 +84,9 @@ async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
         present = publisher.assigner.flows[KEY] = copy(flow)
         stream = publisher.assigner.stream_of(flow)
         assert stream is not None
-        stream._outgoing.flows = {n: (push, present) for n, (push, _) in stream._outgoing.flows.items()}
+        for number, (push, _) in tuple(stream._outgoing.flows.items()):
+            stream._outgoing.close(number)
+            stream._outgoing.open(push, present)
         return found
 
     async def retry(flow: PublisherFlow, key: str, preview: bool = False) -> str:
@@ -335,6 +337,7 @@ async def test_a_loss_that_the_application_halts_at_can_be_accepted(
     preview = await control.change(request("accept_loss", preview=True))
     assert preview.before.loss_pending
     assert not preview.after.loss_pending
+    assert preview.notes[1] == f"`wormholectl repair {flow.name}` sends the rows that it lacks then"
     await control.change(request("accept_loss"))
     assert keys(s1, await s1.hears_later("batch")) == [b"b"]
     assert (await refused(control, request("accept_loss"))).code is grpc.StatusCode.FAILED_PRECONDITION

@@ -18,6 +18,7 @@ from tests.unit.publisher.receiving import KEY
 from wormhole.metrics import Sample, catalogue
 from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.problem import Problem
+from wormhole.model.values import Op
 from wormhole.wire.v1 import admin_pb2
 
 
@@ -129,6 +130,68 @@ async def test_bad_input_is_one_error_and_changes_nothing(
     assert isinstance(caught.value, UsageError), "a fault of the request"
     assert flow_of(publisher).control.backfill is None
     assert history(world) == []
+
+
+@pytest.mark.parametrize("tables", [(), ("t", "other")])
+async def test_a_filter_on_a_column_that_no_table_has_is_refused(
+    world: World, publisher: Publisher, tables: tuple[str, ...]
+) -> None:
+    """The test would be unknown for every row, and so every row would be sent."""
+    world.application(start="latest")
+    world.commit("a")
+    world.commit("a", table="other")
+    control = await served(publisher)
+    why = await refused(control, start(*tables, where="nosuch > 3"))
+    assert "none of 2 tables has the column nosuch" in str(why)
+    assert "correct the name in --where" in str(why)
+    why = await refused(control, start(*tables, where='valu == b"v" and nosuch > 3'))
+    assert "none of 2 tables has the columns nosuch, valu" in str(why)
+    assert "did you mean value for valu?" in str(why)
+    assert flow_of(publisher).control.backfill is None
+
+
+async def test_tables_that_lack_a_column_of_the_filter_are_named(world: World, publisher: Publisher) -> None:
+    world.application(start="latest")
+    world.commit("a")
+    world.commit("a", table="other")
+    world.source.commit([(Op.UPSERT, "wide", b"a", {"size": 1})])
+    control = await served(publisher)
+    notes = (await control.change(start(where="size > 3", preview=True))).notes
+    assert "other, t have no column size: that test is unknown there, which passes, so all their rows are sent" in notes
+    notes = (await control.change(start(where='size > 3 and key == b"a"', preview=True))).notes
+    assert "other, t have no column size: that test is unknown there, the rest of the filter decides" in notes
+    notes = (await control.change(start("wide", where="size > 3", preview=True))).notes
+    assert not any("no column" in note for note in notes)
+    notes = (await control.change(start(where='table != "t" and table != "other" and size > 3', preview=True))).notes
+    assert not any("no column" in note for note in notes)
+
+
+async def test_a_table_that_cannot_be_read_has_no_columns_to_compare(world: World, publisher: Publisher) -> None:
+    world.application(start="latest")
+    world.commit("a")
+    world.source.commit([(Op.UPSERT, "wide", b"a", {"size": 1})])
+    world.tables.refused["wide"] = Problem("it has no key", "give it a primary key")
+    control = await served(publisher)
+    assert "the table t has no column size" in str(await refused(control, start(where="size > 3")))
+
+
+async def test_a_shard_without_the_column_is_no_mistake(world: World) -> None:
+    """With shards by table, the column may be that of another shard's table."""
+    world.shard_by = "table"
+    world.application(start="latest")
+    world.commit("a")
+    world.source.commit([(Op.UPSERT, "wide", b"a", {"size": 1})])
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        wanted = admin_pb2.BackfillStart(where="size > 3")
+        flow = "app/log.t"
+        reply = await control.change(
+            admin_pb2.ChangeRequest(who="maria@ops", flow=flow, preview=True, backfill_start=wanted)
+        )
+        assert "t has no column size: that test is unknown there, which passes, so all its rows are sent" in reply.notes
+        wanted.where = "nosuch > 3"
+        asked = admin_pb2.ChangeRequest(who="maria@ops", flow=flow, preview=True, backfill_start=wanted)
+        assert "none of 2 tables has the column nosuch" in str(await refused(control, asked))
 
 
 async def test_tables_that_cannot_be_read_are_named(world: World, publisher: Publisher) -> None:

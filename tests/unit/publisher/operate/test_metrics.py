@@ -85,12 +85,14 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     flow.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
     await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
     found = {sample.metric: sample for sample in await collect(publisher)}
-    # These need what this small world has not: a growing log with a budget, contact that expires, TLS, and a backfill
-    # (test_control_backfills).
+    # These need what this small world has not: a growing log with a budget, contact that expires, TLS, a backfill
+    # (test_control_backfills) and a verification (test_control_verifications).
     absent = {
         "wormhole_flow_backfill_rows",
         "wormhole_flow_backfill_share",
         "wormhole_flow_backfill_refused_tables",
+        "wormhole_flow_verify_compared_rows",
+        "wormhole_flow_verify_differences",
         "wormhole_flow_headroom_seconds",
         "wormhole_log_growth_bytes_per_second",
         "wormhole_log_budget_bytes",

@@ -103,7 +103,7 @@ def test_it_is_asked_to_release_once() -> None:
 def test_a_loss_is_open_until_somebody_accepts_it() -> None:
     one, _ = open_flow()
     one.ask(GAP, START)
-    one.decline("held")
+    one.decline(Problem("held"))
     assert (one.loss, one.state(frozenset())) == ((GAP, START), PublisherFlowState.HELD)
     one.accept(back=True)
     assert (one.loss, one.state(frozenset())) == (None, PublisherFlowState.HELD)

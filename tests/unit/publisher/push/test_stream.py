@@ -13,6 +13,7 @@ import pytest
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlow
 from publisher.push.flow import PublisherFlow
+from publisher.push.outgoing import Outgoing
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.sources.memory.source import MemorySource
 from subscriber_sdk import Subscriber, Update, serve
@@ -56,6 +57,7 @@ class Owner:
             undone=lambda stream, flow, transaction: self.undone.append((flow, transaction)),
             failed=self._failed,
             decided=lambda flow, proceed: None,
+            verified=lambda flow, epoch, event: None,
             ended=self._ended,
         )
         hello = push_pb2.Hello(
@@ -73,7 +75,7 @@ class Owner:
         self.flow.assign(stream.info.id, 0.0)
 
     def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
-        caravan_flow = CaravanFlow("app", "log", flow.filter, flow.marker, flow.epoch, stream.wake)
+        caravan_flow = CaravanFlow("app", "log", flow.filter, flow.marker, flow.epoch, lambda: stream.wake_for(flow))
         flow.begin(caravan_flow)
         self.fleet.add(caravan_flow)
 
@@ -155,6 +157,35 @@ async def test_credit_holds_back_and_progress_lets_go(subscriber: ScriptedSubscr
             first = await subscriber.hears_later("batch")
             numbers.append(first.batch.number)
         assert numbers == [1, 2, 3, 4, 5]
+
+
+async def test_progress_wakes_only_a_flow_that_waits_for_credit(
+    subscriber: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with owner(subscriber.info()) as one:
+        await opened(subscriber, credit=1000)
+        woken: list[PublisherFlow] = []
+        wake = Outgoing.wake
+
+        def noted(outgoing: Outgoing, flow: PublisherFlow) -> None:
+            woken.append(flow)
+            wake(outgoing, flow)
+
+        monkeypatch.setattr(Outgoing, "wake", noted)
+        one.commit(600)
+        first = await subscriber.hears("batch")
+        woken.clear()
+        await subscriber.processed(first)
+        await eventually(lambda: one.stream.credit(one.flow)[1] == 0, "told")
+        assert not woken
+        one.commit(600)
+        second = await subscriber.hears_later("batch")
+        one.commit(600)
+        await eventually(lambda: one.flow.waiting_credit_since, "it waits")
+        woken.clear()
+        await subscriber.processed(second)
+        await subscriber.hears_later("batch")
+        assert woken
 
 
 async def test_a_slow_callback_within_a_batch_gets_on(subscriber: ScriptedSubscriber) -> None:

@@ -1,108 +1,17 @@
-"""The loops over single updates: both forms say the same, of what encoders write and of anything else."""
+"""The loops of the archive: both forms say the same."""
 
 from __future__ import annotations
 
 from array import array
-from typing import Any
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given, settings
 
-from tests.support.hot import compiled, forms, hot_module, interpreted
-from wormhole.model.errors import DecodeError
-from wormhole.model.values import UNAVAILABLE, Op, Value
-from wormhole.wire.rows import encode_row, entry
+from tests.support.hot import compiled, forms, interpreted
+from wormhole.wire.rows import entry
 
 NAME = "spark_replay.archive.kernel"
-kernel = hot_module(NAME)
 FORMS = [interpreted(NAME), *([compiled(NAME)] if "compiled" in forms() else [])]
-
-
-def scanned(kernel: Any, *updates: bytes) -> tuple[list[int], list[int], list[bytes], list[bytes]]:
-    count = len(updates)
-    ops, flags = bytearray(count), bytearray(count)
-    sizes, old_sizes = array("i", bytes(4 * count)), array("i", bytes(4 * count))
-    keys, old_keys = kernel.scan(b"".join(updates), array("i", map(len, updates)), ops, flags, sizes, old_sizes)
-    return list(ops), list(flags), cut(keys, sizes), cut(old_keys, old_sizes)
-
-
-def cut(data: bytes, sizes: array[int]) -> list[bytes]:
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    assert not ends or ends[-1] == len(data)
-    return [data[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-
-
-def test_a_key_is_the_same_bytes_before_and_after(kernel: Any) -> None:
-    changed = encode_row(Op.UPDATE, (2, "b"), after=(2, "b"), before=(1, "a"), old_key=(1, "a"))
-    old = encode_row(Op.DELETE, (1, "a"))
-    ops, flags, keys, old_keys = scanned(kernel, changed, old)
-    assert ops == [2, 3]
-    assert flags == [0, 0]
-    assert old_keys == [keys[1], b""]
-    assert keys[0] != keys[1]
-
-
-@pytest.mark.parametrize(
-    ("after", "partial"),
-    [((1, "x"), 0), ((1, UNAVAILABLE), 1), ((UNAVAILABLE, None), 1), ((None, b"\x48\x01"), 0), ((), 0)],
-)
-def test_a_value_that_the_log_lacks_makes_a_row_partial(kernel: Any, after: tuple[Value, ...], partial: int) -> None:
-    assert scanned(kernel, encode_row(Op.UPDATE, (1,), after=after, before=(UNAVAILABLE, 1)))[1] == [partial]
-
-
-def test_what_was_too_large_lacks_everything(kernel: Any) -> None:
-    assert scanned(kernel, encode_row(Op.UPSERT, (b"k",), too_large=True))[1] == [kernel.PARTIAL | kernel.LARGE]
-
-
-def test_no_key(kernel: Any) -> None:
-    assert scanned(kernel, encode_row(Op.TRUNCATE, ())) == ([4], [0], [b""], [b""])
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x12\x05ab",  # longer than the update
-        b"\x12",  # no length
-        b"\x12\x80\x80\x80\x80\x80\x01",  # a length of too many bytes
-        b"\x08\xff\x7f",  # an operation beyond all
-        b"\x12\x01a\x1a\x00\x12\x01b",  # a key in pieces
-        b"\x0d\x00\x00\x00\x00",  # no field of an update
-        b"\x82\x01\x00",
-    ],
-)
-def test_bytes_that_are_no_update(kernel: Any, data: bytes) -> None:
-    with pytest.raises(DecodeError, match="update 1 of a batch"):
-        scanned(kernel, encode_row(Op.DELETE, (1,)), data)
-
-
-VALUES = st.one_of(
-    st.none(),
-    st.just(UNAVAILABLE),
-    st.integers(-(1 << 63), (1 << 64) - 1),
-    st.text(max_size=5),
-    st.binary(max_size=200),
-)
-ROWS = st.builds(
-    lambda op, key, after, before, old, large: encode_row(
-        op, key, after=after, before=before, old_key=old, too_large=large
-    ),
-    st.sampled_from(Op),
-    *(st.lists(VALUES, max_size=3) for _ in range(4)),
-    st.booleans(),
-)
-
-
-@given(st.lists(st.one_of(ROWS, ROWS, ROWS.map(lambda row: row[:-1]), st.binary(max_size=9)), max_size=4))
-@settings(max_examples=300, deadline=None)
-def test_both_forms_read_the_same(updates: list[bytes]) -> None:
-    said = []
-    for form in FORMS:
-        try:
-            said.append(scanned(form, *updates))
-        except DecodeError as error:
-            said.append(str(error))  # type: ignore[arg-type]
-    assert all(one == said[0] for one in said)
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.data())

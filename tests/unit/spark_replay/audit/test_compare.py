@@ -206,7 +206,7 @@ async def test_what_is_planted_between_log_and_callback_is_named(planted: str) -
     done = total(sent.tallies).updates * (2 if planted == "counted twice" else 1)
     world.ack(3, done - 1 if planted == "callback lost" else done)
     if planted == "page forgotten":
-        stored = world.store.delivery_counts(CACHE)
+        stored = world.store.delivery_counts([CACHE])[CACHE]
         pages = {name: page for name, page in stored.items() if not name.endswith(f".{PRESENT}")}
         reply = admin_pb2.AuditReply()
         assert not DeliveryCounts(pages).unreadable

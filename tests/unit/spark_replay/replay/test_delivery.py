@@ -100,7 +100,7 @@ async def test_existing_rows_are_not_pushed_to_a_subscriber_that_knows_none(
     subscriber: ScriptedSubscriber,
 ) -> None:
     body = parse_body(body_of([read("t", key=1, after={"v": 1})], source="read:1"))
-    piece = Piece(Body(body.to_bytes(), 1, ()), marker_at(0).order, None, reads=True)
+    piece = Piece(Body((body.to_bytes(),), 1, ()), marker_at(0).order, None, reads=True)
 
     def pieces(start: object) -> Generator[Piece, None, None]:
         yield piece

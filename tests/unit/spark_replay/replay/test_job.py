@@ -12,7 +12,7 @@ from spark_replay.replay.job import Replay, run_replay, setting_of
 from spark_replay.spark import session
 from tests.support.archives import write_archive
 from wormhole.config import ArchiveConfig, TlsFiles, load
-from wormhole.coordination import StoredConfig
+from wormhole.coordination.port import StoredConfig
 from wormhole.host.where import Where
 from wormhole.model.errors import UnknownApplication, UsageError
 

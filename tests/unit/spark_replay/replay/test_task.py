@@ -26,7 +26,7 @@ from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.host.tls import TlsFiles
+from wormhole.config import TlsFiles
 from wormhole.host.trust import Trust
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem

@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from spark_replay.tables.columns import TableColumn, arrow_type, converter, free_names, parse_type, unite
+from spark_replay.tables.columns import TableColumn, arrow_type, converter, parse_type, unite
 from wormhole.model.errors import UsageError
-from wormhole.model.schema import Column, Schema
+from wormhole.model.schema import Column, Schema, free_names
 from wormhole.model.values import UNAVAILABLE, Value
 
 

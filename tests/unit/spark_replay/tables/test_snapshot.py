@@ -11,10 +11,11 @@ from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.newest_snapshot import NewestSnapshot, noted_snapshot
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import Asked
-from spark_replay.tables import snapshot
+from spark_replay.tables import snapshot_writer
 from spark_replay.tables.about import ABOUT, SnapshotAbout, about_to_json
 from spark_replay.tables.folder import Folder
-from spark_replay.tables.snapshot import _noted, _planned
+from spark_replay.tables.snapshot import _planned
+from spark_replay.tables.snapshot_writer import HeldRows, _noted
 from spark_replay.tables.updates import TableRows
 from tests.support.archives import CUSTOMERS, KEYS, Change, manifest_of, marker_at, put, row, tx, write_archive
 from wormhole.model.errors import ArchiveError, UsageError
@@ -36,7 +37,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 def made(store: ArchiveStore, folder: Path, tables: tuple[str, ...] = (), stop: int = 3, previous: str = "") -> str:
     """The JSON of a snapshot up to a transaction; its folder."""
     plan = _planned(store, tables, Asked("then", place=marker_at(stop).order), previous)
-    Folder(str(folder), ABOUT).finish(about_to_json(plan.about(store, (), {}), CREATED))
+    Folder(str(folder), ABOUT).finish(about_to_json(plan.about(store, HeldRows()), CREATED))
     return str(folder)
 
 
@@ -46,7 +47,7 @@ def test_the_next_one_has_the_tables_of_the_previous_one_and_new_ones(store: Arc
     assert plan.others == ()
     reason = {"events": "it has no primary key: two equal rows cannot be distinguished"}
     assert plan.left_out == reason
-    assert plan.about(store, (), {"default": TableRows(1, 0, frozenset({KEYS.id}))}).problems_of("new") == ()
+    assert plan.about(store, HeldRows((), {"default": TableRows(1, 0, frozenset({KEYS.id}))})).problems_of("new") == ()
     # Nothing of that table came since; it is not forgotten.
     last = _planned(store, (), Asked(), made(store, tmp_path / "2", stop=4, previous=str(tmp_path / "1")))
     assert (last.names, last.left_out, last.newest("default")) == (plan.names, reason, (KEYS,))
@@ -71,7 +72,7 @@ def test_how_far_the_archivers_own_backfill_came_is_not_in_it(store: ArchiveStor
 
     store.change("a", further)
     assert manifest_of(store).end.backfill
-    about = _planned(store, (), Asked(), "").about(store, (), {})
+    about = _planned(store, (), Asked(), "").about(store, HeldRows())
     assert about.shards["a"].marker == marker_at(4)
 
 
@@ -82,7 +83,7 @@ def noted(store: ArchiveStore, about: SnapshotAbout) -> tuple[str, ...]:
 def test_one_of_all_tables_and_rows_is_noted_in_the_archive(
     store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    about = _planned(store, (), Asked(), "").about(store, (), {})
+    about = _planned(store, (), Asked(), "").about(store, HeldRows())
     late = {shard: replace(one, lacks="it begins late") for shard, one in about.shards.items()}
     assert noted(store, replace(about, others=("t",))) == noted(store, replace(about, shards=late)) == ()
     assert noted_snapshot(store) is None
@@ -92,7 +93,7 @@ def test_one_of_all_tables_and_rows_is_noted_in_the_archive(
     def refuse(*given: object) -> None:
         raise ArchiveError("cannot write there", hint="grant it")
 
-    monkeypatch.setattr(snapshot, "note_snapshot", refuse)
+    monkeypatch.setattr(snapshot_writer, "note_snapshot", refuse)
     (note,) = noted(store, about)
     assert note.startswith("`archive expire` may drop what the next snapshot needs")
     assert "cannot write there" in note

@@ -11,8 +11,8 @@ from wormhole.admin import discovery
 from wormhole.admin.admin_service import ask
 from wormhole.admin.discovery import Drained, Found, configured, publishers, with_coordinator
 from wormhole.config import parse
-from wormhole.coordination import Coordinator, HostRequest, PublisherInfo
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import Coordinator, HostRequest, PublisherInfo
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
 from wormhole.model.errors import ConfigError, Retryable, UsageError
 from wormholectl.options import Where

@@ -46,6 +46,15 @@ def test_a_range_that_is_left_out_stays_left_out_and_a_rewind_adds_nothing_befor
     assert counts.ranges[RangeKind.COUNTED] == {"f": [(at(0), at(10)), (at(30), at(50))]}
 
 
+def test_an_acknowledgement_that_adds_nothing_changes_no_page(counts: DeliveryCounts) -> None:
+    counts.acknowledged("f", at(0), at(10), {}, NOW)
+    assert counts.changed(NOW)
+    counts.acknowledged("f", at(10), at(10), {}, NOW)
+    assert not counts.changed(NOW)
+    counts.acknowledged("f", at(10), at(11), {}, NOW)
+    assert counts.changed(NOW)
+
+
 def test_only_what_is_more_than_was_known_of_a_life_is_processed(counts: DeliveryCounts) -> None:
     assert counts.reported("f", 5, {WINDOW: ProcessedCount(10, 1, 9)}, NOW) == {WINDOW: 11}
     assert counts.reported("f", 5, {WINDOW: ProcessedCount(12, 2, 20)}, NOW) == {WINDOW: 3}

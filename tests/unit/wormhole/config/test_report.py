@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.config.report import Report, suggestion
+from wormhole.config.report import Report
 from wormhole.model.errors import ConfigError
+from wormhole.model.suggestion import suggestion
 
 
 def test_nothing_wrong_raises_nothing() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from tests.contract.test_coordinator import MORE, config
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination import ZooKeeperCoordinator, publish_config
+from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 
 
 @pytest.fixture

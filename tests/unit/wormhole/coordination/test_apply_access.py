@@ -15,17 +15,12 @@ from kazoo.exceptions import NoAuthError
 from tests.contract.test_coordinator import DB1, MONITOR, MORE, PLAIN, A, config, soon
 from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination import (
-    ConfigChange,
-    FlowRecord,
-    HistoryEntry,
-    HostRequest,
-    ZooKeeperCoordinator,
-    publish_config,
-)
 from wormhole.coordination.apply_access import access_state, close_to_others, make_identities
+from wormhole.coordination.connect import publish_config
 from wormhole.coordination.credentials import make_credentials
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.port import ConfigChange, FlowRecord, HistoryEntry, HostRequest
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError
 
 FLOW = {("cache", "db1"): FlowRecord("me", "a", 1, "live")}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from wormhole.config import Config, CoordinatorConfig, parse, published
-from wormhole.coordination import StoredConfig, differences
 from wormhole.coordination.config_review import Fleet, check_possible, warnings
+from wormhole.coordination.differences import differences
+from wormhole.coordination.port import StoredConfig
 from wormhole.model.errors import ConfigError
 
 HERE = Fleet(served={"cache"}, connected={"cache"}, hosts={"db-7"})

@@ -10,7 +10,10 @@ import pytest
 
 from tests.contract.test_coordinator import MORE, PLAIN, config, soon
 from tests.support.eventually import eventually
-from wormhole.coordination import HistoryEntry, ZooKeeperCoordinator, differences, publish_config
+from wormhole.coordination.connect import publish_config
+from wormhole.coordination.differences import differences
+from wormhole.coordination.port import HistoryEntry
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wormhole.config import Config, parse, published
-from wormhole.coordination import Difference, StoredConfig, differences
-from wormhole.coordination.differences import changed
+from wormhole.coordination.differences import Difference, changed, differences
+from wormhole.coordination.port import StoredConfig
 
 DATASET = '[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\n'
 

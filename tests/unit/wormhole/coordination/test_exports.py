@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_coordinator import PLAIN, STATIC, config
-from wormhole.coordination import MemoryCoordinator, StaticCoordinator, ZooKeeperCoordinator, connect, publish_config
+from wormhole.coordination.connect import connect, publish_config
+from wormhole.coordination.memory import MemoryCoordinator
+from wormhole.coordination.static import StaticCoordinator
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError
 
 

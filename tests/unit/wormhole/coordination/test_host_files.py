@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wormhole.coordination import HistoryEntry, HostRequest
 from wormhole.coordination.host_files import HostFiles
+from wormhole.coordination.port import HistoryEntry, HostRequest
 from wormhole.model.errors import ConfigError
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.test_coordinator import PLAIN, A, config
-from wormhole.coordination import Contact, MemoryCoordinator, MemoryWorld
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import Contact
 from wormhole.model.errors import CoordinationLost
 
 

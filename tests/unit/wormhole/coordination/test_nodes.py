@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -77,3 +78,46 @@ async def test_a_node_too_large_is_refused_here(nodes: tuple[Nodes, str]) -> Non
     with pytest.raises(ConfigError, match="too large"):
         await made.put(f"{root}/x", b"x" * (LARGEST_NODE + 1))
     assert await made.get(f"{root}/x") is None
+
+
+async def test_many_nodes_are_written_in_a_few_requests_and_read_at_once(
+    nodes: tuple[Nodes, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, root = nodes
+    paths = [f"{root}/flows{number % 2}/{number:03}" for number in range(250)]
+    await made.put(paths[7], b"was there")
+    asked: list[str] = []
+    call_together = made._session.call_together
+
+    async def counted(what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
+        asked.extend(what for _ in asks)
+        return await call_together(what, asks)
+
+    monkeypatch.setattr(made._session, "call_together", counted)
+    await made.put_all({path: path.encode() for path in paths})
+    assert asked.count("write nodes") == 6, "two attempts for each hundred"
+    assert len(asked) == 6 + 3 * 4, "between them both folders are made and listed"
+    asked.clear()
+    await made.put_all(dict.fromkeys(paths, b"again"))
+    assert asked == ["write nodes"] * 3
+    assert await made.get_all([*paths, f"{root}/none"]) == [b"again"] * 250 + [None]
+
+
+async def test_a_node_that_somebody_else_makes_meanwhile_is_written_too(nodes: tuple[Nodes, str]) -> None:
+    made, root = nodes
+
+    class Raced(Nodes):
+        async def _lacking(self, nodes: Mapping[str, bytes]) -> set[str]:
+            found = await super()._lacking(nodes)
+            await made.put(f"{root}/a", b"theirs")
+            return found
+
+    await Raced(made._session).put_all({f"{root}/a": b"one", f"{root}/b": b"two"})
+    assert await made.get_all([f"{root}/a", f"{root}/b"]) == [b"one", b"two"]
+
+
+async def test_a_large_node_among_many_is_refused_by_itself(nodes: tuple[Nodes, str]) -> None:
+    made, root = nodes
+    with pytest.raises(ConfigError, match=f"{root}/b: .* too large"):
+        await made.put_all({f"{root}/a": b"one", f"{root}/b": bytes(LARGEST_NODE + 1)})
+    assert await made.get(f"{root}/a") == b"one"

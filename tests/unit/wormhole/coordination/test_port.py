@@ -6,8 +6,10 @@ from __future__ import annotations
 import pytest
 
 from wormhole.config import Config, CoordinatorConfig
-from wormhole.coordination import MemoryCoordinator, StaticCoordinator, ZooKeeperCoordinator
+from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import Coordinator, SubscriberInfo
+from wormhole.coordination.static import StaticCoordinator
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 
 
 async def test_every_form_is_a_coordinator() -> None:

@@ -7,7 +7,9 @@ import math
 import pytest
 
 from tests.contract.test_coordinator import STATIC, A, config, soon
-from wormhole.coordination import StaticCoordinator, SubscriberInfo, publish_config
+from wormhole.coordination.connect import publish_config
+from wormhole.coordination.port import SubscriberInfo
+from wormhole.coordination.static import StaticCoordinator
 from wormhole.model.errors import ConfigError
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from tests.contract.test_coordinator import PLAIN
 from wormhole.config import CoordinatorConfig, load
-from wormhole.coordination import ZooKeeperCoordinator, connect, zookeeper_at
+from wormhole.coordination.connect import connect, zookeeper_at
 from wormhole.coordination.credentials import VARIABLE
 from wormhole.coordination.up_data_folder import embedded_coordinator, remove_embedded, up_folder, write_embedded
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError
 
 EMBEDDED = CoordinatorConfig(

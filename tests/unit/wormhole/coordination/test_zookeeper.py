@@ -10,14 +10,10 @@ import pytest
 
 from tests.contract.test_coordinator import DB1, MONITOR, PLAIN, A, config, soon
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination import (
-    FlowRecord,
-    HostRequest,
-    SubscriberInfo,
-    ZooKeeperCoordinator,
-    publish_config,
-)
+from wormhole.coordination.connect import publish_config
 from wormhole.coordination.ephemeral_node import EphemeralNode
+from wormhole.coordination.port import FlowRecord, HostRequest, SubscriberInfo
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 

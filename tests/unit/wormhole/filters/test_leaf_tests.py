@@ -15,7 +15,7 @@ from wormhole.filters.view import Head, Reader
 from wormhole.formats import ABSENT, COMPOSITE, FormatSpec, ValueFormats, open_formats
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op
-from wormhole.wire.rows import decode_row, encode_row
+from wormhole.wire.rows import encode_row
 
 STORE = Schema("users", (Column("key", "bytes"),), (Column("value", "bytes"),))
 ROWS = Schema("users", (Column("id", "int"),), (Column("email", "text"), Column("age", "int")))
@@ -110,7 +110,8 @@ def test_names_are_columns_or_fields_of_the_value() -> None:
     ],
 )
 def test_changed(before: list[Any], after: list[Any], changed: bool | None) -> None:
-    head = Head(decode_row(encode_row(Op.UPDATE, [1], before=before, after=after)))
+    row = encode_row(Op.UPDATE, [1], before=before, after=after)
+    head = Head(row, 0, len(row))
     reader = Reader(ROWS, ValueFormats())
     head.read(reader)
     names = Names(ROWS, reader)

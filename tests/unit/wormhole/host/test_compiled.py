@@ -39,8 +39,8 @@ def test_without_compiled_modules_it_says_which_how_much_slower_and_what_to_inst
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     message = warning(monkeypatch, caplog, "publisher", 99)
-    assert message.startswith("publisher.sources.encode.runs, publisher.sources.mysql.decode.columns, ")
     decoders = [name for name in hot_modules() if name.startswith("publisher")]
+    assert message.startswith(", ".join(decoders[:3]))
     assert f" and {len(decoders) - 3} more run interpreted" in message
     assert "5 to 70 times as much processor time" in message
     assert "install the wheel" in message

@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S
+from wormhole.config import TlsFiles
 from wormhole.host.tls import (
-    TlsFiles,
     check_listen,
     is_loopback,
     open_trust,

@@ -11,6 +11,7 @@ import pytest
 from tests.support.eventually import eventually, patience
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.model.errors import ProtocolError, ReplayError, StreamBroken
+from wormhole.push import connection as module
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Refusal, Traffic
 from wormhole.push.dial import Peer, is_refused
@@ -36,8 +37,10 @@ class Owner:
         self.ends: list[StreamBroken | None] = []
         self.out: list[bytes] = []
         self.fails: Exception | None = None
+        self.asked = 0
 
     def messages(self, now: float) -> Iterable[bytes]:
+        self.asked += 1
         out, self.out = self.out, []
         return out
 
@@ -82,6 +85,24 @@ async def test_messages_go_out_and_events_come_in(subscriber: ScriptedSubscriber
     assert owner.ends == [None]
 
 
+async def test_the_owner_is_asked_once_for_each_wake(
+    subscriber: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TICK_S", 3600.0)
+    owner = Owner(heartbeat_s=3600.0)
+    run = await welcomed(owner, subscriber)
+    asked = owner.asked
+    for number in range(1, 6):
+        owner.out = [owner.connection.session.heartbeat()]
+        owner.connection.wake()
+        await eventually(lambda number=number: subscriber.heartbeats == number, "it came")  # type: ignore[misc]
+        await eventually(lambda number=number: owner.traffic.messages == number + 1, "it is counted")  # type: ignore[misc]
+    await asyncio.sleep(0)
+    assert owner.asked == asked + 5
+    owner.connection.close()
+    await run
+
+
 @pytest.mark.parametrize("frozen", [True, False])
 async def test_silence_for_three_heartbeats_ends_it(subscriber: ScriptedSubscriber, frozen: bool) -> None:
     """Also when a write waits for a subscriber that does not read."""
@@ -98,11 +119,17 @@ async def test_before_its_welcome_a_subscriber_is_not_listened_to_for_long(subsc
     owner = Owner(heartbeat_s=0.2)
     run = asyncio.create_task(owner.run(subscriber.address))
     await subscriber.hears("hello")
-    while not run.done():
-        await subscriber.says_bytes(b"")
-        await asyncio.sleep(0.02)
+
+    async def talk() -> None:
+        while True:
+            await subscriber.says_bytes(b"")
+            await asyncio.sleep(0.02)
+
+    talking = asyncio.create_task(talk())
     with pytest.raises(StreamBroken, match=r"welcome: it did not come within 0\.6 s"):
         await run
+    talking.cancel()
+    await asyncio.gather(talking, return_exceptions=True)  # its last word may have met the end of the stream
     assert owner.traffic.refused == {Refusal.SILENT: 1}
 
 

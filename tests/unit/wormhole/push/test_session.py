@@ -12,6 +12,7 @@ from wormhole.model.errors import ProtocolError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import place_to_message
 from wormhole.push import session as module
 from wormhole.push.parking import open_letter
@@ -30,6 +31,7 @@ from wormhole.push.session import (
     PushSession,
     Released,
     Reported,
+    Verified,
     Welcomed,
 )
 from wormhole.wire.markers import marker_to_message
@@ -51,7 +53,9 @@ def marker(offset: int) -> Datamarker:
 HELLO = push_pb2.Hello(
     min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
-WELCOME = Frame(welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 16))
+WELCOME = Frame(
+    welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 16, verifies=True)
+)
 GAP = LogGap(LossKind.NOT_LOGGED, "3", "4", "two were written past the log")
 
 
@@ -72,11 +76,12 @@ class Peer:
     def flow(self, phase: FlowPhase, *, credit: int = 1000) -> PushFlow:
         """A flow brought into ``phase`` by the shortest legal sequence; batch 1 and the marker 10 were sent where
         they can be."""
-        flow, _ = self.session.assign("app", "log", EPOCH, marker(1), None, 0.0)
+        flow, _ = self.session.assign("app", "log", EPOCH, marker(1), None, 0.0, verify=VerifyMode.COMPARE)
         if phase is FlowPhase.ASSIGNED:
             return flow
         self.says(accepted(flow, credit))
-        self.session.batch(flow, b"x" * 100, place(1))
+        flow.verifying.sent("t", 1)
+        self.session.batch(flow, (b"x" * 100,), place(1))
         self.session.datamarker(flow, marker(10), 1.0)
         if phase is FlowPhase.DECIDING:
             self.session.data_loss(flow, GAP, marker(20))
@@ -127,6 +132,10 @@ def report(flow: PushFlow, *, epoch: int = EPOCH) -> Frame:
     return Frame(report=push_pb2.Report(flow=flow.number, epoch=epoch, handler=push_pb2.HandlerReport(updates=3)))
 
 
+def verified(flow: PushFlow, *, epoch: int = EPOCH) -> Frame:
+    return Frame(verified=push_pb2.Verified(flow=flow.number, epoch=epoch, table="t", compared=1))
+
+
 FRAMES: dict[str, Callable[..., Frame]] = {
     "accepted": accepted,
     "progress": progress,
@@ -136,6 +145,7 @@ FRAMES: dict[str, Callable[..., Frame]] = {
     "loss_decision": decision,
     "park": park,
     "report": report,
+    "verified": verified,
 }
 
 # Per phase: the event that a frame gives, None for one that is dropped, or what its ProtocolError says.
@@ -154,6 +164,7 @@ GRAMMAR: dict[str, dict[FlowPhase, type | str | None]] = {
     },
     "park": {_A: "park: app/log was not accepted yet", _O: ParkWanted, _D: ParkWanted, _R: ParkWanted},
     "report": {_A: Reported, _O: Reported, _D: Reported, _R: Reported},
+    "verified": {_A: "verified.table: app/log was sent no rows of t", _O: Verified, _D: Verified, _R: Verified},
 }
 CASES = [(kind, phase) for kind, phases in GRAMMAR.items() for phase in phases]
 
@@ -493,7 +504,7 @@ def test_a_marker_is_due_every_second_while_updates_go_out() -> None:
     peer = Peer()
     flow = peer.flow(FlowPhase.ASSIGNED)
     peer.says(accepted(flow, 1 << 30))
-    peer.session.batch(flow, b"x", place(1))
+    peer.session.batch(flow, (b"x",), place(1))
     assert not peer.session.marker_due(flow, 0.999)
     assert peer.session.marker_due(flow, 1.0)
     peer.session.datamarker(flow, marker(10), 1.0)
@@ -505,9 +516,9 @@ def test_a_marker_is_due_after_four_mebibytes() -> None:
     flow = peer.flow(FlowPhase.ASSIGNED)
     peer.says(accepted(flow, 1 << 30))
     for _ in range(3):
-        peer.session.batch(flow, bytes(1 << 20), place(1))
+        peer.session.batch(flow, (bytes(1 << 20),), place(1))
     assert not peer.session.marker_due(flow, 0.0)
-    peer.session.batch(flow, bytes(1 << 20), place(1))
+    peer.session.batch(flow, (bytes(1 << 20),), place(1))
     assert peer.session.marker_due(flow, 0.0)
 
 
@@ -574,7 +585,7 @@ def test_batches_are_marked_replayed_up_to_where_the_flow_was_delivered() -> Non
     peer.says(accepted(flow, 1 << 20))
     marks = []
     for begins in (10, 20, 29, 30, 40):
-        [pieces] = peer.session.batch(flow, b"body", place(begins))
+        [pieces] = peer.session.batch(flow, (b"body",), place(begins))
         marks.append(sent(b"".join(pieces)).batch.replayed)
     assert marks == [True, True, True, False, False]
 

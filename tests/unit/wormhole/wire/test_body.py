@@ -115,3 +115,20 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 
 def test_an_empty_body_is_a_body() -> None:
     assert len(parse_body(b"").updates) == 0
+
+
+def test_updates_are_cut_when_they_are_asked_for() -> None:
+    rows = [encode_row(Op.DELETE, (key,)) for key in (b"a", b"b" * 200, b"")]
+    updates = parse_body(body(updates=rows)).updates
+    assert (len(updates), updates[0], updates[-1], updates[1:]) == (3, rows[0], rows[2], rows[1:])
+    assert list(updates) == rows
+    assert rows[1] in updates
+    with pytest.raises(IndexError):
+        updates[3]
+
+
+def test_a_body_that_only_protobuf_can_take_apart_is_read_all_the_same() -> None:
+    group = b"\x83\x7d" + b"\x0a\x01a" + b"\x84\x7d"  # unknown, and what looks like an update in it is none
+    assert list(parse_body(group + body()).updates) == [ROW, ROW, ROW]
+    with pytest.raises(ProtocolError, match="no valid message"):
+        parse_body(group[:-2] + body())

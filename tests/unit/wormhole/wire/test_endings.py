@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from wormhole.model.errors import ProtocolError
@@ -7,7 +9,7 @@ from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody, parse_body
 from wormhole.wire.endings import Endings
-from wormhole.wire.rows import encode_row
+from wormhole.wire.rows import encode_row, entry
 from wormhole.wire.update import Batch, Update
 
 SCHEMA = Schema("t", (Column("id", "int"),), (Column("id", "int"),))
@@ -57,6 +59,39 @@ def test_an_end_without_an_update_is_the_end_of_the_one_before() -> None:
     first = endings.pass_on(body((2, (7,)), unfinished=True), unfinished=True)
     assert told(first) == []
     assert told(endings.pass_on(body((2, ())), unfinished=False)) == [("s:2:0", 7, True)]
+
+
+def test_pieces_that_need_no_column_for_each_update_get_none() -> None:
+    endings = Endings()
+    for first in (0, 3, 6):
+        piece = replace(parse_body(body((2, (1, 2, 3)), unfinished=True)), update_index=(), first_index=first, window=7)
+        passed = parse_body(endings.pass_on(piece.to_bytes(), unfinished=True))
+        assert not passed.update_index
+        assert not passed.schema_index
+        assert list(passed.schema_ids) == [SCHEMA.id]
+        assert passed.window == 7
+        assert [passed.index_of(i) for i in range(len(passed.updates))] == list(range(max(0, first - 1), first + 2))
+    end = parse_body(endings.pass_on(body((2, ()), (3, (4, 5))), unfinished=False))
+    assert [end.index_of(i) for i in range(3)] == [8, 0, 1]
+
+
+def test_an_end_behind_the_only_update_that_was_held_back() -> None:
+    endings = Endings()
+    endings.pass_on(body((2, (7,)), unfinished=True), unfinished=True)
+    assert told(endings.pass_on(body((2, ()), unfinished=True), unfinished=True)) == []
+    assert told(endings.pass_on(body((2, (8,)), first=1), unfinished=False)) == [
+        ("s:2:0", 7, False),
+        ("s:2:1", 8, True),
+    ]
+
+
+def test_a_piece_whose_fields_stand_in_another_order() -> None:
+    piece = body((2, (1, 2, 3)), unfinished=True)
+    entries = b"".join(entry(update) for update in parse_body(piece).updates)
+    columns = piece.removeprefix(entries)
+    assert len(columns) == len(piece) - len(entries)
+    mixed = columns + entries
+    assert told(Endings().pass_on(mixed, unfinished=True)) == told(Endings().pass_on(piece, unfinished=True))
 
 
 def test_marks_go_with_their_updates() -> None:

@@ -8,7 +8,7 @@ from wormhole.model.segment import Run
 from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody, build_body, parse_body
 from wormhole.wire.rows import encode_row
-from wormhole.wire.runs import RunsBuilder
+from wormhole.wire.runs import RunsBuilder, run_of
 
 USERS = Schema("users", (Column("key", "bytes"),), (Column("value", "bytes"),))
 ORDERS = Schema("orders", (Column("key", "bytes"),), (Column("value", "bytes"),))
@@ -108,3 +108,17 @@ def test_calls_out_of_order_are_refused() -> None:
     builder.begin("s", 1, 0, place(0))
     with pytest.raises(ValueError, match="has not ended"):
         builder.begin("s", 2, 0, place(0))
+
+
+def test_a_run_of_one_transaction_is_what_the_builder_makes() -> None:
+    rows = [encode_row(Op.READ, (b"k",), after=(bytes(size),)) for size in (0, 1, 100, 120, 200, 20_000, 3)]
+    builder = RunsBuilder()
+    builder.begin("read:3", 9, 0, place(4))
+    for shard, some in (("x", rows[:5]), ("y", rows[5:])):
+        for row in some:
+            builder.add([shard], USERS, row)
+    builder.end(place(4))
+    assert builder.take() == {
+        "x": run_of(rows[:5], USERS, "read:3", 9, place(4)),
+        "y": run_of(rows[5:], USERS, "read:3", 9, place(4), 5),
+    }

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from types import ModuleType
 
 import pytest
 
 from subscriber_sdk.testing import Change, body_of, update
+from tests.support.hot import hot_module
 from wormhole.model.errors import DecodeError, ProtocolError
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.values import Op
 from wormhole.wire.body import parse_body
-from wormhole.wire.update import Batch, Update
+from wormhole.wire.update import Update
+
+hot_update = hot_module("wormhole.wire.update")
+Read = Callable[..., list[Update]]
 
 
-def read(*changes: Change, number: int = 9, first_index: int = 0, ends: bool = True) -> list[Update]:
-    schemas = {change.schema.id: change.schema for change in changes}
-    body = body_of(changes, source="db1", number=number, first_index=first_index, ends=ends, committed_at_us=1_000_001)
-    return Batch(parse_body(body), "s", 4, True, schemas.__getitem__).updates()
+@pytest.fixture
+def read(hot_update: ModuleType) -> Read:
+    """Changes as one transaction of a batch, in either form."""
+
+    def updates(*changes: Change, number: int = 9, first_index: int = 0, ends: bool = True) -> list[Update]:
+        schemas = {change.schema.id: change.schema for change in changes}
+        body = body_of(
+            changes, source="db1", number=number, first_index=first_index, ends=ends, committed_at_us=1_000_001
+        )
+        found: list[Update] = hot_update.Batch(parse_body(body), "s", 4, True, schemas.__getitem__).updates()
+        return found
+
+    return updates
 
 
-def test_everything_is_there() -> None:
+def test_everything_is_there(read: Read) -> None:
     first, last = read(update("t", key=1, before={"a": 1, "b": 2}, after={"a": 1, "b": 3}), update("t", key=2))
     assert (first.id, last.id) == ("db1:9:0", "db1:9:1")
     assert (first.index, last.index) == (0, 1)
@@ -39,7 +54,7 @@ def test_everything_is_there() -> None:
     assert repr(first) == "<Update db1:9:0 update t (1,)>"
 
 
-def test_a_detached_update_has_the_same_content() -> None:
+def test_a_detached_update_has_the_same_content(read: Read) -> None:
     for original in read(update("t", key=1, after={"a": b"x"}), update("u", key="k"), first_index=3, ends=False):
         copy = original.detach()
         for name in ("id", "op", "table", "shard", "key", "after", "position", "committed_at", "epoch", "replayed"):
@@ -48,12 +63,12 @@ def test_a_detached_update_has_the_same_content() -> None:
         assert copy.ends_transaction == original.ends_transaction
 
 
-def test_a_detached_end_of_a_transaction_stays_one() -> None:
+def test_a_detached_end_of_a_transaction_stays_one(read: Read) -> None:
     first, last = (u.detach() for u in read(update("t", key=1), update("t", key=2)))
     assert (first.ends_transaction, last.ends_transaction) == (False, True)
 
 
-def test_keys_that_have_to_stay_in_order() -> None:
+def test_keys_that_have_to_stay_in_order(read: Read) -> None:
     one, same, other, moved, everything = read(
         update("t", key=1, after={"a": 1}),
         update("t", key=1, after={"a": 1}),
@@ -68,14 +83,14 @@ def test_keys_that_have_to_stay_in_order() -> None:
     assert everything.ordering_keys() is None
 
 
-def test_a_row_that_is_none_names_update_and_place() -> None:
+def test_a_row_that_is_none_names_update_and_place(read: Read) -> None:
     schema = update("t", key=1).schema
     (broken,) = read(Change(schema, b"\xff"))
     with pytest.raises(DecodeError, match=r"update db1:9:0 is no valid row.*position 1/1/9"):
         _ = broken.key
 
 
-def test_marks() -> None:
+def test_marks(read: Read) -> None:
     plain, entered, left = read(
         update("t", key=1, after={"a": 1}),
         update("t", key=2, before={"a": 1}, after={"a": 2}, entered=True),
@@ -90,13 +105,13 @@ def test_marks() -> None:
     ]
 
 
-def test_without_marks_none_is_marked() -> None:
+def test_without_marks_none_is_marked(read: Read) -> None:
     (only,) = read(update("t", key=1, after={"a": 1}))
     assert (only.entered, only.left) == (False, False)
     assert not only.detach().left
 
 
-def test_a_row_with_more_values_than_columns_is_refused() -> None:
+def test_a_row_with_more_values_than_columns_is_refused(read: Read) -> None:
     good = update("t", key=1, after={"name": "ada"})
     (bad,) = read(Change(Schema("t", good.schema.key, ()), good.row))
     with pytest.raises(ProtocolError, match="1 values for the 0 columns of its schema"):

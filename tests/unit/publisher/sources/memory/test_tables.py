@@ -9,6 +9,7 @@ from publisher.sources.memory.source import MemorySource
 from publisher.sources.memory.tables import MemoryTables
 from wormhole.model.errors import SourceUnavailable, UnreadableTable
 from wormhole.model.problem import Problem
+from wormhole.model.schema import Column
 from wormhole.model.sharding import Sharding, shard_of_hash, shard_of_table
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.ports.table_source import Chunk, ChunkLimits
@@ -202,3 +203,26 @@ def test_tables_of_a_log_that_has_begun_are_refused() -> None:
 def test_a_key_has_the_bytes_that_an_updates_key_field_has() -> None:
     key = (1, "a", b"b", None)
     assert encode_row(Op.READ, key) == b"\x08\x08" + encode_key(key)
+
+
+def test_a_dropped_column_is_in_no_later_snapshot() -> None:
+    source, tables = held((Op.INSERT, "t", 1, {"a": 1, "b": "x"}))
+    before = source.latest()
+    source.alter("t", without=("a",))
+    assert whole(source, tables) == {(1,): ("x",)}
+    assert tables.all_rows(before) == {"t": {(1,): {"a": 1, "b": "x"}}}
+    source.commit([(Op.UPDATE, "t", 1, {"b": "y"})])
+    assert whole(source, tables) == {(1,): ("y",)}
+
+
+def test_an_alter_of_the_key_gives_every_row_another_one() -> None:
+    source, tables = held((Op.INSERT, "t", {"id": 1}, {"a": 1}), (Op.INSERT, "t", {"id": 2}, {"a": 2}))
+    (listed,) = tables.tables(lambda name: True)
+    source.alter("t", key=(Column("id", "int"), Column("part", "int")), new_key=lambda key: (9 - int(str(key[0])), 0))
+    with pytest.raises(SourceUnavailable, match="another one now"):
+        whole(source, tables)  # the caller has keys in the former order
+    (again,) = tables.tables(lambda name: True)
+    assert again.fingerprint != listed.fingerprint
+    assert whole(source, tables) == {(7, 0): (2,), (8, 0): (1,)}
+    source.commit([(Op.DELETE, "t", {"id": 8, "part": 0})])
+    assert whole(source, tables) == {(7, 0): (2,)}

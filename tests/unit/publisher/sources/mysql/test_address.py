@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.mysql.address import Address, parse, read_password_file
+from publisher.sources.mysql.address import Address, parse
 from wormhole.model.errors import UsageError
 
 
@@ -159,28 +159,3 @@ def test_the_password_is_never_in_what_is_printed(tmp_path: Path) -> None:
     address = parse("mysql://u:secret@h", my_cnf=False)
     assert address.password == "secret"
     assert "secret" not in f"{address} {address!r} {address.url} {address.remarks} {address.password_from}"
-
-
-@pytest.mark.parametrize(
-    ("data", "complaint"),
-    [
-        (b"", "is empty"),
-        (b"\n", "is empty"),
-        (b"top\nsecret\n", "more than one line"),
-        (b"secret\0", "more than one line"),
-        (b"\xffsecret", "not UTF-8"),
-        (b"secret" * 20_000, "more than one line"),
-    ],
-)
-def test_what_is_no_password_file(data: bytes, complaint: str, tmp_path: Path) -> None:
-    (tmp_path / "p").write_bytes(data)
-    with pytest.raises(UsageError, match=complaint) as caught:
-        read_password_file(tmp_path / "p")
-    assert "secret" not in str(caught.value)
-    with pytest.raises(UsageError, match=r"cannot be read.*check the path and its permissions"):
-        read_password_file(tmp_path / "none")
-
-
-def test_a_password_is_the_whole_line(tmp_path: Path) -> None:
-    (tmp_path / "p").write_bytes(" pässword \r\n".encode())
-    assert read_password_file(tmp_path / "p") == " pässword "

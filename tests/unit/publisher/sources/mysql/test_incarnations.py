@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from publisher.sources.high_water import HighWater
 from publisher.sources.mysql.confirmation import Confirmation
-from publisher.sources.mysql.high_water import HighWater
 from publisher.sources.mysql.incarnations import Incarnations, Lost, same_file
 from publisher.sources.mysql.server_state import ServerState
 from wormhole.model.errors import Diverged, SourceUnavailable

@@ -17,6 +17,7 @@ from publisher.stores.markers.rules import (
 from tests.support.markers import CACHE, marker, write
 from wormhole.model.errors import MarkerStoreError
 from wormhole.model.problem import Problem
+from wormhole.model.verification import VerifyMode
 from wormhole.ports.marker_store import BackfillControl, FlowControl, MarkerWrite, ReplayControl, StoredFlow
 
 ASKED = FlowControl("maria since noon", ("db:7:0",))
@@ -157,3 +158,34 @@ def test_a_damaged_record_is_named(change: dict[str, object]) -> None:
 def test_anything_else_is_named_too(data: bytes) -> None:
     with pytest.raises(MarkerStoreError, match=r"^/node holds no valid datamarker"):
         flow_from_json(CACHE, data, "/node")
+
+
+@pytest.mark.parametrize("mode", list(VerifyMode))
+def test_a_verification_reads_back_and_a_backfill_is_written_as_by_earlier_releases(mode: VerifyMode) -> None:
+    asked = FlowControl(backfill=BackfillControl(3, "maria", 1.5, ("t",), rate=2.0, verify=mode))
+    text = control_to_text(asked)
+    assert control_from_text(text) == asked
+    assert ("verify" in text) == (mode is not VerifyMode.NONE)
+
+
+def test_the_rows_of_an_ended_backfill_read_back_and_an_earlier_record_has_none() -> None:
+    ended = FlowControl(backfill=BackfillControl(3, "maria", 1.5, ended="done", rows=12))
+    text = control_to_text(ended)
+    assert control_from_text(text) == ended
+    assert "rows" not in control_to_text(FlowControl(backfill=BackfillControl(3, "maria", 1.5, ended="done")))
+
+
+@pytest.mark.parametrize("rows", ["7", -1, True, 1.5, None, 1 << 64])
+def test_a_count_of_rows_that_is_none_is_an_error(rows: object) -> None:
+    given = json.loads(control_to_text(FlowControl(backfill=BackfillControl(3, "maria", 1.5))))
+    given["backfill"]["rows"] = rows
+    with pytest.raises(ValueError, match="the backfill of the flow is not readable"):
+        control_from_text(json.dumps(given))
+
+
+@pytest.mark.parametrize("verify", ["?", 7, None, ["compare"]])
+def test_a_verification_of_an_unknown_kind_is_an_error(verify: object) -> None:
+    given = json.loads(control_to_text(FlowControl(backfill=BackfillControl(3, "maria", 1.5))))
+    given["backfill"]["verify"] = verify
+    with pytest.raises(ValueError, match="the backfill of the flow is not readable"):
+        control_from_text(json.dumps(given))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pymysql
 import pytest
 
-from publisher.sources.mysql.existing_rows import result_rows
-from publisher.sources.mysql.existing_rows.result_rows import Row, split_row
+from publisher.sources.mysql.existing_rows.result_rows import Row
+from tests.support.hot import hot_module
+
+result_rows = hot_module("publisher.sources.mysql.existing_rows.result_rows")
 
 END = b"\xfe\0\0\2\0"
 
@@ -20,35 +24,42 @@ def packet(payload: bytes) -> bytes:
     return found + len(payload).to_bytes(3, "little") + b"\0" + payload
 
 
-def read(data: bytes, count: int, piece: int) -> list[Row]:
+def read(module: Any, data: bytes, count: int, piece: int) -> list[Row]:
     pieces = iter([data[i : i + piece] for i in range(0, len(data), piece)])
-    return list(result_rows._rows(lambda: next(pieces), count))
+    rows = module.ResultRows(lambda: next(pieces), count)
+    return [row for block in iter(rows.take, []) for row in block]
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 1000])
-def test_rows_come_in_pieces(piece: int) -> None:
+def test_rows_come_in_pieces(result_rows: Any, piece: int) -> None:
     rows = [b"\x01a\xfb", b"\x00\x02bc", b"\xfc\x2c\x01" + b"x" * 300 + b"\x01y"]
-    found = read(b"".join(map(packet, rows)) + packet(END), 2, piece)
+    found = read(result_rows, b"".join(map(packet, rows)) + packet(END), 2, piece)
     assert found == [[b"a", None], [b"", b"bc"], [b"x" * 300, b"y"]]
 
 
-def test_a_row_of_several_packets() -> None:
+def test_a_row_of_several_packets(result_rows: Any) -> None:
     size = (1 << 24) + 5
     row = b"\xfe" + size.to_bytes(8, "little") + b"x" * size
-    found = read(packet(row) + packet(b"\x01a") + packet(END), 1, 1 << 16)
+    found = read(result_rows, packet(row) + packet(b"\x01a") + packet(END), 1, 1 << 16)
     assert [len(one[0] or b"") for one in found] == [size, 1]
 
 
-def test_an_error_behind_rows() -> None:
-    pieces = iter([packet(b"\x01a"), packet(b"\xff\xb1\x07#70100too long")])
-    rows = result_rows._rows(lambda: next(pieces), 1)
-    assert next(rows) == [b"a"]
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_error_behind_rows(result_rows: Any, at_once: bool) -> None:
+    row, error = packet(b"\x01a"), packet(b"\xff\xb1\x07#70100too long")
+    pieces = iter([row + error] if at_once else [row, error])
+    rows = result_rows.ResultRows(lambda: next(pieces), 1)
+    assert rows.take() == [[b"a"]]
     with pytest.raises(pymysql.MySQLError) as raised:
-        next(rows)
+        rows.take()
     assert raised.value.args[0] == 1969
 
 
-@pytest.mark.parametrize("row", [b"", b"\x05ab", b"\x01a\x01", b"\x01a\x01bc", b"\xfc\x01", b"\xfe\1\0\0\0\0\0\0\0"])
-def test_bytes_that_are_no_row(row: bytes) -> None:
+@pytest.mark.parametrize(
+    "row", [b"", b"\x05ab", b"\x01a\x01", b"\x01a\x01bc", b"\xfc\x01", b"\xfe\1\0\0\0\0\0\0\0", b"\xfe" + b"\xff" * 9]
+)
+def test_bytes_that_are_no_row(result_rows: Any, row: bytes) -> None:
     with pytest.raises(pymysql.MySQLError):
-        split_row(row, 2)
+        result_rows.split_row(row, 0, len(row), 2)
+    with pytest.raises(pymysql.MySQLError):
+        result_rows.split_row(b"\x01a" + row + bytes(300), 2, 2 + len(row), 2)

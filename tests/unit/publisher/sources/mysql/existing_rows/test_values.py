@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from publisher.sources.mysql.existing_rows.values import RowEncoder, entry_of_kind
+from tests.support.hot import hot_module
 from wormhole.wire.rows import decode_row
 from wormhole.wire.v1 import update_pb2
+
+values = hot_module("publisher.sources.mysql.existing_rows.values")
 
 
 @pytest.mark.parametrize("n", [0, 1, 42, 63, 64, 8191, 8192, 1048575, 1048576, 1 << 40])
 @pytest.mark.parametrize("form", ["{}", "{:020d}", "-{}"])
-def test_an_integer_takes_the_least_bytes_however_it_is_shown(n: int, form: str) -> None:
+def test_an_integer_takes_the_least_bytes_however_it_is_shown(values: Any, n: int, form: str) -> None:
     shown = form.format(n)
-    entry = entry_of_kind("bigint", "")(shown.encode())
+    entry = values.entry_of_kind("bigint", "")(shown.encode())
     assert entry == entry_of_least_bytes(update_pb2.Value(int=int(shown)))
 
 
@@ -21,9 +25,9 @@ def entry_of_least_bytes(shown: update_pb2.Value) -> bytes:
     return update_pb2.Update(after=[shown]).SerializeToString()[1:]
 
 
-def value(kind: str, raw: bytes, codec: str = "", *, compressed: bool = False) -> update_pb2.Value:
+def value(values: Any, kind: str, raw: bytes, codec: str = "", *, compressed: bool = False) -> update_pb2.Value:
     """What an entry holds."""
-    entry = entry_of_kind(kind, codec, compressed=compressed)(raw)
+    entry = values.entry_of_kind(kind, codec, compressed=compressed)(raw)
     return update_pb2.Update.FromString(b"\x1a" + entry).after[0]
 
 
@@ -52,42 +56,77 @@ def value(kind: str, raw: bytes, codec: str = "", *, compressed: bool = False) -
         ("inet6", b"::1", update_pb2.Value(bytes=bytes(15) + b"\1")),
     ],
 )  # fmt: skip
-def test_values(kind: str, raw: bytes, shown: update_pb2.Value) -> None:
-    assert value(kind, raw) == shown
+def test_values(values: Any, kind: str, raw: bytes, shown: update_pb2.Value) -> None:
+    assert value(values, kind, raw) == shown
 
 
 @pytest.mark.parametrize("size", [0, 125, 126, 300, 20_000])
-def test_strings_of_every_size(size: int) -> None:
-    assert value("varchar", b"x" * size, "utf-8").text == "x" * size
-    assert value("varbinary", b"\xff" * size).bytes == b"\xff" * size
+def test_strings_of_every_size(values: Any, size: int) -> None:
+    assert value(values, "varchar", b"x" * size, "utf-8").text == "x" * size
+    assert value(values, "varbinary", b"\xff" * size).bytes == b"\xff" * size
 
 
-def test_text() -> None:
-    assert value("varchar", b"\xe4", "mysql-latin1").text == "ä"
-    assert value("varchar", "ä".encode(), "utf-8").text == "ä"
-    assert value("varchar", b"\xff", "utf-8").bytes == b"\xff", "what is no UTF-8 stays bytes"
-    assert value("varchar", b"\xff", "ascii").bytes == b"\xff"
-    assert value("varchar", b"\xff", "ascii", compressed=True).text == "?", "as the decoder of compressed columns"
-    assert value("enum", b"\xe4", "mysql-latin1").text == "ä"
-    assert value("enum", b"\xe4").text == "\\xe4", "names in the character set binary"
+def test_text(values: Any) -> None:
+    assert value(values, "varchar", b"\xe4", "mysql-latin1").text == "ä"
+    assert value(values, "varchar", "ä".encode(), "utf-8").text == "ä"
+    assert value(values, "varchar", b"\xff", "utf-8").bytes == b"\xff", "what is no UTF-8 stays bytes"
+    assert value(values, "varchar", b"\xff", "ascii").bytes == b"\xff"
+    assert value(values, "varchar", b"\xff", "ascii", compressed=True).text == "?", (
+        "as the decoder of compressed columns"
+    )
+    assert value(values, "enum", b"\xe4", "mysql-latin1").text == "ä"
+    assert value(values, "enum", b"\xe4").text == "\\xe4", "names in the character set binary"
 
 
-def test_a_row() -> None:
-    encoder = RowEncoder([entry_of_kind("int", ""), entry_of_kind("varchar", "utf-8")], (1, 0), 20)
-    key, update = encoder.encode([b"7", b"k"])
+def added(encoder: Any, *rows: list[bytes | None]) -> list[tuple[bytes, bytes]]:
+    """Key and update of each."""
+    found: dict[bytes, bytes] = {}
+    assert encoder.add(list(rows), found, None, 1 << 20) == len(rows)
+    assert encoder.size == sum(map(len, found.values()))
+    return list(found.items())
+
+
+def test_a_row(values: Any) -> None:
+    of_kind = values.entry_of_kind
+    ((key, update),) = added(
+        values.RowEncoder([of_kind("int", ""), of_kind("varchar", "utf-8")], (1, 0), 20), [b"7", b"k"]
+    )
     row = decode_row(update)
     assert row.op == update_pb2.READ
     assert [v.WhichOneof("kind") for v in row.key] == ["text", "int"]
     assert row.after[0].int == 7
     assert update_pb2.RowKey.FromString(key).values == row.key
-    row = decode_row(RowEncoder([entry_of_kind("int", "")] * 2, (0,), 20).encode([b"1", None])[1])
-    assert row.after[1].null
+    ((_, update),) = added(values.RowEncoder([of_kind("int", "")] * 2, (0,), 20), [b"1", None])
+    assert decode_row(update).after[1].null
 
 
-def test_a_row_that_is_too_large_has_its_key_alone() -> None:
-    encoder = RowEncoder([entry_of_kind("int", ""), entry_of_kind("varchar", "utf-8")], (0,), 20)
-    for _, update in (encoder.encode([b"7", b"x" * 20]), encoder.encode([b"7", None], large=True)):
+def test_a_row_that_is_too_large_has_its_key_alone(values: Any) -> None:
+    entries = [values.entry_of_kind("int", ""), values.entry_of_kind("varchar", "utf-8")]
+    whole = added(values.RowEncoder(entries, (0,), 20, True), [b"6", b"x", b"0"], [b"8", b"x", None])
+    assert [len(decode_row(update).after) for _, update in whole] == [2, 2]
+    large = added(values.RowEncoder(entries, (0,), 20), [b"7", b"x" * 20])
+    large += added(values.RowEncoder(entries, (0,), 20, True), [b"7", None, b"1"])
+    for _, update in large:
         row = decode_row(update)
         assert row.too_large
         assert row.key[0].int == 7
         assert not row.after
+
+
+def test_rows_are_taken_until_there_is_no_room(values: Any) -> None:
+    entries = [values.entry_of_kind("int", "")] * 2
+    rows: list[list[bytes | None]] = [[b"1", b"%d" % n] for n in range(5)]
+    ((_, update),) = added(values.RowEncoder(entries, (1,), 20), rows[0])
+    encoder = values.RowEncoder(entries, (1,), 20)
+    found: dict[bytes, bytes] = {}
+    raw_keys: dict[bytes, list[bytes | None]] = {}
+    assert encoder.add(rows, found, raw_keys, 2 * len(update)) == 2
+    assert encoder.add(rows[2:], found, raw_keys, 3 * len(update) + 1) == 2
+    assert list(raw_keys.values()) == [[b"0"], [b"1"], [b"2"], [b"3"]]
+    assert list(raw_keys) == list(found)
+
+
+def test_a_row_with_other_than_its_columns_is_refused(values: Any) -> None:
+    encoder = values.RowEncoder([values.entry_of_kind("int", "")] * 2, (1,), 20)
+    with pytest.raises(ValueError, match="3 values for 2 columns"):
+        encoder.add([[b"1", b"2", b"3"]], {}, None, 100)

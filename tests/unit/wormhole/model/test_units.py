@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size, parse_time
+from wormhole.model.units import format_size, parse_duration, parse_rate, parse_size, parse_time
 
 
 @pytest.mark.parametrize(

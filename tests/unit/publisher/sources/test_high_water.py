@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from publisher.sources.mysql.high_water import HighWater
+from publisher.sources.high_water import HighWater
 from wormhole.model.errors import SourceUnavailable
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LogPosition
 
 
 def marker(offset: int, delivered: str = "", incarnation: int = 1) -> Datamarker:
@@ -76,3 +76,10 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(SourceUnavailable, match="cannot be read or written") as error:
         high_water.rise(marker(100))
     assert error.value.hint
+
+
+def test_the_anchor_is_kept(tmp_path: Path) -> None:
+    place = LogPosition(1, 0, 400)
+    marker = Datamarker(place, "1:0/190", place, Anchor("7:1:380", 0xFFFFFFFF, LogPosition(1, 0, 380)))
+    HighWater(tmp_path / "read.bin").rise(marker)
+    assert HighWater(tmp_path / "read.bin").last == marker

@@ -23,7 +23,7 @@ from typing import Final
 from zlib import crc32
 
 from wormhole.model.errors import PositionError, SourceUnavailable
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LogPosition
 
 __all__ = ["HighWater"]
 
@@ -32,7 +32,8 @@ _HEAD: Final = Struct(">QII")  # number of the write, bytes, CRC-32
 
 
 class HighWater:
-    """Thread-safe. ``last``: the furthest datamarker that was read in the newest incarnation; without its anchor."""
+    """Thread-safe. ``last``: the furthest datamarker that was read in the newest incarnation. An earlier release wrote
+    it without its anchor."""
 
     def __init__(self, path: Path) -> None:
         """Reads what is there. Raises :class:`SourceUnavailable` when that fails."""
@@ -49,9 +50,11 @@ class HighWater:
         with self._lock:
             if self.last is not None and marker.order <= self.last.order:
                 return
-            data = json.dumps([str(marker.order), marker.delivered]).encode()
+            anchor = marker.anchor
+            proof = [anchor.id, anchor.checksum, str(anchor.begin)] if anchor is not None else []
+            data = json.dumps([str(marker.order), marker.delivered, *proof]).encode()
             if len(data) > _SLOT - _HEAD.size:
-                data = json.dumps([str(marker.order), ""]).encode()
+                data = json.dumps([str(marker.order), "", *proof]).encode()
             self._number += 1
             head = _HEAD.pack(self._number, len(data), crc32(data))
             with self._opened(os.O_WRONLY | os.O_CREAT) as file:
@@ -93,8 +96,9 @@ def _read(file: int, begin: int) -> tuple[int, Datamarker | None]:
     if len(data) != size or crc32(data) != checksum:
         return 0, None  # the write of it was cut
     try:
-        order, delivered = json.loads(data)
+        order, delivered, *proof = json.loads(data)
         place = LogPosition.parse(order)
-    except (ValueError, TypeError, AttributeError, PositionError):
+        anchor = Anchor(str(proof[0]), int(proof[1]), LogPosition.parse(proof[2])) if proof else None
+    except (ValueError, TypeError, AttributeError, IndexError, PositionError):
         return 0, None
-    return number, Datamarker(place, str(delivered), place)
+    return number, Datamarker(place, str(delivered), place, anchor)

@@ -6,7 +6,7 @@ from types import ModuleType
 
 from tests.support.hot import hot_module
 
-transactions = hot_module("publisher.sources.mysql.decode.transactions")
+transactions = hot_module("publisher.sources.encode.transactions")
 
 
 def test_columns_grow_and_keep_what_they_hold(transactions: ModuleType) -> None:

@@ -1,0 +1,168 @@
+"""What verifications of flows found, for as long as the publisher runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from caravan.backfill.progress import Unconfirmed
+from publisher.push.flow import PublisherFlow
+from wormhole.model.verification import Difference, DifferenceKind, TableVerification
+from wormhole.model.visible import few
+from wormhole.ports.dead_letters import row_text
+from wormhole.ports.marker_store import FlowKey
+from wormhole.wire.bounds import shortened
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["Verifications", "key_text", "unconfirmed_keys", "unread_keys"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_BYTES: Final = 4 << 20  # of a flow's differences that are kept by name
+_MOST_EXTRA_BYTES: Final = 8 << 20  # of a flow's keys that only its application holds
+_UNKEPT: Final = "the keys that only the application holds take too much memory. Next: verify the table again"
+_SHOWN: Final = 10
+_LONGEST_TROUBLE: Final = 3000  # characters
+_LONGEST_KEY: Final = 200  # characters
+_COST: Final = 200  # of a difference, beside its key and the names of its columns
+
+
+@dataclass(slots=True)
+class _OfFlow:
+    """``extra``: by table, keys that only the application holds, until they are asked for."""
+
+    generation: int
+    epoch: int
+    tables: dict[str, TableVerification] = field(default_factory=dict)
+    extra: dict[str, dict[bytes, None]] = field(default_factory=dict)
+    size: int = 0
+    extra_size: int = 0
+
+    def keep_extra(self, more: TableVerification) -> int:
+        """Remember the keys that only the application holds, as far as there is room. How many there was none for."""
+        unkept = 0
+        for one in more.differences:
+            if one.kind is DifferenceKind.EXTRA:
+                size, keys = _COST + len(one.key), self.extra.setdefault(more.table, {})
+                if one.key in keys:
+                    continue
+                if self.extra_size + size <= _MOST_EXTRA_BYTES:
+                    self.extra_size += size
+                    keys[one.key] = None
+                else:
+                    unkept += 1
+        return unkept
+
+    def take_extra(self, table: str) -> Sequence[bytes]:
+        """The keys that are remembered of the table; they are forgotten here."""
+        keys = tuple(self.extra.pop(table, ()))
+        self.extra_size -= sum(_COST + len(key) for key in keys)
+        return keys
+
+
+class Verifications:
+    """See the module. Methods are called on the event loop."""
+
+    def __init__(self) -> None:
+        self._flows: dict[FlowKey, _OfFlow] = {}
+
+    def begin(self, flow: PublisherFlow, generation: int) -> None:
+        """The flow is verified from here on: what was found in another epoch holds no more."""
+        self._flows[flow.key] = _OfFlow(generation, flow.epoch)
+
+    def of(self, flow: PublisherFlow, generation: int) -> Sequence[TableVerification]:
+        """What was found, by table."""
+        found = self._flows.get(flow.key)
+        return [found.tables[name] for name in sorted(found.tables)] if found and found.generation == generation else ()
+
+    def add(self, flow: PublisherFlow, more: TableVerification) -> None:
+        """The subscriber, or this publisher, found ``more``."""
+        found = self._flows.get(flow.key)
+        if found is None or found.epoch != flow.epoch:
+            return
+        unkept = found.keep_extra(more)
+        if more.ended:
+            found.take_extra(more.table)  # nobody asks for them any more
+        kept = []
+        for one in more.differences:
+            size = _COST + len(one.key) + sum(map(len, one.columns))
+            if found.size + size <= _MOST_BYTES:
+                found.size += size
+                kept.append(one)
+        before = found.tables.get(more.table, TableVerification(more.table))
+        trouble = "; ".join(filter(None, (more.trouble, _UNKEPT if unkept else "")))
+        if before.trouble and trouble and trouble not in before.trouble:
+            trouble = shortened(f"{before.trouble}; {trouble}", _LONGEST_TROUBLE)
+        ended = before.ended or more.ended
+        more = replace(more, not_compared=more.not_compared + unkept)
+        found.tables[more.table] = before.plus(replace(more, differences=tuple(kept), trouble=trouble, ended=ended))
+
+    def take_extra(self, flow: PublisherFlow, table: str) -> Sequence[bytes]:
+        """The keys of the table that only the application holds, as far as they were named; they are forgotten here."""
+        found = self._flows.get(flow.key)
+        return () if found is None else found.take_extra(table)
+
+    def has_ended(self, flow: PublisherFlow, table: str) -> bool:
+        """Whether nothing of the table is left to compare."""
+        found = self._flows.get(flow.key)
+        return found is not None and table in found.tables and found.tables[table].ended
+
+    def log_end(self, flow: PublisherFlow, table: str) -> None:
+        """The table is through."""
+        found = self._flows[flow.key].tables[table]
+        if found.equal:
+            _log.info("%s of %s is equal: %d rows compared", table, flow.name, found.compared, extra=flow.about)
+            return
+        first = ", ".join(_text(table, one) for one in found.differences[:_SHOWN])
+        _log.warning(
+            "%s of %s: of %d rows that were compared %d differ and %d are missing in the application, %d are only "
+            "there, %d were not compared; %d repaired, %d removed%s%s",
+            table,
+            flow.name,
+            found.compared,
+            found.differs,
+            found.missing,
+            found.extra,
+            found.not_compared,
+            found.repaired,
+            found.removed,
+            f"; first: {first}" if first else "",
+            f"; {found.trouble}" if found.trouble else "",
+            extra=flow.about,
+        )
+
+
+def unconfirmed_keys(table: str, keys: Unconfirmed) -> TableVerification | None:
+    """What the table's verification says of keys that the subscriber named and of which nothing is known."""
+    said = []
+    if keys.foreign:
+        said.append(
+            f"{keys.foreign} keys that on_verify_keys listed belong to other shards, or are not as the table's "
+            "updates have them. Next: let it list the keys of its shard only, as they were received"
+        )
+    if keys.changed:
+        said.append(f"{keys.changed} keys changed while they were looked at. Next: verify the table again")
+    return TableVerification(table, not_compared=keys.foreign + keys.changed, trouble="; ".join(said)) if said else None
+
+
+def unread_keys(table: str, keys: int) -> TableVerification:
+    """What the verification of a table says of which rows could not be read."""
+    trouble = (
+        f"{keys} rows changed each time that they were read, so that what the application holds beside the table's "
+        "rows was not looked at. Next: verify the table again"
+    )
+    return TableVerification(table, not_compared=keys, ended=True, trouble=trouble)
+
+
+def key_text(table: str, key: bytes) -> str:
+    """A key of the table as operators write it."""
+    row = update_pb2.RowKey.FromString(key)
+    row.table = table
+    return shortened(row_text(row.SerializeToString()), _LONGEST_KEY)
+
+
+def _text(table: str, difference: Difference) -> str:
+    columns = f" ({few(difference.columns)})" if difference.columns else ""
+    return f"{difference.kind.value} {key_text(table, difference.key)}{columns}"

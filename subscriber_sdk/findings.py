@@ -1,0 +1,172 @@
+"""What comparing the tables of a flow has found, and the frames that report it. Pure.
+
+What was found is reported when the datamarker behind it is acknowledged. Rows that come again after a rollback are not
+compared again: by then the application may have what follows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from subscriber_sdk.backfill import Key
+from wormhole.model.verification import MOST_DIFFERENCES, Difference, DifferenceKind, TableVerification
+from wormhole.wire.bounds import shortened
+from wormhole.wire.v1 import push_pb2, update_pb2
+from wormhole.wire.verification import KINDS
+
+__all__ = ["Findings", "frames_of"]
+
+_FRAME: Final = 256 << 10  # bytes of the differences in one frame; publishers take twice as much
+_IN_FRAME: Final = 500
+_LONGEST: Final = 64 << 10  # bytes of a difference that is named
+_NOTHING: Final[Mapping[bytes, Key]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Findings:
+    """Of one table in one epoch of a flow. Counts are those since the last :meth:`report`.
+
+    ``begun``: whether the end of one of its chunks came; nothing is reported before. ``trouble``: why something is not
+    compared or not removed. ``given_up``: no row is compared any more. ``unlisted``: the application's keys are not
+    compared with the source's. ``extra_keys``: the keys that the publisher is asked to confirm, by their canonical
+    form, as the application gave them. ``asked``: whether it was asked. ``over``: whether the end was reported.
+    """
+
+    table: str
+    compared: int = 0
+    not_compared: int = 0
+    differs: int = 0
+    missing: int = 0
+    extra: int = 0
+    repaired: int = 0
+    removed: int = 0
+    ended: bool = False
+    confirm: bool = False
+    begun: bool = False
+    given_up: bool = False
+    unlisted: bool = False
+    trouble: str = ""
+    extra_keys: Mapping[bytes, Key] = field(default_factory=lambda: _NOTHING)
+    asked: bool = False
+    over: bool = False
+    differences: list[Difference] = field(default_factory=list)
+    _named: int = 0  # differences, over all reports
+    _changed: bool = False
+    _gone: set[bytes] = field(default_factory=set)
+
+    def add(self, found: Sequence[Difference], *, compared: int) -> None:
+        """So many rows were ``compared``, and ``found`` are the differences."""
+        self._changed = True
+        self.compared += compared
+        differing = sum(one.kind is DifferenceKind.DIFFERS for one in found)
+        self.differs += differing
+        self.missing += len(found) - differing
+        self._name(found)
+
+    def leave_out(self, count: int) -> None:
+        """Of so many rows or keys nothing can be said."""
+        if count:
+            self._changed = True
+            self.not_compared += count
+
+    def end(self) -> None:
+        """Nothing of the table is left to compare."""
+        self._changed = self.ended = True
+
+    def end_with(self, extra: int, found: Sequence[Difference]) -> None:
+        """The application has ``extra`` keys too many, the first of them are ``found``; nothing is left to compare."""
+        self.extra += extra
+        self._name(found)
+        self.end()
+
+    def ask(self, extra: int, keys: Mapping[bytes, Key], found: Sequence[Difference]) -> None:
+        """As :meth:`end_with`, but the publisher is to confirm these ``keys``, as far as it takes keys so long."""
+        named = [one for one in found if len(one.key) <= _LONGEST]
+        self.extra += extra
+        if len(named) < len(found):
+            self.say(
+                f"{len(found) - len(named)} keys that only the application holds are too long to be looked at. Next: "
+                "remove them there"
+            )
+        if not named:
+            self.end()
+            return
+        self._changed = self.confirm = self.asked = True
+        self.extra_keys = keys
+        self.differences.extend(named)
+
+    def delivered(self, count: int) -> None:
+        """So many rows of the differences were delivered."""
+        self._changed = True
+        self.repaired += count
+
+    def gone(self, keys: Iterable[bytes]) -> None:
+        """These keys were reported to the application as gone; each counts once."""
+        self._changed = True
+        before = len(self._gone)
+        self._gone.update(keys)
+        self.removed += len(self._gone) - before
+
+    def say(self, trouble: str) -> None:
+        """Why something is not compared or not removed; the first reason stays."""
+        self._changed = True
+        self.trouble = self.trouble or shortened(trouble)
+
+    def report(self) -> TableVerification | None:
+        """What was found since the last report; ``None``: nothing."""
+        if not (self._changed and self.begun) or self.over:
+            return None
+        found = TableVerification(
+            self.table,
+            self.compared,
+            self.not_compared,
+            self.differs,
+            self.missing,
+            self.extra,
+            self.repaired,
+            self.removed,
+            tuple(self.differences),
+            self.ended,
+            self.trouble,
+        )
+        self.over = self.ended
+        self.compared = self.not_compared = self.differs = self.missing = self.extra = self.repaired = self.removed = 0
+        self.differences = []
+        self.ended = self.confirm = self._changed = False
+        return found
+
+    def _name(self, found: Sequence[Difference]) -> None:
+        room = max(0, MOST_DIFFERENCES - self._named)
+        named = [one for one in found[:room] if len(one.key) <= _LONGEST]
+        self._named += len(named)
+        self.differences += named
+
+
+def frames_of(found: TableVerification, *, confirm: bool) -> Iterator[push_pb2.Verified]:
+    """A report as frames. The counts are in the first, the end is in the last."""
+    frame = push_pb2.Verified(
+        table=found.table,
+        compared=found.compared,
+        not_compared=found.not_compared,
+        differs=found.differs,
+        missing=found.missing,
+        extra=found.extra,
+        repaired=found.repaired,
+        removed=found.removed,
+        trouble=found.trouble,
+    )
+    size = 0
+    for one in found.differences:
+        message = push_pb2.Difference(
+            kind=KINDS[one.kind], key=update_pb2.RowKey.FromString(one.key), columns=one.columns
+        )
+        size += message.ByteSize() + 8
+        if len(frame.differences) >= _IN_FRAME or (size > _FRAME and frame.differences):
+            yield frame
+            frame, size = push_pb2.Verified(table=found.table), message.ByteSize() + 8
+        frame.differences.append(message)
+    frame.ended, frame.confirm = found.ended, confirm
+    yield frame

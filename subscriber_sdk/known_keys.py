@@ -1,0 +1,78 @@
+"""The keys of which a flow knows that they exist in the source, table by table. They are in a private database in a
+temporary file, so that a large table needs little memory; it goes with the process.
+
+Changes that come again after a rollback are applied again: of each key the last one counts, as before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["KnownKeys"]
+
+_CACHE_KIB: Final = 4096
+_TABLES: Final = """
+CREATE TABLE known (number INTEGER, key BLOB, PRIMARY KEY (number, key)) WITHOUT ROWID;
+CREATE TEMP TABLE asked (key BLOB);
+"""
+_MISSING: Final = """
+SELECT key FROM asked WHERE NOT EXISTS (SELECT 1 FROM known WHERE number = ? AND known.key = asked.key)
+"""
+
+
+class KnownKeys:
+    """Methods block, and raise :class:`sqlite3.Error` where the temporary file cannot be written. Keys are bytes."""
+
+    def __init__(self) -> None:
+        self._open: sqlite3.Connection | None = None
+        self._numbers: dict[str, int] = {}  # of the tables here; one that was emptied has a new one
+        self._last = 0
+
+    def apply(self, table: str, present: dict[bytes, bool], *, emptied: bool = False) -> None:
+        """Keys that exist from here on (true), and that do not any more. ``emptied``: first all of the table's go."""
+        if emptied:
+            self._numbers.pop(table, None)
+        number = self._number(table)
+        database = self._database
+        database.execute("BEGIN")
+        added, removed = (
+            [(number, key) for key, there in present.items() if there is which] for which in (True, False)
+        )
+        if added:
+            database.executemany("INSERT OR IGNORE INTO known VALUES (?, ?)", added)
+        if removed and not emptied:
+            database.executemany("DELETE FROM known WHERE number = ? AND key = ?", removed)
+        database.execute("COMMIT")
+
+    def missing(self, table: str, keys: Sequence[bytes]) -> set[bytes]:
+        """Those of the ``keys`` that do not exist."""
+        database = self._database
+        database.execute("BEGIN")
+        database.executemany("INSERT INTO asked VALUES (?)", [(key,) for key in keys])
+        found = {key for (key,) in database.execute(_MISSING, (self._number(table),))}
+        database.execute("DELETE FROM asked")
+        database.execute("COMMIT")
+        return found
+
+    def close(self) -> None:
+        """Remove everything."""
+        if self._open is not None:
+            self._open.close()
+
+    @property
+    def _database(self) -> sqlite3.Connection:
+        if self._open is None:
+            self._open = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+            self._open.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            self._open.execute("PRAGMA journal_mode = OFF")
+            self._open.executescript(_TABLES)
+        return self._open
+
+    def _number(self, table: str) -> int:
+        number = self._numbers.get(table)
+        if number is None:
+            self._last += 1
+            number = self._numbers[table] = self._last
+        return number

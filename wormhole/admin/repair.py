@@ -1,0 +1,89 @@
+"""Repair of a flow whose log lost a range: its rows are asked for, durably, and then the loss is accepted.
+
+In this order a crash between the two leaves a flow that is still held at its loss and has asked for its rows; the same
+repair continues there. In the other order it would leave a flow that goes on without what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wormhole.host.clock import Clock
+from wormhole.model.errors import Fatal, StreamBroken
+from wormhole.wire.backfills import has_ended
+from wormhole.wire.v1 import admin_pb2, push_pb2
+
+__all__ = ["accept", "check_repairable", "is_begun"]
+
+_EVERY_S: Final = 0.25
+_PATIENCE_S: Final = 120.0
+_GOES_ON: Final = frozenset({"live", "catching_up"})
+
+
+def check_repairable(flow: admin_pb2.FlowStatus) -> None:
+    """Raises :class:`~wormhole.model.errors.Fatal` where something else has to be done first."""
+    name, replay = flow.flow, flow.replay
+    if flow.HasField("replay"):
+        step = f"wait until it is through, or `wormholectl replay --cancel {replay.replay}`"
+        if replay.state == "needs_replay":
+            step = (
+                f"`wormholectl replay --resume {replay.replay}`; or `wormholectl flows accept-loss {name}`, then this"
+            )
+        raise Fatal(f"{name}: replay {replay.replay} has the flow", hint=step)
+    if flow.subscriber:
+        return
+    if flow.loss_pending:
+        step = f"`wormholectl flows accept-loss {name}`, which says where it begins; then this"
+        raise Fatal(f"{name} has no datamarker: {flow.problem.text}", hint=step)
+    application = name.partition("/")[0]
+    raise Fatal(
+        f"{name} has no subscriber, which alone can say whether its rows can be compared",
+        hint=f"start a subscriber of {application}, then repeat this",
+    )
+
+
+def is_begun(flow: admin_pb2.FlowStatus) -> bool:
+    """Whether the flow is held at a loss and every row that its application may lack was asked for already."""
+    status = flow.backfill
+    whole = not status.tables and not status.where and status.verify != push_pb2.VERIFY_COMPARE
+    return flow.loss_pending and bool(status.generation) and not has_ended(status) and not status.paused and whole
+
+
+def accept(
+    held: admin_pb2.FlowStatus,
+    look: Callable[[], admin_pb2.FlowStatus],
+    accept_loss: Callable[[], object],
+    clock: Clock,
+    patience_s: float = _PATIENCE_S,
+) -> None:
+    """Accept the loss as soon as the flow, assigned anew, is held at it again. Returns when the flow goes on.
+
+    ``held``: its status when it was held first; ``look``: its status now; ``accept_loss``: accepts, and raises
+    :class:`~wormhole.model.errors.Fatal` while the application is still being asked. Raises
+    :class:`~wormhole.model.errors.StreamBroken` after ``patience_s``.
+    """
+    until = clock.monotonic() + patience_s
+    while True:
+        flow = look()
+        if flow.loss_pending:
+            try:
+                accept_loss()
+            except Fatal as error:
+                cause = str(error)
+            else:
+                return
+        elif flow.state in _GOES_ON and _order(flow.place) > _order(held.place):
+            return  # the application decided so by itself; up to that place it reads what it read before
+        else:
+            cause = flow.cause
+        if clock.monotonic() >= until:
+            raise StreamBroken(
+                f"{flow.flow}: its rows were asked for, but the loss is not accepted yet: {cause or flow.state}",
+                hint=f"`wormholectl repair {flow.flow}` continues",
+            )
+        clock.pause(_EVERY_S)
+
+
+def _order(place: push_pb2.Position) -> tuple[int, int, int]:
+    return place.incarnation, place.file, place.offset

@@ -1,0 +1,88 @@
+"""What comparing a source's rows with what an application holds found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Self
+
+__all__ = ["MOST_DIFFERENCES", "MOST_EXTRA", "Difference", "DifferenceKind", "TableVerification", "VerifyMode"]
+
+MOST_DIFFERENCES: Final = 1_000
+"""Differences of one table and flow that are kept by name; the counts go on."""
+
+MOST_EXTRA: Final = 10_000
+"""Keys of one table and flow that only the application holds, and that are looked at when it is repaired."""
+
+
+class VerifyMode(Enum):
+    """What becomes of a row of the source that a flow is sent by a backfill."""
+
+    NONE = "none"
+    """It is delivered."""
+    COMPARE = "compare"
+    """It is compared with what the application holds, and what differs is reported."""
+    REPAIR = "repair"
+    """And what differs is delivered."""
+
+
+class DifferenceKind(Enum):
+    """How the two sides of a key differ."""
+
+    DIFFERS = "differs"
+    """Both have the row, and a column is not the same."""
+    MISSING = "missing"
+    """The source has the row, the application does not."""
+    EXTRA = "extra"
+    """The application has the row, the source does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``key``: a serialized ``wormhole.wire.v1.RowKey`` without a table. ``columns``: names of those that differ."""
+
+    kind: DifferenceKind
+    key: bytes
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableVerification:
+    """Of one table and flow. The counts are those of ``Verified`` in push.proto; ``differences``: the first of them.
+
+    ``ended``: nothing is left to compare. ``trouble``: why something was not compared or not removed.
+    """
+
+    table: str
+    compared: int = 0
+    not_compared: int = 0
+    differs: int = 0
+    missing: int = 0
+    extra: int = 0
+    repaired: int = 0
+    removed: int = 0
+    differences: tuple[Difference, ...] = field(default=())
+    ended: bool = False
+    trouble: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Whether everything was compared and nothing differed."""
+        different = self.differs or self.missing or self.extra
+        return self.ended and not (different or self.not_compared or self.trouble)
+
+    def plus(self, other: Self) -> Self:
+        """With what was found after it, of the same table."""
+        return type(self)(
+            self.table,
+            self.compared + other.compared,
+            self.not_compared + other.not_compared,
+            self.differs + other.differs,
+            self.missing + other.missing,
+            self.extra + other.extra,
+            self.repaired + other.repaired,
+            self.removed + other.removed,
+            (*self.differences, *other.differences)[:MOST_DIFFERENCES],
+            other.ended,
+            other.trouble or self.trouble,
+        )

@@ -1,0 +1,127 @@
+"""What a subscriber reports of one flow's verification: the bounds of it, and what it means. Pure.
+
+A subscriber compared no more rows than it was sent, repaired no more than differ, and says that a table is through, or
+that its extra keys are to be read, only after the end of that table's scan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from wormhole.model.errors import ProtocolError
+from wormhole.model.verification import MOST_EXTRA, Difference, DifferenceKind, TableVerification, VerifyMode
+from wormhole.wire.bounds import check_count, check_name, shortened
+from wormhole.wire.v1 import push_pb2
+from wormhole.wire.verification import kind_of
+
+__all__ = ["Verifying"]
+
+_MOST_DIFFERENCES: Final = 1000  # of one frame
+_MOST_COLUMNS: Final = 4096
+_MOST_COUNT: Final = 1 << 53
+
+
+@dataclass(slots=True)
+class _Table:
+    """``sent``: READ updates; ``scans``: how often the end of its scan was sent; ``found``: what was reported of it."""
+
+    found: TableVerification
+    sent: int = 0
+    scans: int = 0
+    extra_keys: int = 0
+    confirms: bool = False
+
+
+class Verifying:
+    """Of one flow in one epoch. ``work``: entries of lists that were looked at."""
+
+    def __init__(self, mode: VerifyMode = VerifyMode.NONE) -> None:
+        self.mode = mode
+        self.work = 0
+        self._tables: dict[str, _Table] = {}
+
+    def sent(self, table: str, rows: int) -> None:
+        """The flow was sent the end of a chunk of ``rows`` READ updates."""
+        self._of(table).sent += rows
+
+    def scanned(self, table: str) -> None:
+        """The flow was sent the end of the table's scan."""
+        self._of(table).scans += 1
+
+    def take(self, frame: push_pb2.Verified, flow: str) -> tuple[TableVerification, bool]:
+        """What the frame adds, and whether it asks for its extra keys to be read.
+
+        Raises :class:`~wormhole.model.errors.ProtocolError`.
+        """
+        if self.mode is VerifyMode.NONE:
+            raise ProtocolError(f"verified: {flow} is not being verified")
+        table = self._tables.get(frame.table)
+        if table is None:
+            raise ProtocolError(f"verified.table: {flow} was sent no rows of {shortened(frame.table)}")
+        found = self._found(frame)
+        table.extra_keys += sum(one.kind is DifferenceKind.EXTRA for one in found.differences)
+        total = table.found.plus(found)
+        self._check(table, total, frame, f"{flow}, table {frame.table}")
+        table.found = replace(total, differences=(), trouble="")
+        table.confirms = table.confirms or frame.confirm
+        return found, frame.confirm
+
+    def _of(self, name: str) -> _Table:
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = _Table(TableVerification(name))
+        return table
+
+    def _found(self, frame: push_pb2.Verified) -> TableVerification:
+        check_count(frame.differences, _MOST_DIFFERENCES, "verified.differences")
+        self.work += len(frame.differences) + sum(len(one.columns) for one in frame.differences)
+        return TableVerification(
+            frame.table,
+            frame.compared,
+            frame.not_compared,
+            frame.differs,
+            frame.missing,
+            frame.extra,
+            frame.repaired,
+            frame.removed,
+            tuple(map(_difference, frame.differences)),
+            frame.ended,
+            shortened(frame.trouble),
+        )
+
+    def _check(self, table: _Table, total: TableVerification, frame: push_pb2.Verified, where: str) -> None:
+        if table.found.ended:
+            raise ProtocolError(f"verified: {where}: it ended already")
+        if total.compared > table.sent:
+            raise ProtocolError(f"verified.compared: {where}: {total.compared} rows; {table.sent} were sent")
+        if total.differs + total.missing > total.compared:
+            raise ProtocolError(f"verified.differs: {where}: more rows than were compared")
+        if total.repaired > total.differs + total.missing or total.removed > total.extra:
+            raise ProtocolError(f"verified.repaired: {where}: more rows than were not the same")
+        if (total.repaired or total.removed or frame.confirm) and self.mode is not VerifyMode.REPAIR:
+            raise ProtocolError(f"verified: {where}: nothing was to be repaired")
+        if max(total.not_compared, total.extra) > _MOST_COUNT:
+            raise ProtocolError(f"verified: {where}: no table has so many rows")
+        if table.extra_keys > MOST_EXTRA:
+            raise ProtocolError(f"verified.differences: {where}: more than {MOST_EXTRA} extra keys")
+        if (frame.ended or frame.confirm) and table.scans != 1 + table.confirms:
+            raise ProtocolError(f"verified.ended: {where}: its scan has not ended")
+        if frame.confirm and not table.extra_keys:
+            raise ProtocolError(f"verified.confirm: {where}: no extra key was named")
+        if frame.confirm and (frame.ended or table.confirms):
+            raise ProtocolError(f"verified.confirm: {where}: it ended, or was asked for already")
+
+
+def _difference(given: push_pb2.Difference) -> Difference:
+    kind = kind_of(given.kind)
+    if kind is None:
+        raise ProtocolError(f"verified.differences: kind {given.kind} is not known")
+    if given.key.table or given.key.whole or not given.key.values:
+        raise ProtocolError("verified.differences: a key has its values, and no table")
+    if given.columns and kind is not DifferenceKind.DIFFERS:
+        raise ProtocolError("verified.differences: columns of a row that only one side has")
+    check_count(given.columns, _MOST_COLUMNS, "verified.differences.columns")
+    columns = tuple(given.columns)
+    check_name(max(columns, key=len, default=""), "verified.differences.columns")
+    return Difference(kind, given.key.SerializeToString(deterministic=True), columns)

@@ -1,0 +1,334 @@
+# cython: boundscheck=False, wraparound=False
+"""From the bytes of updates to columns: an entry for each update, in arrays that the caller made. Hot: compiled where
+possible.
+
+Nothing is decided here but what a byte means. A place as bytes is a position (20), ``inside`` (1) and the index in its
+transaction (4), big endian; see ``UpdatePlace`` in push.proto.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from wormhole.model.errors import DecodeError
+
+__all__ = ["LARGE", "PARTIAL", "PLACE_BYTES", "bitmap", "bits", "bits_of_bytes"]
+__all__ += ["copy_bytes", "copy_missing", "scan", "spread", "unavailable"]
+
+PARTIAL: Final = 1
+"""Of a row: `after` may lack columns, or the values were left out."""
+LARGE: Final = 2
+"""Of a row: the values were left out for their size."""
+
+PLACE_BYTES: Final = 25
+"""Of a place."""
+
+# The constants again, private: the .pxd makes C integers of them.
+_PARTIAL: Final = 1
+_LARGE: Final = 2
+_PLACE: Final = 25
+_NULL: Final = 8  # of Value: the fields without a value
+_UNAVAILABLE: Final = 9
+_COMPILED: Final = not __file__.endswith(".py")
+
+
+def scan(
+    blob: bytes, sizes: array[int], ops: bytearray, flags: bytearray, key_sizes: array[int], old_sizes: array[int]
+) -> tuple[bytes, bytes]:
+    """The values with columns of their own in serialized ``wormhole.wire.v1.Update`` messages, of ``sizes`` one after
+    the other in ``blob``.
+
+    Fills, from the front: the numbers of the operations, ``PARTIAL`` and ``LARGE``, and the sizes of the keys (of the
+    keys before a change) in the bytes that are returned. An old key has the form of a key, so that the two can be
+    compared; where there is none it has no bytes. Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are
+    no update.
+    """
+    view = blob
+    in_sizes = sizes
+    out_ops = ops
+    out_flags = flags
+    out_keys = key_sizes
+    out_olds = old_sizes
+    total = len(blob)
+    keys: list[bytes] = []
+    old_keys: list[bytes] = []
+    at = 0
+    for i in range(len(sizes)):
+        stop = at + in_sizes[i]
+        if stop > total:
+            raise DecodeError(f"update {i} of a batch ends at {stop} of {total} bytes")
+        op = 0
+        flag = 0
+        old_size = 0
+        key_begin = -1
+        key_end = -1
+        while at < stop:
+            field = at
+            tag = view[at]
+            at += 1
+            value = 0
+            shift = 0
+            while True:
+                if at >= stop or shift > 28:
+                    raise DecodeError(f"update {i} of a batch breaks off in field {tag >> 3}")
+                byte = view[at]
+                at += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+            if tag & 0x87 == 0:
+                if tag == 0x08:
+                    if value > 0xFF:
+                        raise DecodeError(f"update {i} of a batch has the unknown operation {value}")
+                    op = value
+                elif tag == 0x38 and value:
+                    flag |= _PARTIAL | _LARGE
+                continue
+            if tag & 0x87 != 2 or value > stop - at:
+                raise DecodeError(f"update {i} of a batch has a field with tag {tag} and {value} bytes")
+            if tag == 0x12:
+                if key_begin < 0:
+                    key_begin = field
+                elif key_end != field:
+                    raise DecodeError(f"update {i} of a batch has its key in pieces")
+                key_end = at + value
+            elif tag == 0x1A:
+                # Value.unavailable, and the empty value, which is read as that.
+                if value == 0 or view[at] == 0x48:
+                    flag |= _PARTIAL
+            elif tag == 0x2A:
+                old_keys.append(b"\x12")
+                old_keys.append(blob[field + 1 : at + value])
+                old_size += at + value - field
+            at += value
+        if key_begin >= 0:
+            keys.append(blob[key_begin:key_end])
+        out_ops[i] = op
+        out_flags[i] = flag
+        out_keys[i] = key_end - key_begin
+        out_olds[i] = old_size
+    return b"".join(keys), b"".join(old_keys)
+
+
+def spread(
+    tx_end: array[int],
+    ended: int,
+    incarnation: int,
+    files_in: array[int],
+    offsets_in: array[int],
+    first_index: int,
+    indexes: array[int],
+    places: bytearray,
+    numbers_in: array[int],
+    sources_in: array[int],
+    times_in: array[int],
+    numbers: array[int],
+    sources: array[int],
+    times: array[int],
+    tx_indexes: array[int],
+    ends_tx: bytearray,
+    first: int,
+) -> None:
+    """What is known of each transaction, to each of its updates from ``first`` on: as many as ``ends_tx`` has entries.
+
+    ``tx_end`` has one entry for each, also for one that goes on, which is none of the first ``ended``: all updates. Of
+    files, sources and times one entry is for all. ``indexes``: of every update in its transaction; empty where they
+    count up, from ``first_index`` in the first transaction. ``ends_tx``: set to 1 at the last update of each
+    transaction that ends. Raises ``ValueError`` for columns that do not fit each other.
+    """
+    count = len(ends_tx)
+    transactions = len(tx_end)
+    total = tx_end[transactions - 1] if transactions else 0
+    if first < 0 or first + count > total:
+        raise ValueError(f"updates {first} to {first + count} of {total}")
+    given = len(indexes) > 0
+    many_files = len(files_in) > 1
+    many_sources = len(sources_in) > 1
+    many_times = len(times_in) > 1
+    for size, needed in (
+        (len(offsets_in), transactions),
+        (len(numbers_in), transactions),
+        (len(files_in), transactions if many_files else min(1, transactions)),
+        (len(sources_in), transactions if many_sources else min(1, transactions)),
+        (len(times_in), transactions if many_times else min(1, transactions)),
+        (len(indexes), total if given else 0),
+        (len(places), count * _PLACE),
+        (len(numbers), count),
+        (len(sources), count),
+        (len(times), count),
+        (len(tx_indexes), count),
+    ):
+        if size != needed:
+            raise ValueError(f"{size} entries for {count} updates in {transactions} transactions")
+    in_end = tx_end
+    in_file = files_in
+    in_offset = offsets_in
+    in_index = indexes
+    in_number = numbers_in
+    in_source = sources_in
+    in_time = times_in
+    out_place = places
+    out_number = numbers
+    out_source = sources
+    out_time = times
+    out_index = tx_indexes
+    out_ends = ends_tx
+    born = incarnation
+    last = first + count
+    begin = 0
+    for t in range(transactions):
+        stop = in_end[t]
+        if stop < begin or stop > total:
+            raise ValueError(f"transaction {t} ends at {stop} of {total} updates")
+        if begin >= last and begin > first:
+            break
+        if stop <= first:
+            begin = stop
+            continue
+        file = in_file[t if many_files else 0]
+        offset = in_offset[t]
+        number = in_number[t]
+        source = in_source[t if many_sources else 0]
+        time = in_time[t if many_times else 0]
+        base = first_index if t == 0 else 0
+        for i in range(max(begin, first), min(stop, last)):
+            index = in_index[i] if given else base + i - begin
+            row = i - first
+            at = row * _PLACE
+            for k in range(4):
+                out_place[at + 3 - k] = born >> (8 * k) & 0xFF
+                out_place[at + 24 - k] = index >> (8 * k) & 0xFF
+            for k in range(8):
+                out_place[at + 11 - k] = file >> (8 * k) & 0xFF
+                out_place[at + 19 - k] = offset >> (8 * k) & 0xFF
+            out_place[at + 20] = t >= ended
+            out_number[row] = number
+            out_source[row] = source
+            out_time[row] = time
+            out_index[row] = index
+        if begin < stop <= last and t < ended:
+            out_ends[stop - 1 - first] = 1
+        begin = stop
+
+
+# --- cells, as wormhole.wire.values.locate fills them ---
+
+
+def copy_missing(
+    kinds: bytearray, numbers: array[int], sizes: array[int], source: int, target: int, count: int
+) -> None:
+    """Copy ``count`` cells from ``source`` to those from ``target`` on, where the target is of no value."""
+    kind = kinds
+    number = numbers
+    size = sizes
+    for i in range(count):
+        if (kind[target + i] == 0 or kind[target + i] == _UNAVAILABLE) and kind[source + i] != 0:
+            kind[target + i] = kind[source + i]
+            number[target + i] = number[source + i]
+            size[target + i] = size[source + i]
+
+
+def bitmap(kinds: bytearray, begin: int, count: int) -> tuple[bytearray, int]:
+    """Arrow's validity of ``count`` cells: a bit for each that has a value; and how many have none."""
+    out = bytearray((count + 7) // 8)
+    kind = kinds
+    bit = out
+    missing = 0
+    for i in range(count):
+        if kind[begin + i] == 0 or kind[begin + i] == _NULL or kind[begin + i] == _UNAVAILABLE:
+            missing += 1
+        else:
+            bit[i >> 3] |= 1 << (i & 7)
+    return out, missing
+
+
+def bits(numbers: array[int], begin: int, count: int) -> bytearray:
+    """Arrow's booleans: a bit for each of ``count`` numbers that is not 0."""
+    out = bytearray((count + 7) // 8)
+    number = numbers
+    bit = out
+    for i in range(count):
+        if number[begin + i]:
+            bit[i >> 3] |= 1 << (i & 7)
+    return out
+
+
+def bits_of_bytes(values: bytearray, begin: int, count: int) -> bytearray:
+    """The same of bytes."""
+    out = bytearray((count + 7) // 8)
+    value = values
+    bit = out
+    for i in range(count):
+        if value[begin + i]:
+            bit[i >> 3] |= 1 << (i & 7)
+    return out
+
+
+def copy_bytes(
+    data: bytes, kinds: bytearray, numbers: array[int], sizes: array[int], begin: int, count: int
+) -> tuple[array[int], bytearray]:
+    """The bytes of ``count`` cells one after the other, and where each begins and the last one ends. Cells without a
+    value have none.
+
+    Raises ``OverflowError`` where they are more than Arrow counts in 32 bits.
+    """
+    p = data
+    kind = kinds
+    number = numbers
+    size = sizes
+    offsets = array("i", bytes(4 * count + 4))
+    out_offset = offsets
+    total = 0
+    for i in range(begin, begin + count):
+        if kind[i] != 0 and kind[i] != _NULL and kind[i] != _UNAVAILABLE:
+            total += size[i]
+            if total > 0x7FFF_FFFF:
+                raise OverflowError("the values of a column have more than 2 GiB")
+        out_offset[i + 1 - begin] = total
+    copied = bytearray(total)
+    if not total:
+        return offsets, copied
+    out = copied
+    for i in range(begin, begin + count):
+        at = out_offset[i - begin]
+        length = out_offset[i + 1 - begin] - at
+        first = number[i]
+        if _COMPILED:
+            for k in range(length):
+                out[at + k] = p[first + k]
+        elif length:
+            out[at : at + length] = p[first : first + length]
+    return offsets, copied
+
+
+def unavailable(kinds: bytearray, begin: int, columns: int, count: int) -> tuple[bytearray, array[int], array[int]]:
+    """Of the cells of ``columns`` columns of ``count`` rows those that the log does not have: a bit for each row that
+    has any, where each row's begin and the last one's end, and the columns.
+    """
+    kind = kinds
+    rows = bytearray((count + 7) // 8)
+    bit = rows
+    offsets = array("i", bytes(4 * count + 4))
+    out_offset = offsets
+    total = 0
+    for i in range(count):
+        for c in range(columns):
+            at = begin + c * count + i
+            if kind[at] == 0 or kind[at] == _UNAVAILABLE:
+                total += 1
+                bit[i >> 3] |= 1 << (i & 7)
+        out_offset[i + 1] = total
+    found = array("i", bytes(4 * total))
+    if not total:
+        return rows, offsets, found
+    out = found
+    total = 0
+    for i in range(count):
+        for c in range(columns):
+            at = begin + c * count + i
+            if kind[at] == 0 or kind[at] == _UNAVAILABLE:
+                out[total] = c
+                total += 1
+    return rows, offsets, found

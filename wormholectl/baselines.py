@@ -1,0 +1,82 @@
+"""The tables of a dataset's logs as the tasks of a baseline open them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wormhole.model.errors import ConfigError, UsageError
+from wormhole.ports.datastore import Login, SourceOptions
+from wormhole.ports.table_source import TableSource
+
+if TYPE_CHECKING:
+    from spark_replay.archive.choice import Archived
+    from spark_replay.baseline.scan import TableLog
+
+__all__ = ["OpenTables", "table_logs"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTables:
+    """Opens the tables of one log, here or where a task of Spark runs.
+
+    ``password``: what the password file holds, for hosts that do not have it; empty: the options name the file. No text
+    that is made of this object has it, nor the URL, which may hold a password too.
+    """
+
+    url: str = field(repr=False)
+    options: SourceOptions
+    password: bytes = field(default=b"", repr=False)
+
+    def __call__(self, folder: Path) -> TableSource:
+        """``folder``: an empty one of the caller's. Raises :class:`~wormhole.model.errors.UsageError`."""
+        from publisher.sources import open_tables
+
+        options = replace(self.options, rows_dir=folder)
+        if self.password:
+            options = replace(options, login=Login(_memory_file(self.password)))
+        return open_tables(self.url, options)
+
+
+@functools.cache
+def _memory_file(data: bytes) -> Path:
+    """A file that has no name on any disk, and ends with this process."""
+    descriptor = os.memfd_create("password")
+    os.write(descriptor, data)
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
+def table_logs(chosen: Archived, copy: str, *, local: bool) -> Sequence[TableLog]:
+    """The logs of the copy that is archived. ``local``: all tasks run on this host.
+
+    Raises :class:`~wormhole.model.errors.UsageError` where only ZooKeeper says which they are, and
+    :class:`~wormhole.model.errors.ConfigError`.
+    """
+    from publisher.sources.configured import configured_source
+    from spark_replay.baseline.scan import TableLog
+
+    config, dataset = chosen.config, chosen.name
+    if chosen.stored:
+        raise UsageError(
+            f"which databases dataset {dataset} has, and how they are reached, only ZooKeeper says, and others may "
+            "write there",
+            hint="give -c FILE, the configuration of the publisher's host",
+        )
+    found = []
+    for log in sorted(config.datasets[dataset].copies[copy].logs):
+        place, options = configured_source(config, dataset, copy, log)
+        password = b""
+        if place.password_file is not None and not local:
+            try:
+                password = place.password_file.read_bytes()
+            except OSError as error:
+                raise ConfigError(
+                    f"the password file {place.password_file} cannot be read: {error.strerror}",
+                    hint="run the command as the publisher's user, on its host",
+                ) from error
+        found.append(TableLog(log, OpenTables(place.source, options, password)))
+    return found

@@ -1,0 +1,34 @@
+"""Which existing rows the applications of a configuration file begin with."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from wormhole.admin.discovery import configured
+from wormhole.config import EXISTING, Config, LogConfig
+from wormhole.host.where import Where
+
+__all__ = ["wanted_rows"]
+
+
+def wanted_rows(url: str, where: Where) -> list[str]:
+    """Patterns of the tables of which applications begin with the existing rows, in the log at ``url``; empty without
+    a configuration file. Raises :class:`~wormhole.model.errors.ConfigError`.
+    """
+    config = configured(where)
+    if config is None:
+        return []
+    found: dict[str, None] = {}
+    for application in config.applications.values():
+        dataset = config.datasets[application.dataset]
+        logs = [log for copy in dataset.copies.values() for log in copy.logs.values()]
+        if application.start == EXISTING and any(_is_at(url, log, config) for log in logs):
+            found |= dict.fromkeys(application.tables or ("*",))
+    return list(found)
+
+
+def _is_at(url: str, log: LogConfig, config: Config) -> bool:
+    named = (config.sources or {}).get(log.source)
+    asked, known = urlsplit(url), urlsplit(log.source if named is None else named.source)
+    ports = {asked.port, known.port} - {None}
+    return (asked.hostname, asked.path.rstrip("/")) == (known.hostname, known.path.rstrip("/")) and len(ports) < 2

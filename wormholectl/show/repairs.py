@@ -1,0 +1,67 @@
+"""What the repair of a flow would do, or did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from wormhole.admin import Change
+from wormhole.admin.admin_service import publisher_name
+from wormhole.coordination.port import HistoryEntry
+from wormhole.wire.v1 import admin_pb2
+from wormhole.wire.verification_status import verifies
+from wormholectl.show.backfills import backfill_object
+from wormholectl.show.printer import print_json, print_text
+
+__all__ = ["show_repair"]
+
+
+def show_repair(change: Change, accepted: HistoryEntry | None, as_json: bool) -> None:
+    """What was lost, and the steps. ``accepted``: a loss of the flow that an operator accepted before, the last one."""
+    before, backfill = change.before, change.after.backfill
+    lost, notes = _lost(change, accepted)
+    if as_json:
+        print_json(
+            {
+                "publisher": publisher_name(change.publisher),
+                "flow": change.flow,
+                "changed": change.made,
+                "lost": lost or None,
+                "held": before.loss_pending,
+                "backfill": backfill_object(backfill),
+                "notes": list(notes),
+            }
+        )
+        return
+    print_text(f"{change.flow}: {lost}" if lost else f"{change.flow} is not held at missing log")
+    print_text(*_steps(change.flow, backfill, held=before.loss_pending, made=change.made))
+    for note in notes:
+        print_text(f"note: {note}")
+
+
+def _lost(change: Change, accepted: HistoryEntry | None) -> tuple[str, Sequence[str]]:
+    """What was lost, and the notes without it."""
+    if change.before.loss_pending:
+        return change.notes[0], change.notes[1:]
+    if accepted is None:
+        return "", change.notes
+    when = datetime.fromtimestamp(accepted.at).astimezone().isoformat(" ", "seconds")
+    return f"{accepted.before} (accepted by {accepted.who} at {when})", change.notes
+
+
+def _steps(name: str, backfill: admin_pb2.BackfillStatus, *, held: bool, made: bool) -> list[str]:
+    application, generation = name.partition("/")[0], f"in generation {backfill.generation}"
+    if verifies(backfill):
+        step = (
+            f"the rows that {application} holds are compared with its tables, {generation}; what differs is delivered"
+        )
+    else:
+        step = (
+            f"all rows of its tables are delivered, {generation}: {application} cannot compare rows "
+            "(on_verify, on_verify_keys)"
+        )
+    steps = [f"  1. {step}"]
+    if held:
+        went = "went" if made else "goes"
+        steps.append(f"  2. the flow {went} on without the missing log")
+    return ["begun:" if made else "this would happen:", *steps]

@@ -1,0 +1,120 @@
+"""What comparing an application's rows with its tables found: for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from wormhole.model.visible import few
+from wormhole.wire.backfills import has_ended, refused_tables
+from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormhole.wire.verification_status import is_settled, remaining, together, verifies
+from wormholectl.show.printer import counted, next_step_lines, print_table, print_text
+
+__all__ = ["mode_of", "show_verified", "verified_objects"]
+
+_MOST_SHOWN: Final = 100
+_MODES: Final = {push_pb2.VERIFY_COMPARE: "compare", push_pb2.VERIFY_REPAIR: "repair"}
+_COLUMNS: Final = ("TABLE", "COMPARED", "DIFFERS", "MISSING", "EXTRA", "NOT COMPARED", "REPAIRED", "REMOVED", "")
+
+
+def mode_of(status: admin_pb2.BackfillStatus) -> str | None:
+    """``compare`` or ``repair``; ``None`` for a backfill whose rows are delivered."""
+    return _MODES.get(status.verify)
+
+
+def verified_objects(status: admin_pb2.BackfillStatus) -> list[dict[str, Any]]:
+    """What was found in each table, for programs (docs/cli-schema.json: ``table-verification``)."""
+    return [
+        {
+            "table": one.table,
+            "compared": one.compared,
+            "not_compared": one.not_compared,
+            "differs": one.differs,
+            "missing": one.missing,
+            "extra": one.extra,
+            "repaired": one.repaired,
+            "removed": one.removed,
+            "ended": one.ended,
+            "trouble": {"text": one.trouble.text, "next": one.trouble.hint or None} if one.trouble.text else None,
+            "differences": [
+                {"kind": found.kind, "key": found.key, "columns": list(found.columns)} for found in one.differences
+            ],
+        }
+        for one in status.verified
+    ]
+
+
+def show_verified(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> None:
+    """The counts of each table, the rows that differ, what was not compared and why, and the verdict.
+
+    ``flows``: each by its name; those without a verification are passed over.
+    """
+    known = [(name, status) for name, status in flows if verifies(status)]
+    if not known:
+        return
+    statuses = [status for _, status in known]
+    print_text("")
+    print_table(_COLUMNS, [_row(one) for one in together(statuses)], "nothing was compared yet")
+    found = [(name, table, one) for name, status in known for table in status.verified for one in table.differences]
+    if found:
+        print_text("")
+        rows = [
+            (flow, table.table, one.kind, one.key, ", ".join(one.columns)) for flow, table, one in found[:_MOST_SHOWN]
+        ]
+        print_table(("FLOW", "TABLE", "WHAT", "KEY", "COLUMNS"), rows, "")
+    total = sum(one.differs + one.missing + one.extra for one in together(statuses))
+    if total > min(len(found), _MOST_SHOWN):
+        print_text(f"{total - min(len(found), _MOST_SHOWN):,} more: --json has the first 1,000 of each table and flow")
+    for line in (*_troubles(known), *_verdict(known)):
+        print_text(line)
+
+
+def _row(one: admin_pb2.TableVerification) -> Sequence[str]:
+    counts = (one.compared, one.differs, one.missing, one.extra, one.not_compared, one.repaired, one.removed)
+    return one.table, *(f"{count:,}" for count in counts), "" if one.ended else "not ended"
+
+
+def _troubles(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> Iterator[str]:
+    """Each reason once, with the tables that have it."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for _, status in flows:
+        for one in status.verified:
+            if one.trouble.text:
+                found.setdefault((one.trouble.text, one.trouble.hint), {})[one.table] = None
+    for (text, hint), tables in found.items():
+        yield f"{', '.join(tables)}: {text}"
+        if hint:
+            yield from (f"  {line}" for line in next_step_lines(hint))
+
+
+def _verdict(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> Iterator[str]:
+    application = flows[0][0].partition("/")[0]
+    statuses = [status for _, status in flows]
+    if not all(map(has_ended, statuses)):
+        return
+    tables = together(statuses)
+    rows, left = sum(one.compared for one in tables), sum(map(remaining, tables))
+    if all(map(is_settled, statuses)):
+        mended = sum(one.repaired + one.removed for one in tables)
+        compared = f"{counted(rows, 'row')} compared"
+        yield (
+            f"{application} equals its tables now: {compared}, {counted(mended, 'difference')} repaired"
+            if mended
+            else f"{application} equals its tables: {compared}"
+        )
+        return
+    if left:
+        yield f"{application} does not equal its tables: {counted(left, 'difference')} left"
+        if not any(one.repaired + one.removed for one in tables):
+            yield f"  next: wormholectl verify {application} --repair"
+    if refused := sorted({table.table for status in statuses for table in refused_tables(status)}):
+        yield f"not compared, as {'its' if len(refused) == 1 else 'their'} rows cannot be read: {few(refused)}"
+    if silent := sum(one.not_compared for one in tables):
+        yield f"{counted(silent, 'row')} could not be compared (parked, skipped, or changed meanwhile)"
+        yield "  next: wormholectl flows dead-letters list FLOW shows what is parked; then compare again"
+    for name, status in flows:
+        if status.state != "done":
+            yield f"{name}: {status.state} before everything was compared"
+        elif not status.verified:
+            yield f"{name}: no result is known, since its publisher was started again or had no table to compare"
