@@ -1,0 +1,96 @@
+"""The tables of the dataset's logs, as the driver of a baseline asks for them: lists, ranges, and how they are now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from spark_replay.baseline.scan import TableLog
+from spark_replay.baseline.work import Range
+from wormhole.model.errors import SourceUnavailable
+from wormhole.model.position import Datamarker
+from wormhole.ports.table_source import Chunk, ChunkLimits, ScannedTable, TableSource
+
+__all__ = ["SourceTables"]
+
+_T = TypeVar("_T")
+
+_ONE: Final = ChunkLimits(rows=1)
+_STEP: Final = 100_000  # rows that the datastore counts at a time
+_PAUSE_S: Final = 0.5
+
+
+class SourceTables:
+    """A context manager; ``patience_s``: seconds for which the datastore may refuse an answer. Methods raise
+    :class:`~wormhole.model.errors.WormholeError`, as the port says.
+    """
+
+    def __init__(self, logs: Mapping[str, TableLog], patience_s: float) -> None:
+        self._logs = logs
+        self._patience_s = patience_s
+        self._opened: dict[str, TableSource] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def listed(self, log: str, named: Collection[str] = ()) -> Sequence[ScannedTable]:
+        """All tables, as they are now. ``named``: as of the port."""
+        return self._patiently(lambda: self._of(log).tables(lambda _: True, named))
+
+    def first(self, log: str, table: str, not_before: Datamarker) -> Chunk:
+        """The first row of a table, if there is one: what its columns are now."""
+        return self._patiently(lambda: self._of(log).chunk(table, None, None, _ONE, not_before))
+
+    def reached(self, log: str, high: str, marker: Datamarker) -> bool:
+        """See the port."""
+        return self._of(log).reached(high, marker)
+
+    def ranges(self, log: str, table: ScannedTable, rows: int, round_: int) -> Iterator[Range]:
+        """The table in ranges of about ``rows`` rows each. One of which the datastore knows that it has fewer is not
+        counted.
+        """
+        begin = None
+        known = table.rows
+        while known is None or known > rows:
+            end = self._behind(log, table.name, begin, rows)
+            if end is None:
+                break
+            yield Range(0, round_, log, table.name, begin, end, rows=rows)
+            begin = end
+        yield Range(0, round_, log, table.name, begin, None, rows=rows if known is None else min(rows, known))
+
+    def _behind(self, log: str, table: str, after: bytes | None, rows: int) -> bytes | None:
+        while rows > 0:
+            step, at = min(rows, _STEP), after
+            after = self._patiently(lambda: self._of(log).skip(table, at, step))  # noqa: B023 - called at once
+            if after is None:
+                return None
+            rows -= step
+        return after
+
+    def _of(self, log: str) -> TableSource:
+        found = self._opened.get(log)
+        if found is None:
+            folder = self._stack.enter_context(TemporaryDirectory())
+            found = self._opened[log] = self._logs[log].open(Path(folder))
+            self._stack.callback(found.close)
+        return found
+
+    def _patiently(self, ask: Callable[[], _T]) -> _T:
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return ask()
+            except SourceUnavailable:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE_S)

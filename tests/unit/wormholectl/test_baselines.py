@@ -1,0 +1,76 @@
+"""How the tasks of a baseline reach a database: the password is in no text, and a file only where there is one."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from publisher.sources.mysql.existing_rows.source import MySqlTables
+from spark_replay.archive.choice import Archived
+from tests.support.archives import write_archive
+from wormhole.config import parse
+from wormhole.model.errors import ConfigError, UsageError
+from wormholectl.baselines import OpenTables, table_logs
+
+SECRET = "correct horse"
+CONFIG = """version = 1
+[publisher]
+state_dir = "{folder}/state"
+[datasets.orders.archive]
+to = "{folder}/archive"
+[datasets.orders.copies.main.logs.db1]
+source = "mysql://wormhole@db.invalid:3306"
+password_file = "{folder}/password"
+[applications.archive]
+dataset = "orders"
+start = "latest"
+"""
+
+
+@pytest.fixture
+def chosen(tmp_path: Path) -> Archived:
+    (tmp_path / "password").write_text(f"{SECRET}\n")
+    write_archive(tmp_path / "archive", {})
+    return Archived(parse(CONFIG.format(folder=tmp_path), "shop.toml"), "orders", stored=False)
+
+
+def opened(tables: object) -> str:
+    """The password that the tables log in with."""
+    assert isinstance(tables, MySqlTables)
+    file = tables._options.login.password_file
+    assert file is not None
+    return file.read_text().strip()
+
+
+def test_a_password_goes_with_the_task_and_into_no_text(chosen: Archived, tmp_path: Path) -> None:
+    (log,) = table_logs(chosen, "main", local=False)
+    (tmp_path / "password").unlink()
+    there = pickle.loads(pickle.dumps(log))
+    for text in (repr(log), str(log), repr(there.open), f"{there.open}"):
+        assert SECRET not in text
+        assert "db.invalid" not in text
+    folder = tmp_path / "own"
+    tables = there.open(folder)
+    assert opened(tables) == SECRET
+    assert tables._options.rows_dir == folder
+
+
+def test_where_all_tasks_are_here_the_file_is_read_here(chosen: Archived, tmp_path: Path) -> None:
+    (log,) = table_logs(chosen, "main", local=True)
+    assert SECRET.encode() not in pickle.dumps(log)
+    assert opened(log.open(tmp_path)) == SECRET
+    assert isinstance(log.open, OpenTables)
+
+
+def test_what_only_zookeeper_says_is_not_connected_to(chosen: Archived) -> None:
+    with pytest.raises(UsageError, match="only ZooKeeper says"):
+        table_logs(replace(chosen, stored=True), "main", local=True)
+
+
+def test_a_password_file_that_cannot_be_read(chosen: Archived, tmp_path: Path) -> None:
+    (tmp_path / "password").unlink()
+    with pytest.raises(ConfigError, match=r"password file .* cannot be read"):
+        table_logs(chosen, "main", local=False)
