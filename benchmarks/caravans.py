@@ -168,7 +168,7 @@ def catch_up(folder: Path, count: int, caravans: int, change_buffer: str, rate_m
     ports = free_ports(FLOWS)
     caps = f'max = {caravans}, max_read_rate = "{round(rate_mib * 1024)}KiB/s"'
     config = configuration(folder, ports, starts, caps, change_buffer)
-    words = ["--mode", "batch", "--ports", ",".join(map(str, ports)), "--counts", ",".join(map(str, counts))]
+    words = ["--mode", "transport", "--ports", ",".join(map(str, ports)), "--counts", ",".join(map(str, counts))]
     with program("benchmarks.subscriber", *words) as subscriber:
         line(subscriber)
         with program("benchmarks.metered", str(config), str(folder / "reads.json")) as publisher:
@@ -215,7 +215,7 @@ def _live(
         line(live)
         if others:
             endless = ["--counts", str(1 << 40), "--first", "1"]
-            words = ["--mode", "batch", "--ports", ",".join(map(str, ports[1:])), *endless]
+            words = ["--mode", "transport", "--ports", ",".join(map(str, ports[1:])), *endless]
             line(stack.enter_context(program("benchmarks.subscriber", *words)))
         publisher = stack.enter_context(program("benchmarks.metered", str(config), str(folder / "reads.json")))
         _opened(config, 1, len(ports))
@@ -243,7 +243,7 @@ def _beside_frozen(rate: float, seconds: float, applications: int, *, freeze: bo
         words = ["--mode", "latency", "--ports", ",".join(map(str, ports[:-1])), "--counts", count]
         subscriber = stack.enter_context(program("benchmarks.subscriber", *words))
         line(subscriber)
-        words = ["--mode", "batch", "--ports", str(ports[-1]), "--counts", count, "--first", str(applications)]
+        words = ["--mode", "transport", "--ports", str(ports[-1]), "--counts", count, "--first", str(applications)]
         other = stack.enter_context(program("benchmarks.subscriber", *words))
         line(other)
         publisher = stack.enter_context(program("benchmarks.publisher", str(config)))

@@ -6,28 +6,21 @@ import json
 import os
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.store import key_of
-
 __all__ = [
-    "Latency",
+    "BenchmarkError",
     "Throughput",
     "configuration",
     "cpu_s",
     "free_ports",
-    "latency",
     "line",
     "memory_peak_mib",
     "program",
@@ -35,9 +28,14 @@ __all__ = [
     "scratch",
     "tell",
     "throughput",
+    "values_read",
 ]
 
 _TIMEOUT_S = 180.0
+
+
+class BenchmarkError(Exception):
+    """A run that is no figure: rows or values are missing, or a program of it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +46,6 @@ class Throughput:
     mb_per_s: float
     publisher_cpu_s: float
     subscriber_cpu_s: float
-    publisher_peak_mib: float
-
-
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """One run: milliseconds from the scheduled write to the callback, CPU shares of one core."""
-
-    p50_ms: float
-    p99_ms: float
-    worst_ms: float
-    publisher_cores: float
-    subscriber_cores: float
     publisher_peak_mib: float
 
 
@@ -83,6 +69,8 @@ def program(*words: str, profile: Path | None = None) -> Iterator[subprocess.Pop
         if process.stdin is not None and not process.stdin.closed:
             process.stdin.close()
         _end(process, process.terminate)
+        if process.stdout is not None:
+            process.stdout.close()
         if watching is not None:
             _end(watching, lambda: None)  # it writes its picture when what it watches has ended
 
@@ -196,6 +184,7 @@ def throughput(folder: Path, mode: str, count: int, size: int, profile: Path | N
         line(subscriber)
         with program("benchmarks.publisher", str(config), profile=profile) as publisher:
             result: dict[str, Any] = json.loads(line(subscriber))
+            values_read(result, mode, count)
             seconds = result["seconds"][0]
             return Throughput(
                 count / seconds,
@@ -206,6 +195,13 @@ def throughput(folder: Path, mode: str, count: int, size: int, profile: Path | N
             )
 
 
+def values_read(result: dict[str, Any], mode: str, expected: int) -> None:
+    """Check what the subscriber reported. Raises :class:`BenchmarkError` when it was to read values and missed some."""
+    read = sum(result["values"])
+    if "values" in mode and read != expected:
+        raise BenchmarkError(f"the subscriber read {read} values of {expected}")
+
+
 def raw_mb_per_s(total: int, message: int) -> float:
     """gRPC alone: megabytes per second in messages of ``message`` bytes."""
     port = free_ports(1)[0]
@@ -213,41 +209,3 @@ def raw_mb_per_s(total: int, message: int) -> float:
         line(receiver)
         with program("benchmarks.raw", "send", str(port), str(total), str(message)):
             return total / float(line(receiver)) / 1e6
-
-
-def latency(
-    applications: int, rate: float, size: int, seconds: float, profile: Path | None = None, filtered: int = 0
-) -> Latency:
-    """Open loop: ``rate`` updates a second of ``size`` bytes to ``applications`` applications with one subscriber each.
-
-    ``filtered`` more applications (at most 20) keep a twentieth of the keys each, every one another. All subscribers
-    live in one process, so that the machine's cores are not shared with as many interpreters.
-    """
-    with scratch() as folder, ExitStack() as stack:
-        store = (f"{folder}/store", "--rate", str(rate), "--seconds", str(seconds), "--size", str(size))
-        writer = stack.enter_context(program("benchmarks.store", *store))
-        line(writer)
-        ports = free_ports(applications + filtered)
-        filters = {applications + k: f"hash(key) % 20 == {k}" for k in range(filtered)}
-        config = configuration(folder, ports, "latest", filters)
-        count = int(rate * seconds)
-        kept = Counter(zlib.crc32(key_of(i)) % 20 for i in range(count))
-        counts = [count] * applications + [kept[k] for k in range(filtered)]
-        words = ("--mode", "latency", "--counts", ",".join(map(str, counts)), "--ports", ",".join(map(str, ports)))
-        subscriber = stack.enter_context(program("benchmarks.subscriber", *words))
-        line(subscriber)
-        publisher = stack.enter_context(program("benchmarks.publisher", str(config), profile=profile))
-        time.sleep(2.0 + len(ports) * 0.05)  # every stream is open before the first write: nothing tells when
-        before, started = (cpu_s(publisher.pid), cpu_s(subscriber.pid)), time.monotonic()
-        tell(writer, "go")
-        result: dict[str, Any] = json.loads(line(subscriber))
-        elapsed = time.monotonic() - started
-        delays = sorted(delay / 1e6 for one in result["delays_ns"] for delay in one)
-        return Latency(
-            statistics.median(delays),
-            delays[int(len(delays) * 0.99)],
-            delays[-1],
-            (cpu_s(publisher.pid) - before[0]) / elapsed,
-            (cpu_s(subscriber.pid) - before[1]) / elapsed,
-            memory_peak_mib(publisher.pid),
-        )

@@ -2,7 +2,9 @@
 
 Each case makes one binlog and gives it, in the same run, to
 
-* the publisher and a subscriber's batch callback, from the log's first byte to the last callback,
+* the publisher and a subscriber's batch callback that reads every value, from the log's first byte to the last
+  callback,
+* the same with a callback that only counts: transport alone,
 * ``mysql-replication`` alone, iterating the rows (a sample when it would take minutes),
 * ``mariadb-binlog --read-from-remote-server --raw``: how fast the server hands the bytes out to somebody who does
   nothing with them.
@@ -19,16 +21,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cases import configuration, cpu_s, free_ports, line, memory_peak_mib, program, scratch
+from benchmarks.cases import configuration, cpu_s, free_ports, line, memory_peak_mib, program, scratch, values_read
 from examples.demo.mariadb import MariaDbServer
 
-__all__ = ["CASES", "Case", "Peers", "Rate", "filled_server", "peers", "publisher"]
+__all__ = [
+    "CASES",
+    "FILL",
+    "TABLE",
+    "Case",
+    "Peers",
+    "Rate",
+    "body_bytes",
+    "filled_server",
+    "peers",
+    "publisher",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """Rows of about ``size`` bytes, ``per_transaction`` of them in each of ``transactions``; ``sample``: rows that the
-    slow peer reads; ``received``: settings of the application, for one that receives less.
+    slow peer reads; ``received``: settings of the application, for one that receives less; ``columns``: how many it
+    receives.
     """
 
     name: str
@@ -37,6 +51,7 @@ class Case:
     transactions: int
     sample: int
     received: str = ""
+    columns: int = 7
 
     @property
     def rows(self) -> int:
@@ -49,7 +64,7 @@ CASES: Final = (
     Case("2.5 KB, 500 rows a transaction", 2500, 500, 240, 30_000),
     Case("100 B, 1 row a transaction", 100, 1, 300_000, 30_000),
     Case("2.5 KB, 1 row a transaction", 2500, 1, 60_000, 20_000),
-    Case("100 B, 500 rows; 3 columns of 6", 100, 500, 3000, 50_000, 'columns = ["user", "amount", "note"]'),
+    Case("100 B, 500 rows; 3 columns of 6", 100, 500, 3000, 50_000, 'columns = ["user", "amount", "note"]', 4),
     Case("100 B, 500 rows; 1 column hashed", 100, 500, 3000, 50_000, 'mask = { note = "hash" }'),
 )
 
@@ -81,13 +96,13 @@ class Peers:
 
 # The table has what a real one has: numbers, a decimal, times, text. The sequence engine makes the rows inside the
 # server.
-_TABLE: Final = """\
+TABLE: Final = """\
 CREATE TABLE bench.rows_ (
 id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, user INT NOT NULL, amount DECIMAL(12,2) NOT NULL,
 state TINYINT NOT NULL, changed DATETIME(3) NOT NULL, note VARCHAR(40) NOT NULL,
 body VARCHAR(4000) CHARACTER SET utf8mb4 NOT NULL)"""
 _COLUMNS_BYTES: Final = 60  # of a row without its body, about
-_FILL: Final = """\
+FILL: Final = """\
 CREATE PROCEDURE bench.fill(transactions INT, per_transaction INT, size INT)
 BEGIN
   DECLARE i INT DEFAULT 0;
@@ -100,19 +115,23 @@ BEGIN
 END"""
 
 
+def body_bytes(size: int) -> int:
+    """Of the column that makes a row about ``size`` bytes long."""
+    return max(1, size - _COLUMNS_BYTES)
+
+
 @contextmanager
 def filled_server(case: Case) -> Iterator[MariaDbServer]:
     """A server whose newest binlog holds the case's rows and nothing else of weight."""
     options = {"innodb-flush-log-at-trx-commit": "0", "max-binlog-size": "1G", "innodb-buffer-pool-size": "1G"}
     with MariaDbServer(options=options) as server:
-        server.sql("CREATE DATABASE bench", _TABLE, _FILL, "FLUSH BINARY LOGS")
-        size = max(1, case.size - _COLUMNS_BYTES)
-        server.sql(f"CALL bench.fill({case.transactions}, {case.per_transaction}, {size})")
+        server.sql("CREATE DATABASE bench", TABLE, FILL, "FLUSH BINARY LOGS")
+        server.sql(f"CALL bench.fill({case.transactions}, {case.per_transaction}, {body_bytes(case.size)})")
         yield server
 
 
-def publisher(server: MariaDbServer, case: Case, profile: Path | None = None) -> Rate:
-    """The case's binlog through a publisher of its own to one subscriber."""
+def publisher(server: MariaDbServer, case: Case, mode: str = "values", profile: Path | None = None) -> Rate:
+    """The case's binlog through a publisher of its own to one subscriber, in a mode of :mod:`benchmarks.subscriber`."""
     with scratch() as folder:
         ports = free_ports(1)
         log = f'source = "{server.url}"\npassword_file = "{server.password_file}"'
@@ -121,12 +140,13 @@ def publisher(server: MariaDbServer, case: Case, profile: Path | None = None) ->
         config = configuration(
             folder, ports, "earliest", log=log, publisher=f'mask_key_file = "{key}"', app=case.received
         )
-        words = ("--mode", "batch", "--counts", str(case.rows), "--ports", str(ports[0]))
+        words = ("--mode", mode, "--counts", str(case.rows), "--ports", str(ports[0]))
         with program("benchmarks.subscriber", *words) as subscriber:
             line(subscriber)
             started = time.monotonic()
             with program("benchmarks.publisher", str(config), profile=profile) as process:
                 result = json.loads(line(subscriber))
+                values_read(result, mode, case.rows * case.columns)
                 return Rate(
                     result["last"][0] - started,
                     result["seconds"][0],

@@ -1,0 +1,1 @@
+"""``make bench CASE=peers``: one MariaDB binlog, read by this project and by what people use today."""

@@ -1,0 +1,41 @@
+"""Readers: what each does with the bytes, and which programs it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.binlog import Binlog, Mark
+
+__all__ = ["Program", "Programs", "Reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One process of a reader. ``ready``: the next one starts when it has printed that line. ``outcome``: it prints the
+    outcome and ends. ``piped``: the next one reads its standard output.
+    """
+
+    words: Sequence[str]
+    ready: bool = False
+    outcome: bool = False
+    piped: bool = False
+
+
+Programs = Callable[[Binlog, Mark, Path], Sequence[Program]]
+"""The programs of a run, in the order in which they start; the path is an empty folder for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One row of the table. ``does``: with the bytes of a row. ``divisor``: it reads that part of the shape's rows,
+    because all would take minutes. ``missing``: why it cannot run.
+    """
+
+    name: str
+    does: str
+    programs: Programs
+    reads_values: bool = True
+    divisor: int = 1
+    missing: str = ""
