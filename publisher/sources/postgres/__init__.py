@@ -1,0 +1,1 @@
+"""PostgreSQL: logical decoding over the replication protocol, with its own output plugin, pgoutput."""

@@ -1,0 +1,259 @@
+"""A session on a server over libpq. Every call has a deadline, and no message holds a password.
+
+Two kinds: one for queries, and a walsender's (``replication=database``), which takes queries too until it begins to
+send the log.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import Final
+
+import psycopg
+from psycopg import pq
+
+from publisher.sources.postgres.address import Address
+from wormhole.model.errors import SourceSilent, SourceUnavailable, UsageError
+
+__all__ = ["TIMEOUT_S", "Connection", "Row", "ServerError", "connect", "quote_identifier", "quote_literal"]
+
+TIMEOUT_S: Final = 30.0
+"""For connecting, and for a statement if nothing else is said."""
+
+Row = tuple[str | None, ...]
+
+_NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
+_REQUIRE_AUTH_SINCE: Final = 160000  # the version of libpq
+_TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
+
+
+class ServerError(SourceUnavailable):
+    """The server refused a statement. ``sqlstate``: its code, five characters, empty where it gave none."""
+
+    def __init__(self, message: str, *, sqlstate: str = "", **where: str | None) -> None:
+        super().__init__(message, **where)
+        self.sqlstate = sqlstate
+
+
+class Connection:
+    """A session. Used by one thread at a time; ``close`` may be called again."""
+
+    def __init__(self, pgconn: pq.abc.PGconn, address: Address) -> None:
+        self.pgconn = pgconn
+        self._address = address
+
+    @property
+    def version(self) -> int:
+        """The server's, as 150004 for 15.4."""
+        return self.pgconn.server_version
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the session uses TLS."""
+        return self.pgconn.ssl_in_use
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session may be used. That a server went away shows at the next statement."""
+        return bool(self.pgconn.status == pq.ConnStatus.OK)
+
+    def query(self, statement: str, *, timeout_s: float = TIMEOUT_S) -> list[Row]:
+        """The rows of one statement's answer, as text.
+
+        Raises :class:`ServerError` for what the server refuses, :class:`~wormhole.model.errors.SourceUnavailable` for a
+        broken connection, and :class:`~wormhole.model.errors.SourceSilent` when there is no answer in time; after the
+        last two the session is closed.
+        """
+        result = self._execute(statement, time.monotonic() + timeout_s)
+        return [
+            tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
+            for row in range(result.ntuples)
+        ]
+
+    def start_copy(self, statement: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Send ``START_REPLICATION``; :class:`publisher.sources.postgres.stream.Stream` reads what follows.
+
+        Raises as :meth:`query`.
+        """
+        result = self._execute(statement, time.monotonic() + timeout_s)
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise ServerError(f"{self._address}: the server does not begin to send its log")
+
+    def close(self) -> None:
+        """Close the session; the server drops what is temporary of it."""
+        self.pgconn.finish()
+
+    def refusal(self, result: pq.abc.PGresult) -> ServerError:
+        """What the server says in a refusal."""
+        field = result.error_field
+        detail = _text(field(pq.DiagnosticField.MESSAGE_DETAIL))
+        return ServerError(
+            f"{self._address}: {_text(field(pq.DiagnosticField.MESSAGE_PRIMARY))}{f' ({detail})' if detail else ''}",
+            sqlstate=_text(field(pq.DiagnosticField.SQLSTATE)) or "",
+            hint=_text(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
+        )
+
+    def broken(self) -> SourceUnavailable:
+        """The error for a connection that ended."""
+        return SourceUnavailable(
+            f"{self._address}: {_one_line(self.pgconn.error_message) or 'the connection ended'}",
+            hint="check that the server runs; it is tried again",
+        )
+
+    def _execute(self, statement: str, deadline: float) -> pq.abc.PGresult:
+        try:
+            self.pgconn.send_query(statement.encode())
+            while self.pgconn.flush():
+                self._wait(select.POLLIN | select.POLLOUT, deadline)
+                self.pgconn.consume_input()
+            last: pq.abc.PGresult | None = None
+            while (result := self._result(deadline)) is not None:
+                last = result
+                if result.status == pq.ExecStatus.COPY_BOTH:
+                    return result
+        except psycopg.Error:
+            error = self.broken()
+            self.close()
+            raise error from None
+        if last is None or (last.status == pq.ExecStatus.FATAL_ERROR and not self.is_open):
+            error = self.broken()
+            self.close()
+            raise error
+        if last.status == pq.ExecStatus.FATAL_ERROR:
+            raise self.refusal(last)
+        return last
+
+    def _result(self, deadline: float) -> pq.abc.PGresult | None:
+        while self.pgconn.is_busy():
+            self._wait(select.POLLIN, deadline)
+            self.pgconn.consume_input()
+        return self.pgconn.get_result()
+
+    def _wait(self, events: int, deadline: float) -> None:
+        if not _ready(self.pgconn.socket, events, deadline):
+            self.close()
+            raise SourceSilent(
+                f"{self._address}: the server does not answer in time", hint="check the server's load and its network"
+            )
+
+
+def connect(address: Address, *, walsender: bool = False, timeout_s: float = TIMEOUT_S) -> Connection:
+    """A session with fixed forms of dates, numbers and bytes.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server cannot be reached or does not take the
+    session now, :class:`~wormhole.model.errors.UsageError` for a login that it refuses.
+    """
+    deadline = time.monotonic() + timeout_s
+    pgconn = pq.PGconn.connect_start(_conninfo(address, walsender=walsender))
+    try:
+        status: int = pq.PollingStatus.WRITING
+        while status not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED) and pgconn.status != pq.ConnStatus.BAD:
+            events = select.POLLOUT if status == pq.PollingStatus.WRITING else select.POLLIN
+            if not _ready(pgconn.socket, events, deadline):
+                raise SourceUnavailable(
+                    f"{address.where} does not answer within {timeout_s:g} s",
+                    hint="check the address, the network and the server's load; it is tried again",
+                )
+            status = pgconn.connect_poll()
+        if pgconn.status != pq.ConnStatus.OK:
+            raise _refused(address, pgconn)
+        pgconn.nonblocking = 1
+        pgconn.notice_handler = _ignore
+        connection = Connection(pgconn, address)
+        connection.query(_settings(connection.version), timeout_s=max(0.1, deadline - time.monotonic()))
+    except BaseException:
+        pgconn.finish()
+        raise
+    return connection
+
+
+def quote_identifier(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    """A text as SQL and the replication commands take it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _settings(version: int) -> str:
+    """The forms in which values come, whatever the server, the database or the account has as its defaults."""
+    settings = {
+        "datestyle": "ISO, YMD",
+        "intervalstyle": "postgres",
+        "extra_float_digits": "3",
+        "bytea_output": "hex",
+        "timezone": "UTC",
+        "client_min_messages": "error",
+        "statement_timeout": "0",
+        "search_path": "",
+    }
+    if version >= 140000:
+        settings["idle_session_timeout"] = "0"
+    return ";".join(f"SET {name} = {quote_literal(value)}" for name, value in settings.items())
+
+
+def _conninfo(address: Address, *, walsender: bool) -> bytes:
+    given = {
+        "host": address.socket or address.host,
+        "port": str(address.port),
+        "dbname": address.database,
+        "user": address.user,
+        "password": address.password,
+        "passfile": "" if address.password else _NO_FILE,
+        "sslmode": address.sslmode,
+        "sslrootcert": address.sslrootcert or ("system" if address.sslmode == "verify-full" else ""),
+        "sslcert": address.sslcert,
+        "sslkey": address.sslkey,
+        "client_encoding": "UTF8",
+        "application_name": "wormhole",
+        "replication": "database" if walsender else "",
+        "require_auth": _allowed_logins(address),
+        **({} if address.socket else _TCP),
+    }
+    return b" ".join(f"{name}={_quoted(value)}".encode() for name, value in given.items() if value)
+
+
+def _allowed_logins(address: Address) -> str:
+    """Not the one that sends the password itself, where whatever answers at the address could ask for it."""
+    if address.stays_here or address.verifies or pq.version() < _REQUIRE_AUTH_SINCE:
+        return ""
+    return "!password"
+
+
+def _refused(address: Address, pgconn: pq.abc.PGconn) -> SourceUnavailable | UsageError:
+    """Only the message says why: libpq keeps no code of a connection that failed."""
+    message = f"{address}: {_one_line(pgconn.error_message)}"
+    if pgconn.needs_password:
+        return UsageError(f"{message}: {address.password_from}", hint="name a password file with password_file")
+    if pgconn.used_password:
+        return UsageError(f"{message}: {address.password_from}", hint="correct the account, its password or its rights")
+    return SourceUnavailable(
+        message,
+        hint="check that the server runs, takes connections at this address (listen_addresses) and lets the account in "
+        "(pg_hba.conf); it is tried again",
+    )
+
+
+def _ready(socket: int, events: int, deadline: float) -> bool:
+    poll = select.poll()
+    poll.register(socket, events)
+    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _one_line(message: bytes) -> str:
+    return " ".join(message.decode("utf-8", "replace").split())
+
+
+def _ignore(_: object) -> None:
+    """Notices are for people at a prompt."""

@@ -1,0 +1,118 @@
+"""The datastore port for PostgreSQL. Imports nothing that connects to a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import quote, urlsplit
+
+from publisher.sources.postgres.lsn import PLACE, format_lsn, parse_delivered
+from publisher.sources.postgres.server_url import ServerUrl
+from wormhole.host.tls import is_loopback
+from wormhole.model.capabilities import Capabilities
+from wormhole.model.errors import PositionError
+from wormhole.model.findings import Report
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.datastore import Datastore, Login, SourceOptions
+from wormhole.ports.log_source import LogSource
+
+if TYPE_CHECKING:
+    from publisher.sources.postgres.address import Address
+
+__all__ = ["DATASTORE"]
+
+_LOG_OF_EXAMINE = "log"  # a doctor is given a URL and no log; the names it looks for may be in the URL
+
+
+class PostgresDatastore(Datastore):
+    """See the port."""
+
+    requirement = "wormhole-pubsub[publisher,postgres]"
+    capabilities = Capabilities(title="PostgreSQL", databases=True)
+    refuses: ClassVar[Mapping[str, str]] = {
+        "pin_folder": "a server keeps its log itself",
+        "server_ids": "a reader of its log has no number",
+        "history_tables": "it has no system-versioned tables",
+    }
+    user_files = "~/.pgpass"
+
+    def form(self, scheme: str) -> str:
+        return f"{scheme}://user@host:5432/database"
+
+    def check_url(self, url: str, *, configured: bool = False) -> None:
+        given = ServerUrl.parse(url)
+        if configured and not given.user:
+            raise ValueError(f"must name the account: {self.form(given.kind)}")
+
+    def open(self, url: str, options: SourceOptions) -> LogSource:
+        from publisher.sources.postgres.source import PostgresSource
+
+        return PostgresSource(url, options)
+
+    def examine(self, url: str, state_dir: Path, login: Login) -> Report:
+        from publisher.sources.postgres import doctor
+
+        return doctor.check(_address(url, login))
+
+    def is_place(self, text: str) -> bool:
+        return bool(PLACE.fullmatch(text))
+
+    def native_place(self, place: LogPosition, base: str) -> str:
+        """The LSN, as every tool of PostgreSQL takes it: ``0/16B3748``."""
+        return format_lsn(place.offset) if base else ""
+
+    def is_behind(self, source: str, number: int, marker: Datamarker) -> bool:
+        """The source is a server's system identifier and a timeline; the number is the LSN of the commit, which lies
+        before its transaction's end."""
+        try:
+            timeline, lsn = parse_delivered(marker.delivered)
+        except PositionError:
+            return False
+        of = source.rpartition(":")[2]
+        return of.isdecimal() and (int(of), number) < (timeline, lsn)
+
+    def configured_url(self, url: str, login: Login) -> str:
+        """Everything that leads to the database but the password."""
+        address = _address(url, login)
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        given = ServerUrl.parse(url)
+        options = {
+            "host": given.socket,
+            "sslmode": given.sslmode,
+            "sslrootcert": given.sslrootcert,
+            "sslcert": given.sslcert,
+            "sslkey": given.sslkey,
+            "publication": given.publication,
+            "slot": given.slot,
+        }
+        query = "&".join(f"{name}={quote(value, safe='/')}" for name, value in options.items() if value)
+        where = "" if address.socket else f"{host}:{address.port}"
+        path = quote(address.database, safe="")
+        return f"{address.kind}://{quote(address.user, safe='')}@{where}/{path}{f'?{query}' if query else ''}"
+
+    def url_comments(self, url: str) -> Sequence[str]:
+        """How the connection is made private; nothing where the URL says so already, or need not."""
+        parts = urlsplit(url)
+        if "sslmode=verify" in parts.query or not parts.hostname or is_loopback(f"{parts.hostname}:1"):
+            return ()
+        verifying = json.dumps(
+            f"{parts.scheme}://{parts.netloc}{parts.path}?sslmode=verify-full&sslrootcert=/path/of/ca.pem",
+            ensure_ascii=False,
+        )
+        return (
+            "A server on another host is only known to be the right one when its certificate is verified:",
+            f"source = {verifying}",
+        )
+
+
+def _address(url: str, login: Login) -> Address:
+    from publisher.sources.postgres import address
+
+    return address.parse(
+        url, _LOG_OF_EXAMINE, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
+    )
+
+
+DATASTORE = PostgresDatastore()

@@ -1,0 +1,1 @@
+"""What pgoutput sends, to updates."""

@@ -1,0 +1,168 @@
+"""The tables that a reader meets: their schemas, their keys and the shards that they belong to.
+
+Relation messages say what the columns of the rows behind them are, so that rows are read with the columns of their own
+time. Names are ``schema.table``. Shards: the whole log, one per schema (``log.schema``), one per table
+(``log.schema.table``) or N by the hash of the key; with those, a table without a key is a shard of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from publisher.sources.encode.piece import ALL_SHARDS, HASHED
+from publisher.sources.postgres.decode.kinds import SCHEMA_TYPES, TEXT, kind_of
+from publisher.sources.postgres.decode.messages import FULL, NOTHING, Relation, TypeName
+from publisher.sources.postgres.decode.table import Table
+from wormhole.model.errors import DecodeError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.sharding import Sharding, shard_of_table
+
+__all__ = ["MESSAGES", "FindKey", "Tables", "shard_name"]
+
+MESSAGES: Final = "@message"
+"""The name under which logical messages (``pg_logical_emit_message``) come, as inserts of a table without a key."""
+_MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
+
+FindKey = Callable[[Relation], tuple[str, ...] | None]
+"""The names of a table's key columns, in the table's order, as the catalogue has them now; ``None``: it does not have
+the table. Called where the log does not contain the key (REPLICA IDENTITY FULL and NOTHING)."""
+
+_AFTER_ALL: Final = 1 << 64
+
+
+def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
+    """The shard of a table that is not hashed."""
+    if sharding.by == "log":
+        return log
+    if not schema:
+        return shard_of_table(log, table)
+    of_schema = shard_of_table(log, schema)
+    return of_schema if sharding.by == "database" else shard_of_table(of_schema, table)
+
+
+class Tables:
+    """``schemas`` and ``shards`` are what `runs_of` takes. ``skipped``: names of tables whose rows are passed over and
+    break nothing, ``schema.*`` for all of a schema. ``find_key``: asks the catalogue; ``None``: tables whose key the
+    log does not contain have none."""
+
+    def __init__(
+        self, log: str, sharding: Sharding, skipped: frozenset[str] = frozenset(), find_key: FindKey | None = None
+    ) -> None:
+        self.schemas: list[Schema] = []
+        self.shards: dict[int, str] = {}
+        self._log = log
+        self._sharding = sharding
+        self._skipped = skipped
+        self._find_key = find_key
+        self._types: dict[int, tuple[str, str]] = {}
+        self._schema_ordinals: dict[Schema, int] = {}
+        self._shard_ordinals: dict[str, int] = {}
+        self._broken: dict[str, tuple[int, DecodeError]] = {}
+        if sharding.by == "hash":
+            for k in range(sharding.count):
+                self._shard(f"{log}.{k}of{sharding.count}")
+        elif sharding.by == "log":
+            self._shard(log)
+
+    def learn_type(self, found: TypeName) -> None:
+        """A Type message, which comes before the Relation messages that need it."""
+        self._types[found.id] = (found.schema, found.name)
+
+    def learn(self, relation: Relation) -> Table:
+        """A Relation message: the rows behind it have these columns."""
+        columns = relation.columns
+        kinds = [kind_of(column.type, self._types.get(column.type)) for column in columns]
+        key, error = self._key(relation)
+        typed = tuple(Column(column.name, SCHEMA_TYPES[kind]) for column, kind in zip(columns, kinds, strict=True))
+        own = shard_name(self._log, self._sharding, relation.schema, relation.table)
+        hashed = self._sharding.by == "hash" and bool(key)
+        return Table(
+            relation.name,
+            [column.name for column in columns],
+            kinds,
+            [column.is_key for column in columns],
+            key,
+            schema=self._schema(Schema(relation.name, tuple(typed[i] for i in key), typed)),
+            shard=HASHED if hashed else self._shard(own),
+            # A barrier carries no values, and this way its schema is the same wherever reading began.
+            barrier_schema=self._schema(Schema(relation.name, (), ())),
+            barrier_shard=ALL_SHARDS if hashed else self._shard(own),
+            skipped=self._skips(relation.schema, relation.table),
+            error=error,
+        )
+
+    def messages(self) -> Table:
+        """The table that stands for logical messages."""
+        schema, shard = Schema(MESSAGES, (), _MESSAGE_COLUMNS), shard_name(self._log, self._sharding, "", MESSAGES)
+        ordinal = self._shard(shard)
+        return Table(
+            MESSAGES,
+            [column.name for column in _MESSAGE_COLUMNS],
+            [TEXT] * len(_MESSAGE_COLUMNS),
+            [False] * len(_MESSAGE_COLUMNS),
+            (),
+            schema=self._schema(schema),
+            shard=ordinal,
+            barrier_schema=0,
+            barrier_shard=ordinal,
+            skipped=MESSAGES in self._skipped,
+        )
+
+    def break_at(self, table: Table, commit: int, error: DecodeError) -> None:
+        """A row of a table cannot be read, in the transaction that is committed at this LSN: its shards halt."""
+        shards = [self.shards[table.shard]] if table.shard in self.shards else self.hashed
+        for shard in shards:
+            self._broken.setdefault(shard, (commit, error))
+
+    def take_broken(self, before: int = _AFTER_ALL) -> dict[str, DecodeError]:
+        """The shards that break in transactions that are committed before this LSN, and why; each once."""
+        found = {shard: error for shard, (commit, error) in self._broken.items() if commit < before}
+        for shard in found:
+            del self._broken[shard]
+        return found
+
+    @property
+    def hashed(self) -> list[str]:
+        """The shards of tables that are split by the hash of their key."""
+        return [self.shards[k] for k in range(self._sharding.count)]
+
+    def _key(self, relation: Relation) -> tuple[tuple[int, ...], DecodeError | None]:
+        """Positions of the key's columns, and why the key is not known."""
+        if relation.identity not in {FULL, NOTHING}:
+            return tuple(i for i, column in enumerate(relation.columns) if column.is_key), None
+        if self._find_key is None:
+            return (), None
+        names = self._find_key(relation)
+        if names is None and relation.identity == NOTHING:
+            return (), None  # only inserts come, which need none
+        if names is None:
+            return (), self._unknown_key(relation, "the catalogue does not have the table any more")
+        places = {column.name: i for i, column in enumerate(relation.columns)}
+        if missing := [name for name in names if name not in places]:
+            what = f"the catalogue has {', '.join(missing)} in the key, which the log does not have in the table's rows"
+            return (), self._unknown_key(relation, what)
+        return tuple(sorted(places[name] for name in names)), None
+
+    def _unknown_key(self, relation: Relation, what: str) -> DecodeError:
+        return DecodeError(
+            f"the key of {relation.name} is not known: its REPLICA IDENTITY was "
+            f"{'FULL' if relation.identity == FULL else 'NOTHING'} when this was logged, and {what}",
+            hint="name the table in skip_tables and restart the publisher, or start the application anew behind the "
+            "change of the table, from a copy of it",
+            tables=(relation.name,),
+        )
+
+    def _skips(self, schema: str, table: str) -> bool:
+        return f"{schema}.{table}" in self._skipped or f"{schema}.*" in self._skipped
+
+    def _schema(self, schema: Schema) -> int:
+        ordinal = self._schema_ordinals.setdefault(schema, len(self.schemas))
+        if ordinal == len(self.schemas):
+            self.schemas.append(schema)
+        return ordinal
+
+    def _shard(self, name: str) -> int:
+        ordinal = self._shard_ordinals.setdefault(name, len(self._shard_ordinals))
+        self.shards[ordinal] = name
+        return ordinal

@@ -1,0 +1,96 @@
+"""The incarnations of a log, kept on disk: of which history of which server a place is.
+
+An LSN means something in one timeline of one server only. Another incarnation begins when the server behind the URL is
+another (its system identifier), when it was promoted or recovered to a point in time (its timeline), and when it lost
+log that was read of it: a copy of its files that was put back has the same identifier and the same timeline.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from publisher.sources.postgres.server_state import ServerState
+from publisher.sources.state_file import read_state, write_state
+from wormhole.model.errors import SourceUnavailable
+
+__all__ = ["History", "Incarnations"]
+
+_KEPT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One incarnation. ``why`` it began; empty for the first."""
+
+    number: int
+    system: str
+    timeline: int
+    why: str = ""
+
+
+class Incarnations:
+    """Thread-safe. Every change is on disk before a place of the new incarnation can be handed out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._known: list[dict[str, Any]] = read_state(path).get("incarnations", [])
+
+    @property
+    def current(self) -> History | None:
+        """The log's as it was last seen; ``None`` before that."""
+        with self._lock:
+            return _history(self._known[-1]) if self._known else None
+
+    def find(self, number: int) -> History | None:
+        """The incarnation with this number, if it was seen here."""
+        with self._lock:
+            return next((_history(one) for one in self._known if one["number"] == number), None)
+
+    def observe(self, state: ServerState, lost: str = "") -> History:
+        """The incarnation that the server's log is in. ``lost``: why its end is not what was read of it; empty: it is.
+
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be noted.
+        """
+        with self._lock:
+            last = _history(self._known[-1]) if self._known else None
+            why = _why(last, state) or lost
+            if last is None or why:
+                number = 1 if last is None else last.number + 1
+                self._begin(History(number, state.system, state.timeline, why))
+            return _history(self._known[-1])
+
+    def _begin(self, history: History) -> None:
+        known = [
+            *self._known[1 - _KEPT :],
+            {
+                "number": history.number,
+                "system": history.system,
+                "timeline": history.timeline,
+                "why": history.why,
+            },
+        ]
+        try:
+            write_state(self._path, {"incarnations": known})
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self._path} cannot be written: {error.strerror}", hint="make space in the publisher's state_dir"
+            ) from error
+        self._known = known
+
+
+def _history(one: dict[str, Any]) -> History:
+    return History(int(one["number"]), str(one["system"]), int(one["timeline"]), str(one.get("why", "")))
+
+
+def _why(last: History | None, state: ServerState) -> str:
+    if last is None:
+        return ""
+    if state.system != last.system:
+        return f"the server is another one (system {state.system}, it was {last.system})"
+    if state.timeline != last.timeline:
+        return f"the server is on timeline {state.timeline}, it was on {last.timeline}: a failover, or a recovery"
+    return ""

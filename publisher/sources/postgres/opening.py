@@ -1,0 +1,279 @@
+"""Opening a reader at a datamarker: a copy of the nearest slot, and the proof that the log is still the same.
+
+The server sends the anchor's transaction again, which is compared; nothing of it is handed on. A marker of an earlier
+incarnation is found by its LSN, where its timeline is part of the present one's history, and has to be proven too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from publisher.sources.postgres import slots
+from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal
+from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
+from publisher.sources.postgres.decode.messages import Relation
+from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.incarnations import History, Incarnations
+from publisher.sources.postgres.lsn import format_delivered, format_lsn, parse_delivered
+from publisher.sources.postgres.proof import (
+    check_log_bytes,
+    diverged,
+    is_of_log_bytes,
+    log_bytes_anchor,
+    transaction_anchor,
+)
+from publisher.sources.postgres.reader import WalReader
+from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
+from publisher.sources.postgres.table_keys import key_columns
+from publisher.sources.postgres.timelines import Timelines
+from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.ports.datastore import SourceOptions
+
+__all__ = ["Log", "Opening"]
+
+_COPY_TRIES: Final = 3
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The log as it was just seen."""
+
+    state: ServerState
+    history: History
+    timelines: Timelines
+
+    def place(self, lsn: int) -> LogPosition:
+        """A place of the present incarnation."""
+        return LogPosition(self.history.number, 0, lsn)
+
+    def marker(self, lsn: int) -> Datamarker:
+        """A datamarker there, without a proof."""
+        place = self.place(lsn)
+        return Datamarker(place, format_delivered(self.timelines.of(lsn), lsn), place)
+
+
+class Opening:
+    """Everything that a reader of one source is made from.
+
+    ``opened`` and ``ended`` are called with each stream, which has to be answered in between.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        options: SourceOptions,
+        incarnations: Incarnations,
+        *,
+        opened: Callable[[Stream], None],
+        ended: Callable[[Stream], None],
+    ) -> None:
+        self._address = address
+        self._options = options
+        self._incarnations = incarnations
+        self._opened = opened
+        self._ended = ended
+
+    def open(
+        self,
+        log: Log,
+        marker: Datamarker,
+        passed: Callable[[Datamarker], None],
+        closed: Callable[[WalReader], None],
+    ) -> WalReader:
+        """See :meth:`wormhole.ports.log_source.LogSource.open`."""
+        here = self._translated(log, marker)
+        self._check_proof_bytes(log, marker, here)
+        tables, encoder = self._decoder()
+        stream = self._stream(log, here)
+        try:
+            unread = self._pass_anchor(log, marker, here, stream, encoder)
+        except BaseException:
+            self._end(stream)
+            raise
+
+        def close(reader: WalReader) -> None:
+            self._ended(stream)
+            closed(reader)
+
+        return WalReader(
+            stream,
+            encoder,
+            tables,
+            here,
+            log.history,
+            log.timelines,
+            unread=unread,
+            passed=passed,
+            closed=close,
+            prove=lambda place: log_bytes_anchor(self._address, log.state.system, log.timelines, place),
+        )
+
+    def verify(self, log: Log, marker: Datamarker) -> None:
+        """Raises as :meth:`open`; opens nothing."""
+        here = self._translated(log, marker)
+        self._check_proof_bytes(log, marker, here)
+        if marker.anchor is not None and not is_of_log_bytes(marker.anchor):
+            _, encoder = self._decoder()
+            stream = self._stream(log, here)
+            try:
+                self._pass_anchor(log, marker, here, stream, encoder)
+            finally:
+                self._end(stream)
+
+    # --- where ----------------------------------------------------------------------------------------------------
+
+    def _translated(self, log: Log, marker: Datamarker) -> Datamarker:
+        """The marker in the present incarnation. Raises :class:`~wormhole.model.errors.Diverged`."""
+        order, history = marker.order, log.history
+        if order.incarnation != history.number:
+            before = self._incarnations.find(order.incarnation)
+            if before is None:
+                raise diverged(
+                    marker, f"incarnation {order.incarnation} was never seen here; the log is in {history.number}"
+                )
+            timeline, lsn = parse_delivered(marker.delivered)
+            if before.system != log.state.system or not log.timelines.holds(timeline, lsn):
+                raise diverged(marker, history.why or str(log.state))
+            if marker.anchor is None and history.timeline == before.timeline:
+                raise diverged(marker, f"{history.why}; the marker has no transaction that could be compared")
+            order = log.place(lsn)
+        if order.file or order.offset > log.state.end:
+            raise diverged(marker, f"the log ends at {log.place(log.state.end)} ({format_lsn(log.state.end)})")
+        anchor = marker.anchor
+        if anchor is not None:
+            anchor = replace(anchor, begin=log.place(anchor.begin.offset))
+        return replace(marker, order=order, read_from=order, anchor=anchor)
+
+    def _slot(self, log: Log, marker: Datamarker) -> Slot:
+        """The one to read a copy of. Raises :class:`~wormhole.model.errors.PositionPurged`."""
+        begin = (marker.anchor.begin if marker.anchor is not None else marker.order).offset
+        both = slots.check(log.state, self._address.slot, self._address.database)
+        slot = slots.nearest(both, begin)
+        if slot is None:
+            first = both[0].confirmed
+            raise PositionPurged(
+                f"the replication slot {both[0].name} was moved on to {format_lsn(first)}, beyond the datamarker "
+                f"{marker}: the server does not send what lies between",
+                first_missing=marker.delivered,
+                last_missing=format_delivered(log.timelines.of(first), first),
+                position=str(marker.order),
+                hint="replay from an archive, or `wormholectl flows accept-loss APP/SHARD` goes on where the slot is; "
+                "see that nobody else advances it",
+            )
+        return slot
+
+    # --- the session ----------------------------------------------------------------------------------------------
+
+    def _decoder(self) -> tuple[Tables, Encoder]:
+        options = self._options
+        tables = Tables(options.log, options.sharding, options.skip_tables, self._find_key)
+        count = options.sharding.count if options.sharding.by == "hash" else 0
+        return tables, Encoder(tables, options.max_update_bytes, count)
+
+    def _find_key(self, relation: Relation) -> tuple[str, ...] | None:
+        connection = connect(self._address)
+        try:
+            return key_columns(connection, relation.schema, relation.table)
+        finally:
+            connection.close()
+
+    def _stream(self, log: Log, marker: Datamarker) -> Stream:
+        """The log from the anchor's commit on, or from the marker where the anchor needs no reading."""
+        anchor = marker.anchor
+        begin = marker.order if anchor is None or is_of_log_bytes(anchor) else anchor.begin
+        slot = self._slot(log, marker)
+        walsender = connect(self._address, walsender=True)
+        try:
+            self._check_same(walsender, log)
+            name = self._copy(walsender, slot)
+            walsender.start_copy(
+                f"START_REPLICATION SLOT {quote_identifier(name)} LOGICAL {format_lsn(begin.offset)} "
+                f"(proto_version '1', publication_names {quote_literal(quote_identifier(self._address.publication))})"
+            )
+        except BaseException:
+            walsender.close()
+            raise
+        stream = Stream(walsender, begin.offset)
+        self._opened(stream)
+        return stream
+
+    def _check_same(self, walsender: Connection, log: Log) -> None:
+        """The session may have reached another server than the one that was asked before."""
+        ((system, timeline, *_),) = walsender.query("IDENTIFY_SYSTEM")
+        if (system, timeline) != (log.state.system, str(log.state.timeline)):
+            raise SourceUnavailable(
+                f"{self._address}: another server answers than a moment before (timeline {timeline} of system "
+                f"{system}; it was {log.state})",
+                hint="it is opened again",
+            )
+
+    def _copy(self, walsender: Connection, slot: Slot) -> str:
+        for attempt in range(1, _COPY_TRIES + 1):
+            name = f"{self._address.slot}_{os.getpid()}_{secrets.token_hex(2)}_{next(_numbers)}"[-63:]
+            try:
+                slots.copy(walsender, slot, name)
+            except SourceUnavailable:
+                # It was advanced in this moment.
+                if attempt == _COPY_TRIES or not walsender.is_open:
+                    raise
+            else:
+                return name
+        raise AssertionError("unreachable")
+
+    def _end(self, stream: Stream) -> None:
+        stream.close()
+        self._ended(stream)
+
+    # --- the proof ------------------------------------------------------------------------------------------------
+
+    def _check_proof_bytes(self, log: Log, marker: Datamarker, here: Datamarker) -> None:
+        if here.anchor is not None and is_of_log_bytes(here.anchor):
+            check_log_bytes(
+                self._address, log.state.system, log.timelines, replace(marker, anchor=here.anchor), here.order.offset
+            )
+
+    def _pass_anchor(
+        self, log: Log, marker: Datamarker, here: Datamarker, stream: Stream, encoder: Encoder
+    ) -> list[bytes]:
+        """Read the anchor's transaction again. Returns what was received behind it.
+
+        Raises :class:`~wormhole.model.errors.Diverged` when it is another one, or none is there.
+        """
+        anchor = here.anchor
+        if anchor is None or is_of_log_bytes(anchor):
+            return []
+        encoder.suppress = True
+        while True:
+            messages = stream.receive(1.0)
+            for at, message in enumerate(messages):
+                if message[0] == LOG_DATA and encoder.add(message) == COMMIT:
+                    found = transaction_anchor(
+                        f"{log.state.system}:{log.timelines.of(encoder.last_commit + 1)}",
+                        encoder.last_commit,
+                        encoder.last_checksum,
+                        log.history.number,
+                    )
+                    if found != anchor:
+                        raise _another(marker, anchor, found)
+                    encoder.suppress = False
+                    return messages[at + 1 :]
+                if (
+                    message[0] == KEEPALIVE
+                    and keepalive_end(message) >= here.order.offset
+                    and not encoder.in_transaction
+                ):
+                    raise _another(marker, anchor, None)
+
+
+def _another(marker: Datamarker, anchor: Anchor, found: Anchor | None) -> Diverged:
+    there = "none is there" if found is None else f"the server has {found.id} there, with another checksum"
+    return diverged(marker, f"the last transaction before it is {anchor.id}, and {there}")

@@ -1,0 +1,75 @@
+"""Anchors: what proves that the log before a place is the one that was read.
+
+After a transaction it is that transaction: its commit's LSN, its number and its commit time, all of which the server
+sends again when it begins to read at the commit. A log that was restored and wrote other transactions has another one
+there, or none. Where no transaction of the publication came for long, it is the bytes of the log before the place.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.lsn import format_lsn
+from publisher.sources.postgres.timelines import Timelines
+from publisher.sources.postgres.wal_bytes import PROOF_BYTES, checksum_of_log
+from wormhole.model.errors import Diverged, SourceUnavailable
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+
+__all__ = ["ANEW", "check_log_bytes", "diverged", "is_of_log_bytes", "log_bytes_anchor", "transaction_anchor"]
+
+_log = logging.getLogger(__name__)
+
+ANEW: Final = (
+    "find out whether the server was restored from a backup or failed over to a copy that lagged. If it was: bring the "
+    "application's data up to date, then `wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of "
+    "the log"
+)
+_LOG_BYTES: Final = "log:"
+
+
+def transaction_anchor(source: str, commit: int, checksum: int, incarnation: int) -> Anchor:
+    """The anchor of a place right after a transaction. ``source``: the left part of its id."""
+    return Anchor(f"{source}:{commit}", checksum, LogPosition(incarnation, 0, commit))
+
+
+def log_bytes_anchor(address: Address, system: str, timelines: Timelines, place: LogPosition) -> Anchor | None:
+    """The anchor of a place that no transaction lies before for long; ``None`` where the server does not send the bytes
+    of its log.
+    """
+    end = place.offset
+    begin = max(end - PROOF_BYTES, 0)
+    try:
+        checksum = checksum_of_log(address, timelines.of(end), begin, end)
+    except SourceUnavailable as error:
+        _log.warning("the bytes of the log before %s cannot be read: %s", format_lsn(end), error)
+        return None
+    return Anchor(_id(system, timelines, end), checksum, LogPosition(place.incarnation, 0, begin))
+
+
+def is_of_log_bytes(anchor: Anchor) -> bool:
+    """Whether it is a checksum of the log's bytes."""
+    return anchor.id.startswith(_LOG_BYTES)
+
+
+def check_log_bytes(address: Address, system: str, timelines: Timelines, marker: Datamarker, end: int) -> None:
+    """Raises :class:`~wormhole.model.errors.Diverged` when the log's bytes before ``end`` are not those that the
+    marker's anchor is of, and :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
+    """
+    anchor = marker.anchor
+    assert anchor is not None
+    begin = anchor.begin.offset
+    if anchor.id != _id(system, timelines, end) or not 0 <= end - begin <= PROOF_BYTES:
+        raise diverged(marker, "the marker is of another server, or of another timeline")
+    if checksum_of_log(address, timelines.of(end), begin, end) != anchor.checksum:
+        raise diverged(marker, f"the log before {format_lsn(end)} is not the one that was read")
+
+
+def diverged(marker: Datamarker, why: str, **more: str) -> Diverged:
+    """The log is not the one that the marker came from."""
+    return Diverged(f"the datamarker {marker} is not of this log: {why}", position=str(marker.order), hint=ANEW, **more)
+
+
+def _id(system: str, timelines: Timelines, end: int) -> str:
+    return f"{_LOG_BYTES}{system}:{timelines.of(end)}:{end}"

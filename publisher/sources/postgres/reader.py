@@ -1,0 +1,230 @@
+"""The reader of a log: it turns what a walsender sends into segments.
+
+Order: that of the commits. Transactions: as committed, never interleaved; the server sends none before its commit.
+Their ids are ``<system>:<timeline>:<LSN of the commit>``. Large ones come in pieces. Duplicates: none. Gaps: none. At
+the end of the log a reader waits. While only other databases write its place moves on, about once a second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+from publisher.sources.encode.piece import Piece
+from publisher.sources.encode.runs import open_shards, runs_of
+from publisher.sources.postgres.decode.encoder import Encoder
+from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.incarnations import History
+from publisher.sources.postgres.lsn import format_delivered
+from publisher.sources.postgres.proof import transaction_anchor
+from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
+from publisher.sources.postgres.timelines import Timelines
+from wormhole.model.errors import SourceUnavailable, WormholeError
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.segment import Run, Segment
+
+__all__ = ["WalReader"]
+
+_POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
+_IDLE_S: Final = 1.0  # between two segments without updates
+_PROOF_S: Final = 10.0  # between two proofs of an idle log
+
+
+class WalReader:
+    """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, which is a place of ``history``.
+
+    ``passed`` is called with every datamarker; ``closed`` once, when the reader is closed. ``prove`` makes the anchor
+    of an idle place, where the server lets it.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        encoder: Encoder,
+        tables: Tables,
+        marker: Datamarker,
+        history: History,
+        timelines: Timelines,
+        *,
+        unread: list[bytes],
+        passed: Callable[[Datamarker], None],
+        closed: Callable[[WalReader], None],
+        prove: Callable[[LogPosition], Anchor | None],
+    ) -> None:
+        self._stream = stream
+        self._encoder = encoder
+        self._tables = tables
+        self._history = history
+        self._timelines = timelines
+        self._messages = unread
+        self._next = 0  # of the messages that were received
+        self._place = marker.order
+        self._end = marker.order.offset  # after what ended last
+        self._idle_end = self._end  # up to there other databases wrote
+        self._anchor = marker.anchor
+        self._committed_at_us = marker.committed_at_us
+        self._moved_s = self._proved_s = time.monotonic()
+        self._passed = passed
+        self._on_closed: Callable[[WalReader], None] | None = closed
+        self._prove = prove
+        self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
+        self._failure: WormholeError | None = None
+        self._closed = threading.Event()
+        self._reading = threading.Lock()
+        encoder.place = self._end
+
+    @property
+    def place(self) -> LogPosition:
+        """Where the next segment begins."""
+        return self._place
+
+    @property
+    def too_large(self) -> int:
+        """Updates that went without their values so far."""
+        return int(self._encoder.too_large)
+
+    def read(self, max_bytes: int, wait_s: float) -> Segment | None:
+        """See :class:`~wormhole.ports.log_source.LogReader`."""
+        deadline = time.monotonic() + wait_s
+        with self._reading:
+            while not self._closed.is_set():
+                ready = self._end != self._place.offset
+                if self._encoder.used >= max_bytes or (self._failure is not None and ready):
+                    return self._segment()
+                if self._failure is not None:
+                    raise self._failure
+                try:
+                    if self._take(max_bytes):
+                        continue
+                    if not ready and self._idle():
+                        return self._segment()
+                    left = max(0.0, min(deadline - time.monotonic(), _POLL_S))
+                    if self._receive(0.0 if ready else left):
+                        continue
+                except WormholeError as error:
+                    self._failure = error  # the transactions before the fault go out first
+                    continue
+                if ready:
+                    return self._segment()
+                if time.monotonic() >= deadline:
+                    return None
+            self._release()
+        return None
+
+    def outlived(self, history: History) -> None:
+        """The log is in ``history`` now, as another thread saw: this reader ends where it is of an earlier one."""
+        if history.number != self._history.number and self._failure is None:
+            self._failure = SourceUnavailable(
+                f"the log is in incarnation {history.number} now, and this reader was opened in {self._history.number}",
+                hint="it is opened again, which looks whether there is a way to the new one",
+            )
+
+    def close(self) -> None:
+        """See :class:`~wormhole.ports.log_source.LogReader`."""
+        self._closed.set()
+        # A read that is going on ends by itself, soon.
+        if self._reading.acquire(blocking=False):
+            try:
+                self._release()
+            finally:
+                self._reading.release()
+
+    def _release(self) -> None:
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            self._stream.close()
+            on_closed(self)
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def _receive(self, wait_s: float) -> bool:
+        self._messages = self._stream.receive(wait_s)
+        self._next = 0
+        return bool(self._messages)
+
+    def _take(self, max_bytes: int) -> bool:
+        """Encode what was received until that is enough for a segment; whether there was anything."""
+        messages, encoder = self._messages, self._encoder
+        if self._next == len(messages):
+            return False
+        while self._next < len(messages) and encoder.used < max_bytes:
+            message = messages[self._next]
+            if message[0] == LOG_DATA:
+                self._next = encoder.add_all(messages, self._next, max_bytes)
+                if encoder.place != self._end:
+                    self._ended()
+            else:
+                self._next += 1
+                if message[0] == KEEPALIVE:
+                    self._idle_end = max(self._idle_end, keepalive_end(message))
+        return True
+
+    def _ended(self) -> None:
+        encoder = self._encoder
+        self._end = encoder.last_end
+        self._idle_end = max(self._idle_end, self._end)
+        self._committed_at_us = encoder.last_committed_at_us
+        self._anchor = transaction_anchor(
+            self._source(encoder.last_commit), encoder.last_commit, encoder.last_checksum, self._history.number
+        )
+
+    def _idle(self) -> bool:
+        """Whether the place moves on although nothing of ours was written."""
+        now = time.monotonic()
+        if self._encoder.in_transaction or self._idle_end <= self._end or now - self._moved_s < _IDLE_S:
+            return False
+        self._end = self._encoder.place = self._idle_end
+        if now - self._proved_s >= _PROOF_S:
+            self._proved_s = now
+            self._anchor = self._prove(LogPosition(self._history.number, 0, self._end)) or self._anchor
+        return True
+
+    # --- segments -------------------------------------------------------------------------------------------------
+
+    def _segment(self) -> Segment:
+        encoder = self._encoder
+        end = LogPosition(self._history.number, 0, self._end)
+        # Transactions that ended go first, so that a datamarker lies between them and a large one.
+        whole = not encoder.in_transaction or end != self._place
+        piece = encoder.take(whole)
+        runs = self._runs(piece, whole) if piece.tx_number else {}
+        marker = self._marker(end) if whole else None
+        if marker is not None:
+            self._passed(marker)
+        begin, self._place = self._place, end
+        log_bytes, encoder.log_bytes = encoder.log_bytes, 0
+        self._moved_s = time.monotonic()
+        # A transaction that is not part of this segment breaks the shards of a later one.
+        broken = self._tables.take_broken(end.offset) if whole else self._tables.take_broken()
+        return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, broken=broken)
+
+    def _runs(self, piece: Piece, whole: bool) -> dict[str, Run]:
+        sources = [self._source(number) for number in piece.tx_number] if self._timelines.switches else []
+        names = tuple(dict.fromkeys(sources)) or (self._source(piece.tx_number[0]),)
+        if len(names) > 1:
+            piece.tx_source = array("I", map(names.index, sources))
+        runs = runs_of(
+            piece,
+            self._tables.shards,
+            self._tables.schemas,
+            names,
+            0,
+            piece.tx_committed_at_us,
+            self._encoder.first_index,
+            self._open_shards if self._encoder.first_index else set(),
+        )
+        self._open_shards = set() if whole else self._open_shards | open_shards(piece, list(self._tables.shards))
+        return runs
+
+    def _marker(self, order: LogPosition) -> Datamarker:
+        delivered = format_delivered(self._timelines.of(order.offset), order.offset)
+        # The server's log is kept from where the anchor begins: it has to be read again.
+        read_from = order if self._anchor is None else min(order, self._anchor.begin)
+        return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)
+
+    def _source(self, commit: int) -> str:
+        """The left part of the id of the transaction that was committed at this LSN."""
+        return f"{self._history.system}:{self._timelines.of(commit + 1)}"

@@ -1,0 +1,132 @@
+"""``postgres://user@host:5432/shop?sslmode=verify-full``: the URL of one database of a server.
+
+Parsing touches nothing: neither files nor the network.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+__all__ = ["DEFAULT_PORT", "SCHEMES", "SSL_MODES", "ServerUrl", "SslMode"]
+
+SCHEMES: Final = ("postgres", "postgresql")
+"""Both mean the same."""
+DEFAULT_PORT: Final = 5432
+
+SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
+"""As libpq's ``sslmode``."""
+SSL_MODES: Final[tuple[SslMode, ...]] = get_args(SslMode)
+
+_OPTIONS: Final = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey", "publication", "slot")
+_PATHS: Final = ("host", "sslcert", "sslkey")
+_SLOT: Final = re.compile(r"[a-z0-9_]{1,40}")
+_LONGEST_NAME: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUrl:
+    """What a URL says; empty (``port``: 0, ``sslmode``: ``None``) is what it leaves open. ``password`` is ``None``
+    where there is none.
+
+    ``socket``: folder of a Unix socket, in place of a host. ``publication``, ``slot``: names on the server; empty: made
+    from the log's name.
+    """
+
+    kind: str
+    database: str
+    user: str = ""
+    password: str | None = field(default=None, repr=False)
+    host: str = ""
+    port: int = 0
+    socket: str = ""
+    sslmode: SslMode | None = None
+    sslrootcert: str = ""
+    sslcert: str = ""
+    sslkey: str = ""
+    publication: str = ""
+    slot: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> ServerUrl:
+        """Read a URL. Raises ``ValueError`` that says what it must be and never holds the password."""
+        try:
+            url = urlsplit(text)
+            port = url.port
+        except ValueError:
+            raise ValueError(f"must be {_form(text)}; the host or the port is none") from None
+        if url.scheme not in SCHEMES or not text.startswith(f"{url.scheme}://"):
+            raise ValueError(f"must be {_form(text)}")
+        database = unquote(url.path[1:])
+        if not database or "/" in url.path[1:] or url.fragment:
+            raise ValueError(f"must be {_form(text)}, with one database behind the port: each has a log of its own")
+        options = _options(url.query)
+        if options.get("host") and url.hostname:
+            raise ValueError(
+                f"must not name a host and a socket: write {url.scheme}://user@/{database}?host=/run/postgresql"
+            )
+        for what, value in (("database", database), ("user", unquote(url.username or ""))):
+            if "\0" in value or len(value.encode()) > _LONGEST_NAME:
+                raise ValueError(f"must have a {what} of at most {_LONGEST_NAME} bytes")
+        return cls(
+            kind=url.scheme,
+            database=database,
+            user=unquote(url.username or ""),
+            password=None if url.password is None else unquote(url.password),
+            host=unquote(url.hostname or ""),
+            port=port or 0,
+            socket=options.get("host", ""),
+            sslmode=_ssl_mode(options),
+            sslrootcert=options.get("sslrootcert", ""),
+            sslcert=options.get("sslcert", ""),
+            sslkey=options.get("sslkey", ""),
+            publication=options.get("publication", ""),
+            slot=options.get("slot", ""),
+        )
+
+
+def _options(query: str) -> dict[str, str]:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    options = dict(pairs)
+    if not set(options) <= set(_OPTIONS):
+        # Not named: behind a "?" that was not percent-encoded it may be the end of a password.
+        raise ValueError(f"has an unknown option; known are {', '.join(_OPTIONS)}")
+    if len(options) != len(pairs) or not all(options.values()):
+        raise ValueError("must give each option once, with a value")
+    for name in _PATHS:
+        if not options.get(name, "/").startswith("/"):
+            raise ValueError(f"must give {name} as an absolute path")
+    if not options.get("sslrootcert", "/").startswith("/") and options["sslrootcert"] != "system":
+        raise ValueError("must give sslrootcert as an absolute path, or as system")
+    if ("sslcert" in options) != ("sslkey" in options):
+        raise ValueError("must give sslcert and sslkey together")
+    if "slot" in options and not _SLOT.fullmatch(options["slot"]):
+        raise ValueError("must have a slot of at most 40 of the characters a-z, 0-9 and _")
+    publication = options.get("publication", "p")
+    if "\0" in publication or len(publication.encode()) > _LONGEST_NAME:
+        raise ValueError(f"must have a publication of at most {_LONGEST_NAME} bytes")
+    return options
+
+
+def _ssl_mode(options: dict[str, str]) -> SslMode | None:
+    given = options.get("sslmode")
+    mode = next((known for known in SSL_MODES if known == given), None)
+    if given is not None and mode is None:
+        raise ValueError(f"must have one of {', '.join(SSL_MODES)} as sslmode")
+    verifies = mode in (None, "verify-ca", "verify-full")
+    if "sslrootcert" in options and not verifies:
+        raise ValueError(f"must not give a sslrootcert with sslmode={mode}: write sslmode=verify-full")
+    if mode == "verify-ca" and options.get("sslrootcert", "system") == "system":
+        raise ValueError("must give a sslrootcert with sslmode=verify-ca: the file of the authority")
+    if "sslcert" in options and mode in ("disable", "allow", "prefer"):
+        raise ValueError(f"must not give a sslcert with sslmode={mode}, which may go without TLS: write require")
+    if mode is None and "sslrootcert" in options:
+        return "verify-full"
+    return "require" if mode is None and "sslcert" in options else mode
+
+
+def _form(text: str) -> str:
+    kind = text.partition(":")[0]
+    return f"{kind if kind in SCHEMES else SCHEMES[0]}://user@host:5432/database"

@@ -1,0 +1,169 @@
+"""The slots of a log: the two that the server keeps, and the temporary copies of them that are read.
+
+``<name>_held`` stays at the oldest datamarker and keeps the server's log. ``<name>_lead`` follows the reader that is
+furthest ahead: a copy of it decodes little before it comes to new log. A reader has a copy of its own, which goes with
+its session, so that any number of them read at a time and a killed publisher leaves nothing that is in use. Both are
+confirmed at most up to the commit of their place's anchor, which has to be sent again when the place is opened: a slot
+never sends what lies before its confirmed place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from publisher.sources.postgres.connection import Connection, ServerError, quote_identifier, quote_literal
+from publisher.sources.postgres.lsn import format_lsn
+from publisher.sources.postgres.server_state import ServerState, Slot
+from wormhole.model.errors import SourceUnavailable, UsageError
+
+__all__ = [
+    "PLUGIN",
+    "advance",
+    "check",
+    "copy",
+    "create",
+    "create_publication",
+    "create_statements",
+    "create_temporary",
+    "drop_statements",
+    "held_slot",
+    "lead_slot",
+    "nearest",
+    "statement_of_publication",
+]
+
+PLUGIN: Final = "pgoutput"
+_ADVANCE_S: Final = 600.0  # it reads all the log in between, or waits for every transaction that is open
+_IN_USE: Final = "55006"
+
+
+def held_slot(name: str) -> str:
+    """The slot at the oldest datamarker."""
+    return f"{name}_held"
+
+
+def lead_slot(name: str) -> str:
+    """The slot that follows the reader which is furthest ahead."""
+    return f"{name}_lead"
+
+
+def create_statements(name: str) -> tuple[str, str]:
+    """The SQL that makes both, for an operator to paste."""
+    made = f"SELECT pg_create_logical_replication_slot({quote_literal(held_slot(name))}, '{PLUGIN}');"
+    copied = (
+        f"SELECT pg_copy_logical_replication_slot({quote_literal(held_slot(name))}, {quote_literal(lead_slot(name))});"
+    )
+    return made, copied
+
+
+def drop_statements(name: str) -> tuple[str, str]:
+    """The SQL that drops both: without a publisher they would keep the server's log until its disk is full."""
+    return (
+        f"SELECT pg_drop_replication_slot({quote_literal(lead_slot(name))});",
+        f"SELECT pg_drop_replication_slot({quote_literal(held_slot(name))});",
+    )
+
+
+def statement_of_publication(publication: str) -> str:
+    """The SQL that publishes every table, partitions under the name of their root."""
+    return (
+        f"CREATE PUBLICATION {quote_identifier(publication)} FOR ALL TABLES WITH (publish_via_partition_root = true);"
+    )
+
+
+def create_publication(connection: Connection, publication: str) -> None:
+    """Publish every table; the operator said yes. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    connection.query(statement_of_publication(publication))
+
+
+def create(connection: Connection, name: str, existing: Iterable[str] = ()) -> None:
+    """Make those of both slots that are not ``existing``; the operator said yes. The log is kept from here on.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable`.
+    """
+    made, copied = create_statements(name)
+    there = set(existing)
+    if held_slot(name) not in there:
+        connection.query(made)
+    if lead_slot(name) not in there:
+        connection.query(copied)
+
+
+def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
+    """The slots held and lead. Raises :class:`~wormhole.model.errors.SourceUnavailable` with the SQL that repairs it
+    when one is missing, of another database or plugin, or has lost its log.
+    """
+    made = dict(zip((held_slot(name), lead_slot(name)), create_statements(name), strict=True))
+    missing = [statement for wanted, statement in made.items() if wanted not in state.slots]
+    found: list[Slot] = []
+    for wanted in made:
+        slot = state.slots.get(wanted)
+        if slot is None:
+            raise SourceUnavailable(
+                f"the server has no replication slot {wanted}, which keeps its log for the publisher",
+                hint="\n".join((f"make it, in the database {database}:", *missing)),
+            )
+        if slot.plugin != PLUGIN or slot.database != database:
+            raise UsageError(
+                f"the replication slot {wanted} is of the plugin {slot.plugin or 'none'} and the database "
+                f"{slot.database or 'none'}, not of {PLUGIN} and {database}",
+                hint="name another one behind the URL: ?slot=NAME",
+            )
+        if slot.lost:
+            raise SourceUnavailable(
+                f"the replication slot {wanted} has lost its log: the server removed what it needed "
+                "(max_slot_wal_keep_size)",
+                hint="make both anew; flows report the range that is lost:\n"
+                + "\n".join((*drop_statements(name), *create_statements(name))),
+            )
+        found.append(slot)
+    return found[0], found[1]
+
+
+def nearest(slots: Iterable[Slot], begin: int) -> Slot | None:
+    """The one from which the least is decoded to read from ``begin`` on; ``None``: each is behind that place."""
+    return max((slot for slot in slots if slot.confirmed <= begin), key=lambda slot: slot.confirmed, default=None)
+
+
+def create_temporary(walsender: Connection, name: str) -> None:
+    """Make one that goes with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    walsender.query(
+        f"CREATE_REPLICATION_SLOT {quote_identifier(name)} TEMPORARY LOGICAL {PLUGIN} NOEXPORT_SNAPSHOT",
+        timeout_s=_ADVANCE_S,
+    )
+
+
+def copy(walsender: Connection, slot: Slot, name: str) -> None:
+    """Make a copy that goes with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    try:
+        walsender.query(
+            f"SELECT pg_copy_logical_replication_slot({quote_literal(slot.name)}, {quote_literal(name)}, true)"
+        )
+    except ServerError as error:
+        if error.sqlstate != "53400":
+            raise
+        raise SourceUnavailable(
+            f"{error.message}: each reader of the log needs one for itself",
+            hint="raise max_replication_slots (10 is the default), which takes a restart of the server, or lower "
+            "caravans.max of the dataset",
+        ) from None
+
+
+def advance(connection: Connection, slot: Slot, to: int) -> bool:
+    """Confirm a slot up to ``to``; whether that was done. Not while somebody reads the slot itself.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable`.
+    """
+    if to <= slot.confirmed:
+        return False
+    try:
+        connection.query(
+            f"SELECT pg_replication_slot_advance({quote_literal(slot.name)}, {quote_literal(format_lsn(to))})",
+            timeout_s=_ADVANCE_S,
+        )
+    except ServerError as error:
+        if error.sqlstate == _IN_USE:
+            return False
+        raise
+    return True

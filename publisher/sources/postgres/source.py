@@ -1,0 +1,374 @@
+"""PostgreSQL as a log source: one database of a server, read by logical decoding."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from publisher.sources.high_water import HighWater
+from publisher.sources.postgres import slots
+from publisher.sources.postgres.address import Address, parse
+from publisher.sources.postgres.connection import Connection, connect, quote_literal
+from publisher.sources.postgres.decode.tables import shard_name
+from publisher.sources.postgres.incarnations import Incarnations
+from publisher.sources.postgres.lsn import format_lsn
+from publisher.sources.postgres.opening import Log, Opening
+from publisher.sources.postgres.places import Places
+from publisher.sources.postgres.reader import WalReader
+from publisher.sources.postgres.server_state import ServerState, read_state
+from publisher.sources.postgres.stream import Stream
+from publisher.sources.postgres.timelines import Timelines, read_timelines
+from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, UnsupportedLog, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.ports.datastore import SourceOptions
+from wormhole.ports.log_source import SourceStatus
+
+__all__ = ["PostgresSource"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_POLL_S: Final = 1.0
+_ADVANCE_S: Final = 5.0  # between two moves of the slots
+_ANSWER_S: Final = 10.0
+_NEAR: Final = 1 << 30  # bytes of headroom below which the operator is told
+
+
+class PostgresSource:
+    """Implements :class:`~wormhole.ports.log_source.LogSource` for the database that ``url`` names.
+
+    Places are (incarnation, 0, LSN); logical positions are ``timeline:LSN``. The server keeps the log, by the slots of
+    :mod:`publisher.sources.postgres.slots`. The state folder holds which incarnation is which history, and how far the
+    log was read.
+    """
+
+    def __init__(self, url: str, options: SourceOptions) -> None:
+        self._url = url
+        self._options = options
+        self._log = options.log
+        self._state_dir = options.state_dir / "postgres"
+        self._asking = threading.Lock()  # one statement at a time over the control connection
+        self._lock = threading.Lock()  # what a status is made of
+        self._control: Connection | None = None
+        self._mover: Connection | None = None  # it may wait for the server to read much log
+        self._keeper: Connection | None = None  # of a temporary slot, where the operator has made none
+        self._shown: Connection | None = None  # over which the log was shown to be the one that was read
+        self._seen: Log | None = None
+        self._problem = NO_PROBLEM
+        self._furthest: Datamarker | None = None
+        self._released: LogPosition | None = None
+        self._readers: set[WalReader] = set()
+        self._streams: set[Stream] = set()
+        self._shards: frozenset[str] = frozenset()
+        self._stopped = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """See the port. Refuses a server whose log has no rows, and one without the publication or the slots."""
+        login = self._options.login
+        self._address = parse(
+            self._url, self._log, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
+        )
+        for remark in self._address.remarks:
+            _log.warning("%s", remark)
+        for table in sorted(self._options.skip_tables):
+            _log.warning("skip_tables: no update of %s is delivered", table)
+        self._make_state_dir()
+        self._high_water = HighWater(self._state_dir / "read.bin")
+        self._incarnations = Incarnations(self._state_dir / "histories.json")
+        self._opening = Opening(
+            self._address, self._options, self._incarnations, opened=self._streams.add, ended=self._streams.discard
+        )
+        self._slots = {
+            name: name for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot))
+        }
+        self._places = Places(self._address, self._look, self.open)
+        try:
+            log = self._look()
+            _check_settings(log.state, self._address)
+            if self._options.transient and not log.state.slots:
+                log = self._keep_for_now()
+            slots.check(log.state, self._address.slot, self._address.database)
+            self._shards = self._ask(self._known_shards)
+        except BaseException:
+            self._disconnect()
+            raise
+        self._stopped.clear()
+        pause_s = min(log.state.sender_timeout_s / 3 or _ANSWER_S, _ANSWER_S)
+        work_of = {"poll": (_POLL_S, self._poll), "answers": (pause_s, self._answer)}
+        if not self._options.transient:
+            work_of["slots"] = (_ADVANCE_S, self._move_slots)
+        for name, (every_s, work) in work_of.items():
+            thread = threading.Thread(
+                target=self._every, args=(every_s, work), name=f"postgres-{name}-{self._log}", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """See the port. Readers that are still open are closed."""
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        for reader in tuple(self._readers):
+            reader.close()
+        self._disconnect()
+        with self._lock:
+            self._furthest = self._seen = self._released = None
+
+    def earliest(self) -> Datamarker:
+        """See the port: where the slot begins that keeps the log."""
+        return self._places.earliest()
+
+    def latest(self) -> Datamarker:
+        """See the port."""
+        return self._places.latest()
+
+    def locate(self, text: str) -> Datamarker:
+        """See the port; also an LSN as the server writes it (``0/16B3748``), and one with its timeline
+        (``2:0/16B3748``).
+        """
+        return self._places.locate(text)
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port. Has the server decode its log from the earliest place on."""
+        return self._places.locate_time(at_us)
+
+    def open(self, marker: Datamarker) -> WalReader:
+        """See the port. A marker of an earlier timeline is found by its LSN."""
+        log = self._look()
+        try:
+            reader = self._opening.open(log, marker, self._note, self._closed)
+        except Diverged:
+            with self._lock:
+                self._shown = None  # the next look compares how far the log was read
+            raise
+        self._readers.add(reader)
+        return reader
+
+    def shards(self) -> frozenset[str]:
+        """See the port: as of the start; what is created later comes with its first segment."""
+        return self._shards
+
+    def release(self, oldest: LogPosition) -> None:
+        """See the port: within seconds the slot follows, and the server removes its log up to there."""
+        with self._lock:
+            self._released = oldest
+
+    def status(self) -> SourceStatus:
+        """See the port: as of about a second ago."""
+        with self._lock:
+            seen, furthest, problem = self._seen, self._furthest, self._problem
+        if seen is None:
+            current = self._incarnations.current
+            place = LogPosition(current.number if current else 0, 0, 0)
+            return SourceStatus(place, place, 0, tuple(filter(None, (problem,))), end_unknown=str(problem))
+        held = seen.state.slots.get(slots.held_slot(self._address.slot))
+        end = seen.place(seen.state.end)
+        if furthest is not None and furthest.order.incarnation == end.incarnation:
+            end = max(end, furthest.order)
+        oldest = end if held is None or held.lost else seen.place(held.confirmed)
+        kept = 0 if held is None or held.lost else max(0, end.offset - held.restart)
+        problems = tuple(filter(None, (problem, *self._troubles(seen.state))))
+        return SourceStatus(
+            end,
+            oldest,
+            kept,
+            problems,
+            files=((0, end.offset),),
+            budget_bytes=seen.state.keep_bytes,
+            end_unknown=str(problem),
+            base="LSN",
+        )
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Log:
+        """The log as it is now. Over a new connection it is first shown to be the one that was read."""
+        state = self._ask(lambda control: read_state(control, self._address.publication, self._slots))
+        with self._lock:
+            seen, shown = self._seen, self._shown is self._control
+        same = seen is not None and seen.state.timeline == state.timeline and seen.state.system == state.system
+        timelines = seen.timelines if seen is not None and same else read_timelines(self._address, state.timeline)
+        log = self._continued(state, timelines, shown=shown and same)
+        with self._lock:
+            self._seen, self._shown = log, self._control
+        for reader in tuple(self._readers):
+            reader.outlived(log.history)
+        return log
+
+    def _continued(self, state: ServerState, timelines: Timelines, *, shown: bool) -> Log:
+        log = Log(state, self._incarnations.observe(state), timelines)
+        last = self._high_water.last
+        if last is None or last.order.incarnation != log.history.number:
+            return log
+        lost = ""
+        if last.order.offset > state.end:
+            lost = (
+                f"the server lost the end of its log: that was read up to {format_lsn(last.order.offset)} and ends at "
+                f"{format_lsn(state.end)}"
+            )
+        elif not shown:
+            try:
+                self._opening.verify(log, last)
+            except Diverged as error:
+                lost = error.message
+            except PositionPurged:
+                pass  # nothing reaches back to compare
+        if not lost:
+            return log
+        _log.error("another history of the log begins: %s", lost)
+        return Log(state, self._incarnations.observe(state, lost), timelines)
+
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        """Put a question over the control connection; over a new one if that is broken."""
+        with self._asking:
+            for last in (False, True):
+                try:
+                    if self._control is None or not self._control.is_open:
+                        self._control = connect(self._address)
+                    return question(self._control)
+                except SourceUnavailable:
+                    if self._control is not None and self._control.is_open:
+                        raise
+                    self._drop_control()
+                    if last:
+                        raise
+        raise AssertionError("unreachable")
+
+    def _keep_for_now(self) -> Log:
+        """Have the server keep its log while this session lasts."""
+        self._keeper = connect(self._address, walsender=True)
+        name = f"{self._address.slot}_{os.getpid()}_{secrets.token_hex(4)}"[-63:]
+        slots.create_temporary(self._keeper, name)
+        self._slots = dict.fromkeys(self._slots, name)
+        return self._look()
+
+    def _disconnect(self) -> None:
+        for connection in (self._mover, self._keeper):
+            if connection is not None:
+                connection.close()
+        self._mover = self._keeper = None
+        with self._asking:
+            self._drop_control()
+
+    def _drop_control(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
+
+    def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        while not self._stopped.wait(seconds):
+            work()
+
+    def _answer(self) -> None:
+        for stream in tuple(self._streams):
+            stream.answer()
+
+    def _poll(self) -> None:
+        try:
+            self._look()
+            self._high_water.sync()
+            problem = NO_PROBLEM
+        except WormholeError as error:
+            problem = error.problem
+        if problem and problem != self._problem:
+            _log.warning("the server cannot be asked for its state: %s", problem)
+        self._problem = problem
+
+    def _move_slots(self) -> None:
+        """Move the slots on: the held one to the oldest datamarker, the other one with the furthest reader."""
+        with self._lock:
+            seen, released, furthest = self._seen, self._released, self._furthest
+        if seen is None:
+            return
+        wanted = {
+            slots.held_slot(self._address.slot): released,
+            slots.lead_slot(self._address.slot): furthest.read_from if furthest is not None else None,
+        }
+        try:
+            for name, place in wanted.items():
+                slot = seen.state.slots.get(name)
+                if slot is None or slot.lost or place is None or place.incarnation != seen.history.number:
+                    continue
+                if place.offset > slot.confirmed:
+                    if self._mover is None or not self._mover.is_open:
+                        self._mover = connect(self._address)
+                    slots.advance(self._mover, slot, place.offset)
+        except WormholeError as error:
+            _log.warning("a replication slot cannot be moved on: %s", error)
+
+    def _troubles(self, state: ServerState) -> list[Problem]:
+        found: list[Problem] = []
+        for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot)):
+            slot = state.slots.get(name)
+            if slot is None or slot.lost:
+                try:
+                    slots.check(state, self._address.slot, self._address.database)
+                except WormholeError as error:
+                    found.append(error.problem)
+                break
+            if slot.wal_status == "unreserved" or (slot.safe_bytes is not None and slot.safe_bytes < _NEAR):
+                found.append(
+                    Problem(
+                        f"the server removes the log that {name} needs after {max(0, slot.safe_bytes or 0) >> 20} MiB "
+                        "more (max_slot_wal_keep_size)",
+                        "see which flow is furthest behind (`wormholectl flows`), or raise max_slot_wal_keep_size",
+                    )
+                )
+        return found
+
+    def _make_state_dir(self) -> None:
+        try:
+            self._state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
+            ) from error
+
+    def _known_shards(self, control: Connection) -> frozenset[str]:
+        """The shards that there are now."""
+        sharding = self._options.sharding
+        if sharding.by == "log":
+            return frozenset({self._log})
+        if sharding.by == "hash":
+            return frozenset(f"{self._log}.{k}of{sharding.count}" for k in range(sharding.count))
+        tables = control.query(
+            f"SELECT schemaname, tablename FROM pg_publication_tables "  # noqa: S608
+            f"WHERE pubname = {quote_literal(self._address.publication)}"
+        )
+        return frozenset(shard_name(self._log, sharding, schema or "", table or "") for schema, table in tables)
+
+    def _note(self, marker: Datamarker) -> None:
+        """A reader is about to hand out what ends at ``marker``."""
+        self._high_water.rise(marker)
+        with self._lock:
+            if self._furthest is None or marker.order > self._furthest.order:
+                self._furthest = marker
+
+    def _closed(self, reader: WalReader) -> None:
+        self._readers.discard(reader)
+
+
+def _check_settings(state: ServerState, address: Address) -> None:
+    """Raises :class:`~wormhole.model.errors.UnsupportedLog`, or
+    :class:`~wormhole.model.errors.SourceUnavailable`, with the SQL that repairs it.
+    """
+    if state.wal_level != "logical":
+        raise UnsupportedLog(
+            f"wal_level is {state.wal_level}: the log does not hold the rows",
+            hint="set it and restart the server:\nALTER SYSTEM SET wal_level = logical;",
+        )
+    if not state.publication:
+        raise SourceUnavailable(
+            f"the database {address.database} has no publication {address.publication}",
+            hint="make it, or name another one behind the URL, ?publication=NAME:\n"
+            + slots.statement_of_publication(address.publication),
+        )

@@ -1,0 +1,149 @@
+"""The log as a walsender sends it, and the answers that it expects.
+
+The server ends a session of which it hears nothing for ``wal_sender_timeout``, also while nobody reads here: a reader
+pauses when its applications are slow, and to begin anew would decode everything since the slot's restart place again.
+So the answers are sent by a thread of the source, independent of who reads.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import threading
+import time
+from typing import Final
+
+import psycopg
+from psycopg import pq
+
+from publisher.sources.postgres.connection import Connection, ServerError
+from wormhole.model.errors import SourceSilent, WormholeError
+
+__all__ = ["HEADER_BYTES", "KEEPALIVE", "LOG_DATA", "Stream", "keepalive_end"]
+
+LOG_DATA: Final = ord("w")
+"""The first byte of a message with log; its content begins behind `HEADER_BYTES`."""
+KEEPALIVE: Final = ord("k")
+HEADER_BYTES: Final = 25
+
+_STATUS: Final = struct.Struct(">cQQQqB")
+_END: Final = struct.Struct(">Q")
+_EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, in microseconds since 1970
+_SILENCE_S: Final = 120.0  # twice the default of wal_sender_timeout: it asks for an answer after half of that
+_REPLY_AT: Final = 17
+_MOST_BYTES: Final = 512 << 10
+_MESSAGE_COST: Final = 64
+
+
+class Stream:
+    """A session in which ``START_REPLICATION`` was answered. ``receive`` is for one thread, ``answer`` for another.
+
+    What was received is confirmed: the session's slot is its own and goes with it. A server that shuts down waits until
+    everything that it sent is confirmed.
+    """
+
+    def __init__(self, connection: Connection, begin: int) -> None:
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._lock = threading.Lock()  # libpq takes one call at a time
+        self._received = begin
+        self._closed = False
+        self._heard_s = time.monotonic()
+
+    def receive(self, wait_s: float) -> list[bytes]:
+        """The messages that are there, up to some hundred KiB; waits up to ``wait_s`` seconds for the first one.
+
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the session ended.
+        """
+        found = self._take()
+        if found or wait_s <= 0:
+            return found
+        if self._wait(wait_s):
+            return self._take()
+        if time.monotonic() - self._heard_s > _SILENCE_S:
+            raise SourceSilent(
+                f"the server sent nothing for {_SILENCE_S:g} s, not even that it is there",
+                hint="check the network between; it is tried again",
+            )
+        return []
+
+    def answer(self) -> None:
+        """Tell the server that somebody is here, and what need not be sent again. Never waits, and never raises: a
+        session that ended is for the reader to notice.
+        """
+        with self._lock:
+            if not self._closed:
+                self._answer()
+
+    def close(self) -> None:
+        """Close the session; idempotent, from any thread."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._connection.close()
+
+    def _wait(self, wait_s: float) -> bool:
+        with self._lock:
+            if self._closed:
+                return False
+            poll = select.poll()
+            poll.register(self._pgconn.socket, select.POLLIN)
+        return bool(poll.poll(wait_s * 1000))
+
+    def _take(self) -> list[bytes]:
+        found: list[bytes] = []
+        with self._lock:
+            if self._closed:
+                return found
+            try:
+                take = self._pgconn.get_copy_data
+                size, data = take(1)
+                if size == 0:
+                    self._pgconn.consume_input()
+                    size, data = take(1)
+                room = _MOST_BYTES
+                while size > 0:
+                    message = bytes(data)
+                    found.append(message)
+                    room -= size + _MESSAGE_COST
+                    if message[0] == KEEPALIVE:
+                        self._keep_alive(message)
+                    if room <= 0:
+                        break
+                    size, data = take(1)
+            except psycopg.Error:
+                raise self._connection.broken() from None
+            if found:
+                self._heard_s = time.monotonic()
+            elif size < 0:
+                raise self._ended()
+        return found
+
+    def _keep_alive(self, message: bytes) -> None:
+        self._received = max(self._received, keepalive_end(message))
+        if message[_REPLY_AT]:
+            self._answer()
+
+    def _answer(self) -> None:
+        now_us = time.time_ns() // 1000 - _EPOCH_US
+        at = self._received
+        try:
+            self._pgconn.put_copy_data(_STATUS.pack(b"r", at, at, at, now_us, 0))
+            self._pgconn.flush()
+        except psycopg.Error:
+            pass  # the reader gets the same error
+
+    def _ended(self) -> WormholeError:
+        try:
+            result = self._pgconn.get_result()
+        except psycopg.Error:
+            return self._connection.broken()
+        if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
+            return ServerError("the server ended the sending of its log", hint="it is opened again")
+        return self._connection.refusal(result)
+
+
+def keepalive_end(message: bytes) -> int:
+    """Up to which LSN the server has sent everything that was committed, as a keepalive says."""
+    end: int = _END.unpack_from(message, 1)[0]
+    return end

@@ -1,0 +1,245 @@
+"""The source over real PostgreSQL servers: what the contract of all sources does not ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from publisher.sources.postgres import reader as reader_module
+from publisher.sources.postgres import slots
+from publisher.sources.postgres import source as source_module
+from publisher.sources.postgres.datastore import DATASTORE
+from publisher.sources.postgres.proof import is_of_log_bytes
+from publisher.sources.postgres.source import PostgresSource
+from tests.support.eventually import until
+from tests.support.postgres_harness import prepare_database, source_of
+from tests.support.postgres_server import NewPostgres, PostgresServer
+from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
+from wormhole.model.findings import Severity
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
+from wormhole.ports.testing.reading import Read, read_log, read_until
+
+_TABLE = "CREATE TABLE t (k int PRIMARY KEY, v text)"
+_LEAD = slots.lead_slot("wormhole_log")
+_HELD = slots.held_slot("wormhole_log")
+
+
+@pytest.fixture
+def server(new_postgres: NewPostgres) -> PostgresServer:
+    server = new_postgres()
+    prepare_database(server, "shop", _TABLE)
+    return server
+
+
+@pytest.fixture
+def source(server: PostgresServer, tmp_path: Path) -> Iterator[PostgresSource]:
+    source = source_of(server, "shop", tmp_path)
+    yield source
+    source.stop()
+
+
+def _insert(server: PostgresServer, *keys: int) -> None:
+    server.sql(*(f"INSERT INTO t VALUES ({key}, 'v')" for key in keys), database="shop")
+
+
+def _idle_marker(server: PostgresServer, source: PostgresSource, start: Datamarker) -> Datamarker:
+    """A datamarker behind what only another database wrote."""
+    _insert(server, 1)
+    reader = source.open(start)
+    read = read_until(reader, source.latest().order)
+    server.sql("CREATE TABLE other AS SELECT generate_series(1, 100000)", "CHECKPOINT")
+    read_until(reader, source.latest().order, into=read)
+    reader.close()
+    return read.markers[-1]
+
+
+def test_the_slot_follows_while_only_another_database_writes(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostHog #83333: the log of a busy server fills its disk while the publication is idle."""
+    monkeypatch.setattr(reader_module, "_PROOF_S", 0.0)
+    monkeypatch.setattr(source_module, "_ADVANCE_S", 0.2)
+    source = source_of(server, "shop", tmp_path)
+    try:
+        begin = source.status().oldest
+        marker = _idle_marker(server, source, source.latest())
+        source.release(marker.read_from)
+        until(lambda: source.status().oldest == marker.read_from, "the slot does not follow")
+        assert marker.order.offset - begin.offset > 3 << 20, "the other database wrote little"
+        assert marker.order.offset - source.status().oldest.offset < 1 << 16
+        _insert(server, 2)
+        assert read_log(source, marker).keys() == [2]
+    finally:
+        source.stop()
+
+
+def test_an_idle_log_is_known_by_its_bytes(
+    server: PostgresServer, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "_PROOF_S", 0.0)
+    marker = _idle_marker(server, source, source.latest())
+    assert marker.anchor is not None
+    assert is_of_log_bytes(marker.anchor)
+    source.open(marker).close()
+    forged = replace(marker, anchor=replace(marker.anchor, checksum=marker.anchor.checksum ^ 1))
+    with pytest.raises(Diverged) as error:
+        source.open(forged)
+    assert error.value.hint
+
+
+def test_a_reader_that_pauses_keeps_its_session(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    server = new_postgres(wal_sender_timeout="1s")
+    prepare_database(server, "shop", _TABLE)
+    source = source_of(server, "shop", tmp_path)
+    try:
+        reader = source.open(source.latest())
+        sessions = "SELECT pid, reply_time FROM pg_stat_replication WHERE application_name = 'wormhole'"
+        until(lambda: server.sql(sessions)[0][1] is not None, "the server is not answered")
+        ((pid, since),) = server.sql(sessions)
+        _insert(server, *range(50))
+
+        def answered_for_long() -> bool:
+            ((now, at),) = server.sql(sessions)
+            assert now == pid, "the server ended the session"
+            return bool((at - since).total_seconds() > 4)
+
+        until(answered_for_long, "the server is not answered")
+        assert read_until(reader, source.latest().order).keys() == list(range(50))
+        reader.close()
+    finally:
+        source.stop()
+
+
+def test_a_killed_server_costs_nothing_that_was_committed(server: PostgresServer, source: PostgresSource) -> None:
+    start = source.latest()
+    reader = source.open(start)
+    _insert(server, *range(10))
+    read = read_until(reader, source.latest().order)
+    server.kill()
+    with pytest.raises(SourceUnavailable):
+        while True:
+            reader.read(1 << 20, 1.0)
+    reader.close()
+    server.start()
+    _insert(server, *range(10, 20))
+    assert read.keys() == list(range(10))
+    assert read_log(source, read.markers[-1]).keys() == list(range(10, 20))
+    assert read_log(source, start).keys() == list(range(20))
+
+
+def test_a_transaction_that_began_before_the_place_is_read_whole(
+    server: PostgresServer, source: PostgresSource
+) -> None:
+    with server.connect("shop", autocommit=False) as writer:
+        writer.execute("INSERT INTO t VALUES (1, 'early')")
+        _insert(server, 2)
+        marker = read_log(source, source.earliest()).markers[-1]
+        writer.commit()
+    assert read_log(source, marker).keys() == [1]
+
+
+def test_a_slot_that_another_program_advanced_is_a_loss_with_its_range(
+    server: PostgresServer, source: PostgresSource
+) -> None:
+    """airbyte #46571: the slot is ahead of the stored place."""
+    _insert(server, 1, 2)
+    marker = read_log(source, source.earliest()).markers[-1]
+    _insert(server, 3)
+    server.sql(
+        *(
+            f"SELECT pg_replication_slot_advance('{name}', pg_current_wal_lsn())"
+            for name in (_HELD, "wormhole_log_lead")
+        ),
+        database="shop",
+    )
+    with pytest.raises(PositionPurged) as error:
+        source.open(marker)
+    assert (error.value.first_missing, error.value.last_missing) == (
+        marker.delivered,
+        source.earliest().delivered,
+    )
+
+
+def test_what_is_missing_is_said_with_the_statement_that_makes_it(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    server = new_postgres()
+    server.sql("CREATE DATABASE shop")
+    for expected in ("CREATE PUBLICATION", "pg_create_logical_replication_slot"):
+        with pytest.raises(SourceUnavailable) as error:
+            source_of(server, "shop", tmp_path)
+        hint = error.value.hint or ""
+        assert expected in hint
+        server.sql(*hint.splitlines()[1:], database="shop")
+    source_of(server, "shop", tmp_path).stop()
+
+
+def test_a_look_at_the_log_leaves_nothing_on_the_server(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    server = new_postgres()
+    server.sql("CREATE DATABASE shop")
+    server.sql(_TABLE, slots.statement_of_publication("wormhole_log"), database="shop")
+    options = SourceOptions(
+        log="log",
+        state_dir=tmp_path,
+        sharding=Sharding("log"),
+        max_update_bytes=1 << 20,
+        disk_budget=0,
+        login=Login(server.password_file),
+        transient=True,
+    )
+    source = PostgresSource(server.url("shop"), options)
+    source.start()
+    start = source.latest()
+    _insert(server, 1)
+    assert read_log(source, start).keys() == [1]
+    assert server.sql("SELECT slot_name FROM pg_replication_slots")
+    source.stop()
+    until(lambda: not server.sql("SELECT slot_name FROM pg_replication_slots"), "a slot is left")
+
+
+def _problems(server: PostgresServer, tmp_path: Path, database: str = "shop") -> dict[str, str]:
+    report = DATASTORE.examine(server.url(database), tmp_path, Login(server.password_file))
+    return {one.check: one.next_step for one in report.findings if one.severity is Severity.PROBLEM}
+
+
+def test_doctor_names_each_problem_with_its_statement(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    server = new_postgres(wal_level="replica", max_replication_slots="1")
+    server.sql("CREATE DATABASE shop", "ALTER ROLE wormhole NOREPLICATION")
+    server.sql("CREATE TABLE keyless (v text)", database="shop")
+    found = _problems(server, tmp_path)
+    assert "ALTER SYSTEM SET wal_level = logical;" in found["wal_level"]
+    assert 'ALTER ROLE "wormhole" REPLICATION;' in found["replication"]
+    assert "ALTER SYSTEM SET max_replication_slots" in found["max_replication_slots"]
+    assert "CREATE PUBLICATION" in found["publication"]
+    assert "pg_create_logical_replication_slot" in found["slots"]
+    server.sql("ALTER ROLE wormhole REPLICATION")
+    server.sql("CREATE PUBLICATION wormhole_log FOR TABLE keyless", database="shop")
+    assert 'ALTER TABLE "public"."keyless" REPLICA IDENTITY FULL;' in _problems(server, tmp_path)["replica_identity"]
+
+
+def test_doctor_finds_nothing_wrong_with_a_prepared_server(server: PostgresServer, tmp_path: Path) -> None:
+    assert not _problems(server, tmp_path)
+
+
+def test_doctor_sees_who_reads_the_slot(server: PostgresServer, tmp_path: Path) -> None:
+    with server.connect("shop", replication="database") as reader:
+        reader.pgconn.send_query(
+            f"START_REPLICATION SLOT {_HELD} LOGICAL 0/0 (proto_version '1', publication_names 'wormhole_log')".encode()
+        )
+        until(lambda: bool(server.sql("SELECT 1 FROM pg_replication_slots WHERE active")), "nobody reads it")
+        assert "pg_terminate_backend" in _problems(server, tmp_path)["slot_taken"]
+        reader.pgconn.finish()
+
+
+def test_everything_is_read_once_over_many_reopenings(server: PostgresServer, source: PostgresSource) -> None:
+    marker = source.latest()
+    read = Read()
+    for first in range(0, 30, 10):
+        _insert(server, *range(first, first + 10))
+        part = read_log(source, marker, 1)
+        read.updates += part.updates
+        marker = part.markers[-1]
+    assert read.keys() == list(range(30))

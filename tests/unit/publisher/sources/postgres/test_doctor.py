@@ -1,0 +1,197 @@
+"""What ``doctor`` says of a database, by what it answers: each finding and its next step. A real server's answers are
+looked at in tests/integration/test_postgres_source.py; this has also those that Debian's server cannot give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from publisher.sources.postgres import doctor
+from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.connection import Row
+from publisher.sources.postgres.server_state import ServerState, Slot
+from wormhole.model.errors import SourceUnavailable
+from wormhole.model.findings import Finding, Report, Severity
+
+ADDRESS = Address("127.0.0.1", 5432, "app", "shop", publication="wormhole_log", slot="wormhole_log")
+HELD = Slot("wormhole_log_held", "pgoutput", "shop", False, 0, 0x100, 0x120, "reserved", None)
+LEAD = replace(HELD, name="wormhole_log_lead")
+READY = ServerState(
+    "71", 1, 0x5000, 0x5000, 150004, "logical", 64 << 30, 60.0, True, {HELD.name: HELD, LEAD.name: LEAD}
+)
+KEYED: Row = ("public", "orders", "d", "1", "10", "t", "t")
+"""Schema, name, identity, key columns, rows, published, readable."""
+
+
+class Server:
+    """Answers what ``doctor`` asks. ``free``: replication slots and walsenders of 10 that are not used."""
+
+    def __init__(self, *, state: ServerState = READY, encrypted: bool = False) -> None:
+        self.state = state
+        self.version = state.version
+        self.encrypted = encrypted
+        self.replicates = True
+        self.used = 0
+        self.tables: list[Row] = [KEYED]
+        self.closed = False
+
+    def query(self, sql: str, **_options: Any) -> list[Row]:
+        if "rolreplication" in sql:
+            return [("t" if self.replicates else "f",)]
+        if "current_setting('max_" in sql:
+            return [("10", str(self.used))]
+        assert "pg_publication_tables" in sql
+        return self.tables
+
+    def close(self) -> None:
+        self.closed = True
+
+
+Examine = Callable[..., Report]
+
+
+@pytest.fixture
+def examine(monkeypatch: pytest.MonkeyPatch) -> Examine:
+    def examined(server: Server, address: Address = ADDRESS, hidden_bytes: str = "") -> Report:
+        def checksum(*_place: object) -> int:
+            if hidden_bytes:
+                raise SourceUnavailable(hidden_bytes)
+            return 1
+
+        monkeypatch.setattr(doctor, "connect", lambda *_, **_options: server)
+        monkeypatch.setattr(doctor, "read_state", lambda *_: server.state)
+        monkeypatch.setattr(doctor, "checksum_of_log", checksum)
+        report = doctor.check(address)
+        assert server.closed
+        return report
+
+    return examined
+
+
+def named(report: Report) -> Mapping[str, Finding]:
+    return {one.check: one for one in report.findings if one.severity is not Severity.OK}
+
+
+def with_slots(**changes: Any) -> ServerState:
+    changed = replace(HELD, **changes)
+    return replace(READY, slots={HELD.name: changed, LEAD.name: LEAD})
+
+
+def test_a_prepared_server_has_no_finding_but_facts(examine: Examine) -> None:
+    report = examine(Server())
+    assert named(report) == {}
+    assert report.facts["server"] == "PostgreSQL 15.4"
+    assert report.facts["slots"] == "wormhole_log_held, wormhole_log_lead"
+    assert [(one.database, one.table, one.rows) for one in report.tables] == [("public", "orders", 10)]
+
+
+@pytest.mark.parametrize(
+    ("state", "check", "next_step"),
+    [
+        (replace(READY, wal_level="replica"), "wal_level", "ALTER SYSTEM SET wal_level = logical;"),
+        (replace(READY, publication=False), "publication", 'CREATE PUBLICATION "wormhole_log"'),
+        (replace(READY, slots={}), "slots", "pg_create_logical_replication_slot('wormhole_log_held'"),
+        (with_slots(wal_status="lost"), "slots", "pg_drop_replication_slot"),
+        (with_slots(plugin="wal2json"), "slots", "?slot=NAME"),
+        (with_slots(active_pid=77), "slot_taken", "pg_terminate_backend(77)"),
+        (with_slots(catalog_age=200_000_000), "catalog_xmin", "wormholectl flows"),
+        (replace(with_slots(synced=False), version=170002), "failover", "failover => true"),
+        (replace(READY, keep_bytes=0), "max_slot_wal_keep_size", "ALTER SYSTEM SET max_slot_wal_keep_size"),
+    ],
+)
+def test_what_the_server_lacks_is_named_with_its_statement(
+    examine: Examine, state: ServerState, check: str, next_step: str
+) -> None:
+    found = named(examine(Server(state=state)))
+    assert set(found) == {check}
+    assert next_step in found[check].next_step
+
+
+def test_the_room_that_is_left_is_told(examine: Examine) -> None:
+    report = examine(Server(state=with_slots(safe_bytes=7 << 20)))
+    [told] = [one.what for one in report.findings if one.check == "max_slot_wal_keep_size"]
+    assert "65536 MiB" in told
+    assert "7 MiB more" in told
+
+
+@pytest.mark.parametrize(("used", "severity"), [(6, None), (8, Severity.WARN), (10, Severity.PROBLEM)])
+def test_slots_and_walsenders_for_readers_are_counted(examine: Examine, used: int, severity: Severity | None) -> None:
+    server = Server()
+    server.used = used
+    found = named(examine(server))
+    settings = ("max_replication_slots", "max_wal_senders")
+    assert [found[name].severity if name in found else None for name in settings] == [severity, severity]
+
+
+def test_an_account_without_rights_is_given_the_grants(examine: Examine) -> None:
+    server = Server()
+    server.replicates = False
+    server.tables = [KEYED, ("shop", "hidden", "d", "1", "0", "t", "f")]
+    found = named(examine(server))
+    assert found["replication"].next_step == 'give it:\nALTER ROLE "app" REPLICATION;'
+    assert "shop.hidden" in found["select"].what
+    assert 'GRANT SELECT ON ALL TABLES IN SCHEMA "shop" TO "app";' in found["select"].next_step
+
+
+@pytest.mark.parametrize(
+    ("tables", "severity", "words"),
+    [
+        ([], Severity.WARN, "has no table"),
+        ([("public", "a", "d", "1", "0", "f", "t")], Severity.PROBLEM, "has no table"),
+        ([KEYED, ("public", "a", "d", "1", "0", "f", "t")], Severity.WARN, "leaves out public.a"),
+        ([KEYED, *(("s", f"t{n}", "d", "1", "0", "f", "t") for n in range(10))], Severity.WARN, "and 2 more"),
+    ],
+)
+def test_tables_that_the_publication_lacks(examine: Examine, tables: list[Row], severity: Severity, words: str) -> None:
+    server = Server()
+    server.tables = tables
+    found = named(examine(server))["publication"]
+    assert found.severity is severity
+    assert words in found.what
+
+
+@pytest.mark.parametrize(
+    ("identity", "severity", "words"),
+    [
+        ("d", Severity.PROBLEM, "no primary key"),
+        ("n", Severity.PROBLEM, "NOTHING"),
+        ("i", Severity.PROBLEM, "index of their REPLICA IDENTITY is gone"),
+        ("f", Severity.WARN, "one shard, without a key"),
+    ],
+)
+def test_tables_without_a_key_in_the_log(examine: Examine, identity: str, severity: Severity, words: str) -> None:
+    server = Server()
+    server.tables = [("public", "keyless", identity, None, "0", "t", "t")]
+    found = named(examine(server))["replica_identity"]
+    assert found.severity is severity
+    assert "public.keyless" in found.what
+    assert words in f"{found.what} {found.because}"
+
+
+def test_a_log_whose_bytes_are_not_sent_is_told(examine: Examine) -> None:
+    found = named(examine(Server(), hidden_bytes="no pg_hba.conf entry"))["log_bytes"]
+    assert "no pg_hba.conf entry" in found.what
+    assert "pg_hba.conf" in found.next_step
+
+
+@pytest.mark.parametrize(
+    ("host", "encrypted", "sslmode", "words"),
+    [
+        ("db", False, "prefer", "not encrypted"),
+        ("db", True, "require", "certificate is not checked"),
+        ("db", True, "verify-full", ""),
+    ],
+)
+def test_the_way_to_the_server(examine: Examine, host: str, encrypted: bool, sslmode: Any, words: str) -> None:
+    found = named(examine(Server(encrypted=encrypted), replace(ADDRESS, host=host, sslmode=sslmode))).get("tls")
+    assert (found is None) == (words == "")
+    assert found is None or words in found.what
+
+
+def test_a_password_that_others_may_read_is_told(examine: Examine) -> None:
+    found = named(examine(Server(), replace(ADDRESS, remarks=("others may read it",))))
+    assert found["password"].what == "others may read it"
