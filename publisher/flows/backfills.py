@@ -171,7 +171,7 @@ class Backfills:
         backfill = FlowBackfill.resume(request, flow.marker.backfill, flow.filter.hash)
         self._reported[flow.key] = control.generation, len(backfill.finished_tables())
         self._last[flow.key], self._speeds[flow.key] = backfill, Speed()
-        self._scans.want()
+        self._scans.want(control.rate)
         if verifies:
             self._verifications.begin(flow, control.generation)
         _log.info(
@@ -213,7 +213,7 @@ class Backfills:
         self._verifications.add(flow, event.found)
         if event.confirm:
             backfill.confirm(table, self._verifications.take_extra(flow, table))
-            self._scans.want()
+            self._want(flow)
         if event.found.ended:
             more = unconfirmed_keys(table, backfill.unconfirmed(table))
             if more is not None:
@@ -360,7 +360,12 @@ class Backfills:
         backfill = self.progress_of(flow)
         if backfill is not None:
             backfill.paused = value
-            self._scans.want()
+            self._want(flow)
+
+    def _want(self, flow: PublisherFlow) -> None:
+        control = flow.control.backfill
+        if control is not None:
+            self._scans.want(control.rate)
 
     def _wants(self, flow: PublisherFlow, tables: Sequence[str]) -> Callable[[str], bool]:
         names, of_shard = set(tables), self.tables_of(flow)

@@ -71,8 +71,11 @@ class RowScans:
                 self._before = self.rows, self.chunks, self.discards
                 self._last = replace(self._last, rows=0, chunks=0, discards=0, table="")
 
-    def want(self) -> None:
-        """A flow wants rows."""
+    def want(self, rate: float) -> None:
+        """A flow wants rows. ``rate``: what its backfill was asked for with, which holds from the first chunk; 0: what
+        is configured.
+        """
+        self.ask_rates((*self._rates, rate) if self._wanted.is_set() else (rate,))
         self._wanted.set()
 
     def keep(self, wanted: bool) -> None:
