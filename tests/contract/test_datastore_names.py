@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["wormhole.sources"]
 OWN = {value.split(".")[2] for value in DECLARED.values()}
-TERMS = {"binlog", "gtid", r"my\.cnf", "innodb", "column.famil"}
+TERMS = {"binlog", "gtid", r"my\.cnf", "innodb", "column.famil", "pgoutput", "walsender", r"\blsn\b"}
 NAME = re.compile("|".join(sorted({*DECLARED, *OWN, *TERMS})), re.IGNORECASE)
 TEXTS = {".py", ".pyi", ".pxd", ".html", ".js", ".css", ".svg"}
 
@@ -39,14 +39,24 @@ def test_no_datastore_is_named_outside_its_folder() -> None:
 
 
 def test_every_declared_datastore_has_a_folder_of_its_own() -> None:
-    assert {"mysql", "rocksdb"} <= OWN
-    assert {"mysql", "mariadb", "rocksdb"} <= set(DECLARED)
+    assert {"mysql", "postgres", "rocksdb"} <= OWN
+    assert {"mysql", "mariadb", "postgres", "postgresql", "rocksdb"} <= set(DECLARED)
     for name in OWN:
         assert (ROOT / "publisher" / "sources" / name / "datastore.py").is_file()
 
 
 @pytest.mark.parametrize(
-    "code", ["mysql_port = 1", 'x = "MariaDB"', "# a RocksDB", '"""Of mysql."""', 'f"rocksdb://{x}"', "a GTID set"]
+    "code",
+    [
+        "mysql_port = 1",
+        'x = "MariaDB"',
+        "# a RocksDB",
+        '"""Of mysql."""',
+        'f"rocksdb://{x}"',
+        "a GTID set",
+        "of Postgres",
+        "its LSN",
+    ],
 )
 def test_a_name_is_found_wherever_it_is(code: str) -> None:
     assert list(named(code))

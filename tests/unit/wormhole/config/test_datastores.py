@@ -130,7 +130,7 @@ def test_ours_are_found_without_installed_metadata(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(datastores, "entry_points", lambda group: ())
     datastores._claims.cache_clear()
     try:
-        assert schemes() == ["mariadb", "mysql", "rocksdb"]
+        assert schemes() == ["mariadb", "mysql", "postgres", "postgresql", "rocksdb"]
     finally:
         datastores._claims.cache_clear()
 

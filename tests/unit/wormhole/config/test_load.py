@@ -178,9 +178,10 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
         ("rocksdb://user:pw@host/x", "must not hold a password"),
         ("rocksdb://:pw@/x", "must not hold a password"),
         (
-            "postgresql://wormhole@db:5432",
-            "mysql://user@host:3306 or rocksdb:///absolute/path: no installed package reads postgresql://",
+            "oracle://wormhole@db:1521",
+            "postgresql://user@host:5432/database or rocksdb:///absolute/path: no installed package reads oracle://",
         ),
+        ("postgresql://wormhole@db:5432", "must be postgresql://user@host:5432/database, with one database behind"),
         ("mysql://wormhole:pw@db:3306", "must not hold a password"),
         ("mariadb://wormhole:pw/pw@db:3306", "the host or the port is none"),
         ("mysql://db:3306", "must name the account: mysql://user@host:3306"),
