@@ -6,6 +6,8 @@ PostgreSQL refuses to run as root. Root runs it as the user ``nobody``, who then
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import platform
 import pwd
@@ -28,10 +30,11 @@ import pytest
 from wormhole.host import process_guard
 from wormhole.model.errors import ConfigError, SourceUnavailable
 
-__all__ = ["NewPostgres", "PostgresServer", "new_postgres", "postgres_database", "postgres_server"]
+__all__ = ["NewPostgres", "PostgresServer", "new_postgres", "postgres_database", "postgres_server", "template"]
 
 _PLACES: Final = (Path(sys.prefix) / "postgres-server", Path("/"))
 """Where a server may be: what ``scripts/prepare.py`` unpacked, and what Debian installed."""
+_TEMPLATES: Final = Path(sys.prefix) / "databases"
 _OLDEST: Final = 15
 _USER: Final = "nobody"
 _START_TIMEOUT_S: Final = 60.0
@@ -350,18 +353,37 @@ def _run(
 # -- fixtures
 
 
-@pytest.fixture(scope="session")
-def _postgres_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder ready to be copied; initialising one takes a second."""
+def template() -> Path:
+    """A data folder ready to be copied, kept for later runs; initialising one takes seconds. Skips without the
+    server."""
     try:
         server = PostgresServer()
     except ConfigError as error:  # no such server here; in CI a skip is a failure
         pytest.skip(str(error))
+    version = subprocess.run(
+        [*server.program("postgres"), "--version"], check=True, capture_output=True, text=True, env=server.environment
+    ).stdout
+    made_from = json.dumps([version, server.options, _ACCOUNTS, server.user, server.password])
+    kept = _TEMPLATES / f"postgres-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
+    if kept.exists():
+        return kept
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=kept.parent)) / "data"
     with server:
         server.stop()
-        kept = tmp_path_factory.mktemp("postgres") / "data"
-        shutil.copytree(server.data, kept)
+        shutil.copytree(server.data, draft)
+    try:
+        draft.rename(kept)
+    except OSError:
+        if not kept.exists():  # else another run was faster
+            raise
+    shutil.rmtree(draft.parent)
     return kept
+
+
+@pytest.fixture(scope="session")
+def _postgres_template() -> Path:
+    return template()
 
 
 class NewPostgres:

@@ -52,6 +52,7 @@ PLANS = {
         applications("shop."), datastore="mariadb", markers="zookeeper", shard_by="{ hash = 4 }"
     ),
     "mysql, static, local markers": lambda: Plan(applications("shop."), datastore="mysql", zookeeper=False),
+    "postgres, static, local markers": lambda: Plan(applications("shop."), datastore="postgres", zookeeper=False),
 }
 KINDS = {
     "zookeeper, local markers": ["publisher+subscriber", "moved", "publisher", "subscriber", "zookeeper", "writer", "zookeeper+publisher"],  # noqa: E501
@@ -59,6 +60,7 @@ KINDS = {
     "static, local markers": ["publisher twice", "subscriber", "publisher", "publisher+subscriber", "writer", "publisher"],  # noqa: E501
     "mariadb, zookeeper, zookeeper markers, hash shards": ["publisher+database", "database", "writer+subscriber+database", "database twice", "database+zookeeper"],  # noqa: E501
     "mysql, static, local markers": ["database+publisher", "database", "writer+database", "subscriber+database", "database twice"],  # noqa: E501
+    "postgres, static, local markers": ["publisher+database", "database", "subscriber+publisher", "writer+database", "database twice", "publisher twice"],  # noqa: E501
 }  # fmt: skip
 
 
@@ -131,8 +133,8 @@ class Round:
         self.ensemble.tell("go")
 
 
-WEIGHTS = (7, 7, 6, 3, 3)
-"""How many of 26 rounds each plan gets: a database server takes seconds to come back.
+WEIGHTS = (7, 7, 6, 3, 3, 4)
+"""How many of 30 rounds each plan gets: a database server takes seconds to come back.
 
 The first kinds of a plan come first."""
 

@@ -55,6 +55,11 @@ class Log:
         """A place of the present incarnation."""
         return LogPosition(self.history.number, 0, lsn)
 
+    @property
+    def end(self) -> int:
+        """Up to where the log survives whatever happens to the server."""
+        return min(self.state.end, self.state.flushed)
+
     def marker(self, lsn: int) -> Datamarker:
         """A datamarker there, without a proof."""
         place = self.place(lsn)

@@ -31,9 +31,10 @@ class Places:
         return self._earliest(self._look())
 
     def latest(self) -> Datamarker:
-        """After the last record that was inserted: what is committed later begins behind it."""
+        """At the end of what is on the server's disk: every confirmed commit lies before it, unless
+        ``synchronous_commit`` is off."""
         log = self._look()
-        return log.marker(log.state.end)
+        return log.marker(log.end)
 
     def locate(self, text: str) -> Datamarker:
         """See :meth:`publisher.sources.postgres.source.PostgresSource.locate`."""

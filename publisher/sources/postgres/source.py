@@ -53,6 +53,7 @@ class PostgresSource:
         self._options = options
         self._log = options.log
         self._state_dir = options.state_dir / "postgres"
+        self._looking = threading.Lock()  # two looks would begin two histories where one ended
         self._asking = threading.Lock()  # one statement at a time over the control connection
         self._lock = threading.Lock()  # what a status is made of
         self._control: Connection | None = None
@@ -192,21 +193,25 @@ class PostgresSource:
 
     def _look(self) -> Log:
         """The log as it is now. Over a new connection it is first shown to be the one that was read."""
+        with self._looking:
+            return self._looked()
+
+    def _looked(self) -> Log:
+        last = self._high_water.last  # of before: readers go on while the server is asked for the log's end
         state = self._ask(lambda control: read_state(control, self._address.publication, self._slots))
         with self._lock:
             seen, shown = self._seen, self._shown is self._control
         same = seen is not None and seen.state.timeline == state.timeline and seen.state.system == state.system
         timelines = seen.timelines if seen is not None and same else read_timelines(self._address, state.timeline)
-        log = self._continued(state, timelines, shown=shown and same)
+        log = self._continued(state, timelines, last, shown=shown and same)
         with self._lock:
             self._seen, self._shown = log, self._control
         for reader in tuple(self._readers):
             reader.outlived(log.history)
         return log
 
-    def _continued(self, state: ServerState, timelines: Timelines, *, shown: bool) -> Log:
+    def _continued(self, state: ServerState, timelines: Timelines, last: Datamarker | None, *, shown: bool) -> Log:
         log = Log(state, self._incarnations.observe(state), timelines)
-        last = self._high_water.last
         if last is None or last.order.incarnation != log.history.number:
             return log
         lost = ""

@@ -4,11 +4,18 @@ be killed too."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from publisher.sources.postgres import slots
 from tests.support.databases import start_server
 from tests.support.fault_proxy import FaultProxy
+from tests.support.postgres_server import PostgresServer, template
+from tests.system.harness.logs import Assigned, Entry, Marker, Received
+from tests.system.harness.postgres_store import PREPARED, SCHEMA
+from tests.system.harness.truth import Commit
 
 
 class Datastore(ABC):
@@ -23,6 +30,9 @@ class Datastore(ABC):
     @abstractmethod
     def source(self) -> str:
         """The TOML lines that tell the publisher."""
+
+    def count(self, entries: Sequence[Entry], commits: Sequence[Commit]) -> None:  # noqa: B027 - the usual case
+        """Give the entries the store's numbers, where the log has others. ``commits``: all that are certain."""
 
     @abstractmethod
     def start(self) -> None:
@@ -59,11 +69,16 @@ class Server(Datastore):
 
     step = 0
 
+    server: Any
+
     def __init__(self, flavour: str) -> None:
         self._flavour = flavour
 
     def start(self) -> None:
         self.server = start_server(self._flavour)
+        self._stand_between()
+
+    def _stand_between(self) -> None:
         self.proxy = FaultProxy(self.server.host, self.server.port)
         self.proxy.__enter__()
 
@@ -89,6 +104,64 @@ class Server(Datastore):
         return f'source = "{url}"\npassword_file = "{server.password_file}"'
 
 
+class Postgres(Server):
+    """A PostgreSQL server whose database has publication and slots."""
+
+    def __init__(self, **options: str) -> None:
+        super().__init__("postgres")
+        self._options = options
+        self._commits: dict[int, int] = {}  # of transactions that were received, by their place in the journal
+
+    def start(self) -> None:
+        self.server = PostgresServer(options=self._options, template=template())
+        self.server.start()
+        prepare(self.server)
+        self._stand_between()
+
+    def settings(self) -> dict[str, Any]:
+        return {"port": self.server.port, "database": DATABASE}
+
+    def source(self) -> str:
+        return source_lines(self.server, self.proxy.port)
+
+    def count(self, entries: Sequence[Entry], commits: Sequence[Commit]) -> None:
+        begins = [commit.where[0] for commit in commits]
+        for entry in entries:
+            if isinstance(entry, Received):
+                at = bisect_right(begins, entry.sequence) - 1
+                if at >= 0 and entry.sequence < commits[at].where[1]:
+                    self._commits[at] = entry.sequence
+                    entry.sequence = commits[at].sequence
+        for entry in entries:
+            if isinstance(entry, (Marker, Assigned)):
+                at = bisect_left(begins, entry.delivered) - 1
+                # Something else may have been logged between a commit and the place that was noted behind it.
+                if at >= 0 and entry.delivered <= self._commits.get(at, commits[at].where[1] - 1):
+                    at -= 1
+                entry.delivered = commits[at].sequence if at >= 0 else 0
+
+
+DATABASE: Final = "shop"
+_NAME: Final = "wormhole_db1"
+
+
+def prepare(server: PostgresServer) -> None:
+    """Make the database, its publication and its slots."""
+    server.sql(f"CREATE DATABASE {DATABASE}")
+    server.sql(
+        *PREPARED, f"CREATE PUBLICATION {_NAME} FOR TABLES IN SCHEMA {SCHEMA}", *slots.create_statements(_NAME),
+        database=DATABASE,
+    )  # fmt: skip
+
+
+def source_lines(server: PostgresServer, port: int) -> str:
+    """The TOML lines that name the database, reached at ``port``."""
+    url = server.url(DATABASE).replace(f":{server.port}/", f":{port}/")
+    return f'source = "{url}"\npassword_file = "{server.password_file}"'
+
+
 def datastore(kind: str, folder: Path) -> Datastore:
-    """``rocksdb``, ``mariadb`` or ``mysql``."""
+    """``rocksdb``, ``mariadb``, ``mysql`` or ``postgres``."""
+    if kind == "postgres":
+        return Postgres()
     return Rocks(folder) if kind == "rocksdb" else Server(kind)

@@ -44,8 +44,8 @@ class Application:
 
 @dataclass(slots=True)
 class Plan:
-    """What to set up. ``datastore``: rocksdb, mariadb or mysql; ``zookeeper``: coordination through it, else static;
-    ``publisher``: TOML lines under [publisher]. ``tree``: the checkout whose code the subscribers run at first."""
+    """What to set up. ``datastore``: rocksdb, mariadb, mysql or postgres; ``zookeeper``: coordination through it, else
+    static; ``publisher``: TOML lines under [publisher]. ``tree``: the checkout whose code the subscribers run at first."""
 
     applications: dict[str, Application]
     datastore: str = "rocksdb"
@@ -189,7 +189,7 @@ class Ensemble:
     def gather(self) -> None:
         """Read what was logged since the last time and check it. The writer must be alive."""
         fresh = [
-            (member.application, run, line)
+            (member.application, run, parse(line))
             for member in self.members.values()
             for run, lines in member.lines
             for line in lines.new()
@@ -197,8 +197,9 @@ class Ensemble:
         # The journal after the logs: whatever was received is then known to have been intended; wait for its
         # confirmation.
         read_journal(self.journal, self._journal_lines, self.checkers.values(), self.writer)
-        for application, run, line in fresh:
-            self.checkers[application].told(run, parse(line))
+        self.datastore.count([entry for _, _, entry in fresh], self.journal.commits)
+        for application, run, entry in fresh:
+            self.checkers[application].told(run, entry)
 
     def problems(self) -> list[str]:
         """Everything that was found wrong so far."""

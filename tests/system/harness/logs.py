@@ -76,8 +76,12 @@ class Loss:
     decision: str
 
 
-# What `delivered` says: RocksDB's number, and the GTIDs of one server that had one writer: `uuid:1-17` and `0-1-17`.
-_DELIVERED = re.compile(r"(?P<rocksdb>\d*)|[0-9a-f-]{36}:(?P<first>1)(-(?P<mysql>\d+))?|0-1-(?P<mariadb>\d+)")
+# What `delivered` says: RocksDB's number, the GTIDs of one server that had one writer: `uuid:1-17` and `0-1-17`, and
+# PostgreSQL's timeline and LSN: `1:0/16B3748`.
+_DELIVERED = re.compile(
+    r"(?P<rocksdb>\d*)|[0-9a-f-]{36}:(?P<first>1)(-(?P<mysql>\d+))?|0-1-(?P<mariadb>\d+)|"
+    r"\d+:(?P<high>[0-9A-F]+)/(?P<low>[0-9A-F]+)"
+)
 
 Entry = Received | Marker | Assigned | Revoked | Loss
 
@@ -98,9 +102,9 @@ def parse(line: str) -> Entry:
                 *head, int(sequence), int(index), ends == "1", place, committed, replayed == "1", Content(*content)
             )
         case "M":
-            return Marker(*head, rest[0], _number(rest[1]))
+            return Marker(*head, rest[0], number_of(rest[1]))
         case "A":
-            return Assigned(*head, rest[0], _number(rest[1]), rest[2])
+            return Assigned(*head, rest[0], number_of(rest[1]), rest[2])
         case "R":
             return Revoked(*head, rest[0])
         case "L":
@@ -109,9 +113,12 @@ def parse(line: str) -> Entry:
             raise AssertionError(f"a subscriber wrote {line!r}")
 
 
-def _number(delivered: str) -> int:
+def number_of(delivered: str) -> int:
+    """The number that a logical position ends with; of PostgreSQL the LSN."""
     found = _DELIVERED.fullmatch(delivered)
     assert found is not None, f"{delivered!r} is not everything up to one number"
+    if found["high"]:
+        return int(found["high"], 16) << 32 | int(found["low"], 16)
     return int(found["mysql"] or found["mariadb"] or found["first"] or found["rocksdb"] or 0)
 
 

@@ -30,6 +30,12 @@ class Store(ABC):
     def sequence(self) -> int:
         """The store's number of its last change (RocksDB) or transaction (servers)."""
 
+    @property
+    def where(self) -> tuple[int, ...]:
+        """Two places of the log, where its places do not say the numbers: the commit of the last change lies between
+        them."""
+        return ()
+
     @abstractmethod
     def changes(self, operations: list[Operation]) -> list[Content]:
         """What the log will say of them; empty when they change nothing."""
@@ -83,7 +89,7 @@ class Store(ABC):
         self.number += 1
 
     def _said(self, number: int, happened: bool) -> None:
-        self._write(["ok" if happened else "no", number])
+        self._write(["ok", number, *self.where] if happened else ["no", number])
 
     def _write(self, entry: list[object]) -> None:
         os.write(self._journal, (json.dumps(entry, separators=(",", ":")) + "\n").encode())

@@ -1,7 +1,8 @@
 """What was committed: the writer's journal, read back. Pure: lines in, commits out.
 
 The journal is written ahead, so that it knows the truth whenever the writer dies: ``["i", n, sequence, ops]`` before
-commit ``n``, ``["ok", n]`` after it, and ``["no", n]`` when the store, opened anew, turns out not to hold it.
+commit ``n``, ``["ok", n]`` after it (with two places of the log, between which it lies, where the store knows it so),
+and ``["no", n]`` when the store, opened anew, turns out not to hold it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ class Commit:
     """One commit: ``sequence`` is the store's number of its first change, and ``step`` the distance to that of the
     next.
 
-    RocksDB numbers changes (1), a server transactions (0).
+    RocksDB numbers changes (1), a server transactions (0). ``where``: see `tests.system.harness.store.Store`.
     """
 
     number: int
     sequence: int
     changes: tuple[Content, ...]
     step: int = 1
+    where: tuple[int, ...] = ()
 
     @property
     def last(self) -> int:
@@ -76,7 +78,8 @@ class Journal:
                     if self.open is not None:
                         raise AssertionError(f"the journal never says what became of commit {self.open.number}")
                     self.open = Commit(number, sequence, tuple(Content(*change) for change in changes), self._step)
-                case ["ok", number] if self.open is not None and self.open.number == number:
+                case ["ok", number, *where] if self.open is not None and self.open.number == number:
+                    self.open.where = tuple(where)
                     self.commits.append(self.open)
                     self.open = None
                 case ["no", number] if self.open is not None and self.open.number == number:

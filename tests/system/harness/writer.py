@@ -1,6 +1,6 @@
 """``python -m tests.system.harness.writer SETTINGS``: writes to a store, journalled.
 
-Settings: ``path`` of a RocksDB or ``port`` of a server, ``journal``, ``tables`` (beside ``default``), ``seed``,
+Settings: ``path`` of a RocksDB or ``port`` of a server (with its ``database``, of PostgreSQL), ``journal``, ``tables`` (beside ``default``), ``seed``,
 ``rate`` (commits per second while running). Commands come as lines on standard input and are answered by one line of
 JSON each:
 
@@ -31,6 +31,10 @@ from tests.system.harness.store import Operation, Store
 
 def _opened(given: dict[str, Any]) -> Store:
     journal = Path(given["journal"])
+    if "database" in given:
+        from tests.system.harness.postgres_store import PostgresStore
+
+        return PostgresStore(given["port"], given["database"], journal, given["tables"])
     if "port" in given:
         from tests.system.harness.server_store import ServerStore
 

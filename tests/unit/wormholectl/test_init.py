@@ -164,7 +164,7 @@ def test_a_port_in_use_is_left_alone(home: Path, url: str) -> None:
     [
         (["mysql://db1/shop"], "names no user"),
         (["mysql://wormhole@db1/shop/users"], "must be mysql://user@host:3306"),
-        (["postgres://wormhole@db1/shop"], "names no log"),
+        (["oracle://wormhole@db1/shop"], "names no log"),
         (["rocksdb://var/lib/store"], "three slashes"),
         (["rocksdb:///etc/passwd"], "is a file, not a RocksDB"),
         (["mysql://wormhole@127.0.0.1:1/shop", "--application", "a b"], "must be a name"),

@@ -1,0 +1,99 @@
+"""The source beside a server that is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from publisher.sources.postgres import source as source_module
+from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.source import PostgresSource
+from wormhole.model.errors import SourceUnavailable
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
+
+SLOTS = {name: Slot(name, "pgoutput", "shop", False, 0, 90, 100, "reserved", None) for name in ("s_held", "s_lead")}
+STATE = ServerState("7", 1, 500, 500, 150000, "logical", 0, 60.0, True, SLOTS)
+
+
+class Played:
+    """What stands for the server. ``meanwhile`` happens while it is asked for its state."""
+
+    def __init__(self) -> None:
+        self.state = STATE
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.is_open = True
+
+    def connect(self, _address: object, **_: Any) -> Played:
+        return self
+
+    def read_state(self, _connection: object, _publication: str, _slots: Mapping[str, str]) -> ServerState:
+        state = self.state
+        self.meanwhile()
+        return state
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Played:
+    played = Played()
+    monkeypatch.setattr(source_module, "connect", played.connect)
+    monkeypatch.setattr(source_module, "read_state", played.read_state)
+    return played
+
+
+@pytest.fixture
+def source(server: Played, tmp_path: Path) -> Iterator[PostgresSource]:
+    password = tmp_path / "password"
+    password.touch(0o600)
+    password.write_text("a hole")
+    options = SourceOptions("log", tmp_path, Sharding("log"), 1 << 20, 0, Login(password))
+    source = PostgresSource("postgres://w@127.0.0.1/shop?slot=s", options)
+    source.start()
+    yield source
+    source.stop()
+
+
+def _read_to(source: PostgresSource, lsn: int) -> None:
+    place = LogPosition(1, 0, lsn)
+    source._note(Datamarker(place, f"1:0/{lsn:X}", place))
+
+
+def test_a_reader_that_goes_on_while_the_server_is_asked_loses_nothing(server: Played, source: PostgresSource) -> None:
+    server.meanwhile = lambda: _read_to(source, 700)
+    assert source.latest().order == LogPosition(1, 0, 500)
+    server.meanwhile = lambda: None
+    server.state = replace(STATE, end=800, flushed=800)
+    assert source.latest().order == LogPosition(1, 0, 800)
+
+
+def test_a_log_that_ends_before_what_was_read_is_another_history(server: Played, source: PostgresSource) -> None:
+    _read_to(source, 700)
+    assert source.latest().order == LogPosition(2, 0, 500)
+    assert "lost the end of its log" in source._incarnations.current.why  # type: ignore[union-attr]
+
+
+def test_latest_is_where_a_server_that_crashes_now_goes_on(server: Played, source: PostgresSource) -> None:
+    server.state = replace(STATE, end=900, flushed=600)
+    assert source.latest().order == LogPosition(1, 0, 600)
+
+
+def test_a_server_that_is_away_is_a_problem_of_the_status(server: Played, source: PostgresSource) -> None:
+    assert not source.status().problems
+
+    def away() -> None:
+        raise SourceUnavailable("nobody there", hint="look")
+
+    server.meanwhile = away
+    source._poll()
+    assert [problem.text for problem in source.status().problems] == ["nobody there"]
+    server.meanwhile = lambda: None
+    source._poll()
+    assert not source.status().problems
