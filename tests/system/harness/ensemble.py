@@ -45,7 +45,8 @@ class Application:
 @dataclass(slots=True)
 class Plan:
     """What to set up. ``datastore``: rocksdb, mariadb, mysql or postgres; ``zookeeper``: coordination through it, else
-    static; ``publisher``: TOML lines under [publisher]. ``tree``: the checkout whose code the subscribers run at first."""
+    static; ``publisher``: TOML lines under [publisher]. ``tree``: the checkout whose code the subscribers run at first.
+    """
 
     applications: dict[str, Application]
     datastore: str = "rocksdb"

@@ -149,8 +149,8 @@ class PostgresStore(Store):
                 self._connection.close()
             try:
                 self._connection = psycopg.connect(autocommit=True, application_name="writer", **self._address)
-                others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'writer' AND pid <> pg_backend_pid()"
-                while self._run(others) != [(0,)]:
+                writers = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'writer'"
+                while self._run(writers) != [(1,)]:
                     time.sleep(0.02)
                 self._look()
                 return

@@ -1,8 +1,8 @@
 """``python -m tests.system.harness.writer SETTINGS``: writes to a store, journalled.
 
-Settings: ``path`` of a RocksDB or ``port`` of a server (with its ``database``, of PostgreSQL), ``journal``, ``tables`` (beside ``default``), ``seed``,
-``rate`` (commits per second while running). Commands come as lines on standard input and are answered by one line of
-JSON each:
+Settings: ``path`` of a RocksDB or ``port`` of a server (with its ``database``, of PostgreSQL), ``journal``, ``tables``
+(beside ``default``), ``seed``, ``rate`` (commits per second while running). Commands come as lines on standard input
+and are answered by one line of JSON each:
 
 ``go``, ``pause``          write at the rate, or not
 ``flush``                  let the log go on elsewhere: RocksDB deletes the old one, a server also alters a table
