@@ -2,6 +2,9 @@
 
 Every body is built once per (shard, filter, segment), for the first flow that needs it. Segments are numbered from 0 by
 each buffer; a flow's cursor is such a number.
+
+The buffer knows which segments hold something of a shard. So a flow passes all others at once
+(:meth:`ChangeBuffer.next_of`), however many there are.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ __all__ = ["Begun", "ChangeBuffer", "Entry", "begun_in", "first_wanted", "undone
 
 # Of a body, the objects around its bytes: measured, as those of a segment.
 _BODY_BYTES: Final = 300
+# How many segments are dropped between two looks for their numbers.
+_FORGET_EVERY: Final = 256
 # Of what filters read of a run, and of what one of them selects, the same.
 _VIEW_BYTES: Final = 700
 _SELECTION_BYTES: Final = 400
@@ -211,12 +216,15 @@ def _index(run: Run, ordinal: int, tx: int) -> int:
 class ChangeBuffer:
     """Segments in log order, the oldest dropped when the reader's owner says so."""
 
-    __slots__ = ("_entries", "_first", "_inside", "place", "size")
+    __slots__ = ("_entries", "_first", "_inside", "_of_all", "_of_shard", "place", "size")
 
     def __init__(self, place: LogPosition) -> None:
         self._entries: deque[Entry] = deque()
         self._first = 0
         self._inside = False
+        # Numbers of segments, ascending; those that were dropped are forgotten now and then.
+        self._of_shard: dict[str, list[int]] = {}
+        self._of_all: list[int] = []  # each flow has to look at them
         self.place = place
         """The place after the newest segment: next to read."""
         self.size = 0
@@ -245,6 +253,11 @@ class ChangeBuffer:
     def append(self, segment: Segment) -> None:
         """Add the newest segment."""
         self._clear_undone(segment)
+        if segment.concerns_all:
+            self._of_all.append(self.end)
+        else:
+            for shard in segment.runs:
+                self._of_shard.setdefault(shard, []).append(self.end)
         entry = Entry(segment, self._grow)
         self._entries.append(entry)
         self.size += entry.size
@@ -272,6 +285,14 @@ class ChangeBuffer:
         entry.drop()
         self._inside = entry.segment.marker is None
         self._first += 1
+        if not self._first % _FORGET_EVERY:
+            self._forget()
+
+    def _forget(self) -> None:
+        """The numbers of segments that were dropped."""
+        self._of_all = self._of_all[bisect_left(self._of_all, self._first) :]
+        left = ((shard, numbers[bisect_left(numbers, self._first) :]) for shard, numbers in self._of_shard.items())
+        self._of_shard = {shard: numbers for shard, numbers in left if numbers}
 
     def _grow(self, size: int) -> None:
         self.size += size
@@ -281,6 +302,28 @@ class ChangeBuffer:
         if number < self._first:
             raise IndexError(f"segment {number} is no longer buffered; the oldest is {self._first}")
         return self._entries[number - self._first] if number < self.end else None
+
+    def segment(self, number: int) -> Segment:
+        """Segment ``number``, which was read and not dropped."""
+        return self._entries[number - self._first].segment
+
+    def next_of(self, shard: str, number: int) -> int:
+        """Number of the first segment from ``number`` on that a flow of ``shard`` has to look at; :attr:`end` when
+        there is none. All before it hold nothing of the shard, and nothing that every flow has to look at.
+        """
+        found = self.end
+        for numbers in (self._of_shard.get(shard), self._of_all):
+            if numbers and numbers[-1] >= number:
+                found = min(found, numbers[bisect_left(numbers, number)])
+        return found
+
+    def last_marked(self, first: int, end: int) -> Segment | None:
+        """Of the segments ``first`` to ``end``, which is not meant, the last one that ends between transactions."""
+        for number in range(end - 1, first - 1, -1):
+            segment = self.segment(number)
+            if segment.marker is not None:
+                return segment
+        return None
 
     def find(self, place: LogPosition) -> int | None:
         """Number of the segment where a flow at ``place`` continues; ``None`` when the buffer does not hold it.

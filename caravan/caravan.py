@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -93,6 +93,7 @@ class Caravan:
         self.cause = cause
         self.flows: set[CaravanFlow] = set()
         self._of_shard: dict[str, set[CaravanFlow]] = {}
+        self._ahead: set[CaravanFlow] = set()  # whose places were ahead of it when they boarded
         self.buffer = ChangeBuffer(start.order)
         self.marker = start
         self.read_bytes = 0
@@ -114,11 +115,13 @@ class Caravan:
         """Take the flow along from segment ``cursor`` of the buffer."""
         self.flows.add(flow)
         self._of_shard.setdefault(flow.shard, set()).add(flow)
+        self._ahead.add(flow)
         flow.board(self.buffer, cursor)
 
     def leave(self, flow: CaravanFlow, state: CaravanFlowState, cause: str) -> None:
         """The flow travels no longer with this caravan."""
         self.flows.discard(flow)
+        self._ahead.discard(flow)
         self._of_shard.get(flow.shard, set()).discard(flow)
         flow.leave(state, cause)
         self.moved()
@@ -126,6 +129,13 @@ class Caravan:
     def moved(self) -> None:
         """A flow moved on or left: there may be room in the buffer."""
         self._room.set()
+
+    @property
+    def ahead(self) -> Collection[CaravanFlow]:
+        """Its flows whose places are ahead of all that it read. Once it reached one, the flow is never ahead again."""
+        if self._ahead:
+            self._ahead = {flow for flow in self._ahead if flow.place > self.buffer.place}
+        return self._ahead
 
     @property
     def target(self) -> float:
@@ -181,7 +191,7 @@ class Caravan:
         """Wake those that the segment has something for. All others pass over it when they are looked at next: of a
         thousand flows most have nothing to do with most segments.
         """
-        if segment.gap is not None or segment.broken or segment.replaced or segment.chunk is not None:
+        if segment.concerns_all:
             woken = tuple(self.flows)
         else:
             woken = tuple(flow for shard in segment.runs for flow in self._of_shard.get(shard, ()))

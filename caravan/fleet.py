@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -145,8 +145,9 @@ class Fleet:
         if self.rows_watch is not None:
             self.rows_watch.advanced(caravan, segment)
         self.governor.reclaim(caravan)
-        if not self.governor.is_lead(caravan):
-            self._changed.set()
+        place = caravan.buffer.place
+        if any(one is not caravan and one.buffer.start <= place <= one.buffer.place for one in self.caravans.values()):
+            self._changed.set()  # flows may change over; all else waits for the next tick
 
     # -- what the owner does
 
@@ -268,17 +269,26 @@ class Fleet:
 
     def _view(self, caravan: Caravan, now: float) -> CaravanView:
         place = caravan.buffer.place
-        if any(flow.place > place for flow in caravan.flows):
+        if caravan.ahead:
             self._ahead_at[caravan.number] = now
         settled = not caravan.flows or now - self._ahead_at[caravan.number] >= _SETTLED_S
         return CaravanView(caravan.number, caravan.buffer.start, place, len(caravan.flows), settled)
 
-    def _wanting(self) -> Iterable[CaravanFlow]:
+    def _wanting(self, lead: Caravan | None) -> Iterable[CaravanFlow]:
+        """The flows that a plan may do something with: none that is live, which in most fleets nearly every one is."""
+        live: Collection[CaravanFlow] = ()
+        if lead is not None:
+            live = lead.flows.difference(lead.ahead) if lead.ahead else lead.flows
+            if len(live) == len(self._flows):
+                return ()
         return (
             flow
             for flow in self._flows.values()
-            if flow.state is CaravanFlowState.TRAVELLING
-            or (flow.state is CaravanFlowState.WAITING and not flow.blocked)
+            if flow not in live
+            and (
+                flow.state is CaravanFlowState.TRAVELLING
+                or (flow.state is CaravanFlowState.WAITING and not flow.blocked)
+            )
         )
 
     async def _carry_out(self) -> None:
@@ -287,7 +297,7 @@ class Fleet:
         now = self._clock.monotonic()
         views = [self._view(c, now) for c in self.caravans.values()]
         lead = self.lead
-        flows = [self._flow_view(flow) for flow in self._wanting() if lead is None or not _is_live(lead, flow)]
+        flows = [self._flow_view(flow) for flow in self._wanting(lead)]
         # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the
         # log.
         if not views and self._start_marker is not None and (not flows or self.limits.caravans > 1):
@@ -480,13 +490,6 @@ class Fleet:
             unforeseen = None if isinstance(error, Fatal) else error
             _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
             self._pause("nothing is opened for a moment after that")
-
-
-def _is_live(lead: Caravan, flow: CaravanFlow) -> bool:
-    """Whether the flow travels with the lead and is not ahead of it: no plan would do anything with it, and of most
-    fleets that is nearly every flow.
-    """
-    return flow in lead.flows and flow.place <= lead.buffer.place
 
 
 def _without_rows(marker: Datamarker) -> Datamarker:

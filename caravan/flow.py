@@ -37,16 +37,14 @@ class Piece:
     """What a flow takes out of one segment: a body to send (or none), the marker after it (or none), or a gap before
     it.
 
-    ``broken``: the flow's shard cannot be read on here, and why. ``newest_us``: the commit time of its last
-    transaction. ``undone``: id of a transaction of which a part was handed on and which was rolled back: the flow has
-    to begin again at its marker. ``chunk``: the body holds existing rows of this range; ``finished``: the table of
-    which these are the last ones.
+    ``broken``: the flow's shard cannot be read on here, and why. ``undone``: id of a transaction of which a part was
+    handed on and which was rolled back: the flow has to begin again at its marker. ``chunk``: the body holds existing
+    rows of this range; ``finished``: the table of which these are the last ones.
     """
 
     body: Body | None
     marker: Datamarker | None
     gap: LogGap | None
-    newest_us: int
     broken: DecodeError | None = None
     undone: str = ""
     chunk: ChunkRange | None = None
@@ -99,7 +97,6 @@ class CaravanFlow:
         self.hint = ""
         self.blocked = False
         self.verified = False
-        self.newest_us = marker.committed_at_us
         self._buffer: ChangeBuffer | None = None
         self._cursor = 0
         self._peeked: Piece | None = None
@@ -185,7 +182,9 @@ class CaravanFlow:
         self._peeked = None
 
     def peek(self) -> Piece | None:
-        """The next piece to send; ``None`` when all that was read is sent. Does not move the flow."""
+        """The next piece to send; ``None`` when all that was read is sent. Moves the flow past segments that hold
+        nothing of its shard, and no further.
+        """
         if self._peeked is None:
             self._peeked = self._look()
         return self._peeked
@@ -194,6 +193,7 @@ class CaravanFlow:
         if self._buffer is None:
             return None
         while True:
+            self._pass_foreign(self._buffer)
             entry = self._buffer.entry(self._cursor)
             if entry is None:
                 return None
@@ -205,14 +205,14 @@ class CaravanFlow:
                 return self._look_at_rows(entry, segment.chunk)
             if segment.gap is not None and self._misses(segment.gap, segment.begin):
                 self._met = segment.gap
-                return Piece(None, None, segment.gap, segment.newest_us)
+                return Piece(None, None, segment.gap)
             ahead = segment.end > self.place or (segment.end == self.place and segment.marker is None)
             if ahead and (broken := segment.broken.get(self.shard)) is not None and self._lacks(broken):
-                return Piece(None, None, None, segment.newest_us, broken)
+                return Piece(None, None, None, broken)
             begun = self._inside_of if self.inside else None
             if ahead and begun is not None and undone(segment, self.shard, self.place, begun):
                 if self._handed_on:
-                    return Piece(None, None, None, segment.newest_us, undone=begun.id)
+                    return Piece(None, None, None, undone=begun.id)
                 self.resume_index = 0  # the filter passed nothing of it
             self._peeked_in = segment
             try:
@@ -224,8 +224,28 @@ class CaravanFlow:
                     self._cursor += 1
                     continue
             except DecodeError as error:
-                return Piece(None, None, None, segment.newest_us, error)
-            return Piece(body, segment.marker, None, segment.newest_us)
+                return Piece(None, None, None, error)
+            return Piece(body, segment.marker, None)
+
+    def _pass_foreign(self, buffer: ChangeBuffer) -> None:
+        """Move past segments that hold nothing of its shard, all at once: where there are a thousand shards, nearly
+        all are. Inside a transaction each has to be looked at, because it may show that it was rolled back.
+        """
+        number = self._cursor if self.inside else buffer.next_of(self.shard, self._cursor)
+        if number == self._cursor:
+            return
+        last, newest = buffer.segment(number - 1), buffer.last_marked(self._cursor, number)
+        # A caravan may still be behind the flow's place: then the flow stays where it is.
+        if newest is not None and newest.marker is not None and self._is_behind(newest):
+            self.marker = self._with_progress(newest.marker)
+        if self._is_behind(last):
+            self.place, self._handed_on = last.end, False
+        self._cursor = number
+
+    def _is_behind(self, segment: Segment) -> bool:
+        """Whether the flow has not passed ``segment``."""
+        place = self.place
+        return place <= segment.begin or segment.end > place
 
     def _wants_rows(self, segment: Segment, chunk: ChunkRange) -> bool:
         """Whether the flow takes existing rows. Only at their place are they what its updates made of them; and it must
@@ -246,9 +266,9 @@ class CaravanFlow:
         try:
             body = entry.body(self.shard, self._rows_wanted)
         except DecodeError as error:
-            return Piece(None, None, None, 0, error)
+            return Piece(None, None, None, error)
         finished = self.backfill.finishes(chunk, 0 if body is None else body.updates)
-        return Piece(body, entry.segment.marker, None, 0, chunk=chunk, finished=finished)
+        return Piece(body, entry.segment.marker, None, chunk=chunk, finished=finished)
 
     def _with_progress(self, marker: Datamarker) -> Datamarker:
         return marker if self.backfill is None else replace(marker, backfill=self.backfill.to_bytes())
@@ -285,7 +305,6 @@ class CaravanFlow:
                 self._note_replaced(table, at)
         self._cursor += 1
         self._peeked = self._peeked_in = None
-        self.newest_us = max(self.newest_us, segment.newest_us)
         if segment.marker is not None:
             self.place, self.marker, self.resume_index = segment.end, self._with_progress(segment.marker), 0
             self._handed_on = False

@@ -18,8 +18,8 @@ __all__ = ["Outgoing"]
 
 _QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
 _ROUND = 1 << 20  # bytes of all flows together that are put together before they are written
-_SWEEP_S = 0.5  # how often every flow is looked at: datamarkers are due by time, and nobody wakes for a segment that is
-# none of a flow's own
+_SWEEP_S = 0.5  # in which every flow is looked at: datamarkers are due by time, and nobody wakes for a segment that is
+# none of a flow's own. A few at a time, because looking at a thousand would hold up the updates of all.
 
 
 class Outgoing:
@@ -51,7 +51,8 @@ class Outgoing:
         self._late: set[int] = set()  # flows whose turn did not come in the last round
         self._due: set[int] = set()  # flows that may have something to send
         self._starved: set[int] = set()  # flows that wait for credit
-        self._swept_at = -math.inf
+        self._looked_s = -math.inf  # when flows were looked at last
+        self._unswept: list[int] = []  # flows that this sweep has yet to look at
         self._numbers: dict[PublisherFlow, int] = {}
         self._turn = 0
 
@@ -124,11 +125,17 @@ class Outgoing:
         return frame
 
     def _looked_at(self, now: float) -> list[tuple[PushFlow, PublisherFlow]]:
-        """The flows whose turn it is."""
+        """The flows whose turn it is: those that may have something to send, and as large a part of all as the time
+        since the last round is of a sweep.
+        """
         due, self._due = self._due | self._late, set()
-        if now - self._swept_at >= _SWEEP_S:
-            self._swept_at = now
-            return list(self.flows.values())
+        share = math.ceil(len(self.flows) * min(1.0, (now - self._looked_s) / _SWEEP_S))
+        self._looked_s = now
+        if share:
+            if len(self._unswept) < share:
+                self._unswept = [*self.flows, *self._unswept]
+            due.update(self._unswept[-share:])
+            del self._unswept[-share:]
         return [self.flows[number] for number in due if number in self.flows]
 
     def _in_turn(self, members: list[tuple[PushFlow, PublisherFlow]]) -> list[tuple[PushFlow, PublisherFlow]]:

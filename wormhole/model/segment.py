@@ -142,6 +142,11 @@ class Segment:
         return sum(len(run.blob) + 8 * len(run.ends) + 40 * len(run.tx_number) for run in self.runs.values())
 
     @property
+    def concerns_all(self) -> bool:
+        """Whether every flow has to look at the segment, and not only those of its shards."""
+        return self.gap is not None or bool(self.broken) or bool(self.replaced) or self.chunk is not None
+
+    @property
     def memory(self) -> int:
         """Bytes of memory that the segment takes, about: its updates and the objects around them."""
         return self.size + _SEGMENT_BYTES + _RUN_BYTES * len(self.runs)

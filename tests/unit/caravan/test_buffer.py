@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from array import array
+from dataclasses import replace
 
 import pytest
 
@@ -341,3 +342,49 @@ def test_another_transaction_in_its_place_is_one() -> None:
 
 def test_the_same_number_in_the_next_file_is_another_transaction() -> None:
     assert undone(after_a_torn_piece(4, 4), "s", TORN_AT, Begun("0-1:4", 3))
+
+
+def shards_log(*shards: tuple[str, ...] | None) -> ChangeBuffer:
+    """A segment for each: what it holds something of; ``None``: each flow has to look at it."""
+    buffer = ChangeBuffer(LogPosition(1, 1, 0))
+    for number, names in enumerate(shards):
+        runs = RunsBuilder()
+        runs.begin("mem", number, 0, LogPosition(1, 1, number))
+        for name in names or ():
+            runs.add((name,), STORE, encode_row(Op.UPSERT, [b"k"], after=[b"v"]))
+        end = LogPosition(1, 1, number + 1)
+        runs.end(end)
+        segment = Segment(LogPosition(1, 1, number), end, runs.take(), Datamarker(end, str(number), end), 1)
+        buffer.append(segment if names is not None else replace(segment, replaced={"t": end}))
+    return buffer
+
+
+def test_the_next_segment_of_a_shard_is_found_without_looking_at_the_others() -> None:
+    buffer = shards_log(("a",), ("b",), ("b", "c"), None, ("a",), ("b",))
+    assert [buffer.next_of("a", number) for number in range(7)] == [0, 3, 3, 3, 4, 6, 6]
+    assert [buffer.next_of("b", number) for number in range(7)] == [1, 1, 2, 3, 5, 5, 6]
+    assert [buffer.next_of("x", number) for number in range(7)] == [3, 3, 3, 3, 6, 6, 6]
+
+
+def test_the_numbers_of_dropped_segments_are_forgotten() -> None:
+    buffer = shards_log(*[("a",), None] * 300, ("b",))
+    for _ in range(512):
+        buffer.drop_oldest()
+    assert (buffer.first, buffer.end) == (512, 601)
+    assert [buffer.next_of("a", number) for number in (512, 513, 599, 600)] == [512, 513, 599, 601]
+    assert buffer.next_of("b", 600) == 600
+    for _ in range(88):
+        buffer.drop_oldest()
+    buffer._forget()
+    assert (buffer._of_shard, buffer._of_all) == ({"b": [600]}, [])
+
+
+def test_the_last_marked_segment_is_the_last_that_ends_between_transactions(log: Log) -> None:
+    log.commit("a")
+    log.commit(*"bcdefghijk")
+    whole = log.read(1)
+    pieces = [log.read(1) for _ in range(3)]
+    assert whole.marker is not None
+    assert all(piece.marker is None for piece in pieces)
+    assert log.buffer.last_marked(0, 4) is whole
+    assert log.buffer.last_marked(1, 4) is None

@@ -463,3 +463,19 @@ async def test_a_log_that_fails_ends_the_run_with_its_error(road: Road) -> None:
         with pytest.raises(SourceUnavailable, match="the disk is gone"):
             await task
         assert caravan.marker == end
+
+
+async def test_a_flow_is_ahead_until_the_reader_has_reached_its_place(road: Road) -> None:
+    ahead, live, left = (CaravanFlow(name, SHARD, Filter.parse(None), road.write(1), 1, lambda: None) for name in "alx")
+    async with road.caravan() as (caravan, _, task):
+        caravan.stop()  # it reads nothing by itself here
+        await asyncio.gather(task, return_exceptions=True)
+        for flow in (ahead, live, left):
+            caravan.board(flow, caravan.buffer.end)
+        assert set(caravan.ahead) == {ahead, live, left}
+        caravan.leave(left, CaravanFlowState.WAITING, "the test said so")
+        for place in (live.place, ahead.place):
+            caravan.buffer.place = max(place, caravan.buffer.place)
+        assert not caravan.ahead
+        caravan.buffer.place = road.start.order
+        assert not caravan.ahead, "what was reached is not looked at again"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from caravan.buffer import ChangeBuffer
+import pytest
+
+from caravan.buffer import ChangeBuffer, Entry
 from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.source import MemorySource
 from scripts.prepare import ROOT
@@ -66,7 +68,6 @@ def test_peeking_does_not_move_and_taking_does() -> None:
     assert (journey.flow.place, piece.marker) == (journey.start.order, marker)
     journey.flow.take()
     assert (journey.flow.place, journey.flow.marker, journey.flow.cursor) == (marker.order, marker, 1)
-    assert journey.flow.newest_us == 9
 
 
 def test_a_flow_that_left_forgets_what_it_looked_at() -> None:
@@ -296,3 +297,32 @@ def test_nobody_else_assigns_its_attributes() -> None:
     folders = [ROOT / "caravan", *(ROOT / "publisher" / name for name in ("flows", "operate", "push"))]
     messages = {"after", "described", "hello", "message", "reply", "run"}
     assert assigned_elsewhere(folders, vars(Journey().flow), messages) == []
+
+
+def test_a_flow_passes_a_thousand_segments_of_other_shards_at_once() -> None:
+    source = MemorySource(log="log", sharding=Sharding("table"), now_us=lambda: 9)
+    flow = CaravanFlow("app", "log.mine", Filter.parse(None), source.latest(), 3, lambda: None)
+    buffer, reader = ChangeBuffer(flow.place), source.open(source.latest())
+    flow.board(buffer, 0)
+    for table in ["others"] * 1000 + ["mine"]:
+        marker = source.commit([(Op.UPSERT, table, b"k", {"value": b"v"})])
+        segment = reader.read(1, 0)
+        assert segment is not None
+        buffer.append(segment)
+    looked: list[int] = []
+    entry = ChangeBuffer.entry
+
+    def noted(self: ChangeBuffer, number: int) -> Entry | None:
+        looked.append(number)
+        return entry(self, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChangeBuffer, "entry", noted)
+        piece = flow.peek()
+        assert piece is not None
+        assert piece.body is not None
+        assert (piece.marker, flow.cursor, flow.place.offset) == (marker, 1000, buffer.segment(999).end.offset)
+        assert flow.marker == buffer.segment(999).marker
+        flow.take()
+        assert flow.peek() is None
+    assert looked == [1000, 1001]
