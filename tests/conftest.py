@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.runners
+import gc
 import importlib
 import logging
 import os
@@ -75,6 +76,23 @@ def pytest_report_header() -> list[str]:
 
 def _our_packages() -> list[ModuleType]:
     return [importlib.import_module(name) for name in PACKAGES if (ROOT / name / "__init__.py").exists()]
+
+
+# --- the collected tests are no garbage --------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Objects of twelve thousand tests stay until the end: the garbage collector would look at them again and again,
+    while they are collected and during every test.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 # --- what only `make soak` runs ----------------------------------------------------------------------------------
