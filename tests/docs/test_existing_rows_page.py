@@ -19,6 +19,11 @@ from tests.support.ports import free_port
 from tests.support.publisher_process import PublisherProcess
 from wormhole.wire.v1 import admin_pb2
 
+# What the page's commands do does not depend on the kind of server; tests/integration covers what does.
+pytestmark = pytest.mark.parametrize(
+    "flavour", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)], indirect=True
+)
+
 ROWS = 20_000  # several chunks
 _NAME = "x" * 150
 

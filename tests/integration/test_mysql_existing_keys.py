@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -134,6 +135,8 @@ def test_every_collation_of_the_server(scene: TableScene) -> None:
         listed += " JOIN information_schema.COLLATION_CHARACTER_SET_APPLICABILITY a USING (COLLATION_NAME)"
         charset, full = "a.CHARACTER_SET_NAME", "a.FULL_COLLATION_NAME"
     names = scene.server.sql(f"SELECT {charset}, {full} FROM {listed} WHERE c.IS_COMPILED = 'Yes'")
+    if "WORMHOLE_ROUNDS" not in os.environ:  # MariaDB has its newest ones once for each of five character sets
+        names = [(charset, full) for charset, full in names if "uca1400" not in full or charset == "utf8mb4"]
     tables = {}
     with scene.server.connect(database="keyed") as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = ''")
@@ -142,8 +145,8 @@ def test_every_collation_of_the_server(scene: TableScene) -> None:
                 "VARBINARY(20)" if collation == "binary" else f"VARCHAR(20) CHARACTER SET {charset} COLLATE {collation}"
             )
             cursor.execute(f"CREATE TABLE c{number} (k {declared} NOT NULL PRIMARY KEY, n INT)")
-            for n, word in enumerate(WORDS.split(", ")):
-                cursor.execute(f"INSERT IGNORE INTO c{number} VALUES ({word}, {n})")
+            rows = ", ".join(f"({word}, {n})" for n, word in enumerate(WORDS.split(", ")))
+            cursor.execute(f"INSERT IGNORE INTO c{number} VALUES {rows}")
             tables[f"keyed.c{number}"] = collation
     scene.follow()
     assert len(tables) > 200

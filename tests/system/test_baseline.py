@@ -26,7 +26,7 @@ from tests.support.ports import free_port
 from tests.support.replay_stage import Stage
 from tests.system.harness.processes import Process
 
-ROWS = 120_000
+ROWS = 50_000
 _SPARK = """\
 spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 spark.sql.shuffle.partitions 2
