@@ -6,7 +6,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar, cast
 
-from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from wormhole.formats.decoders import BadValue, JsonDecoder, MsgpackDecoder
@@ -25,15 +31,18 @@ def _names(value: Any) -> Any:
     return (value.split(",") if value else ()) if isinstance(value, str) else value
 
 
-def _in_utc(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+def _in_utc(value: Any, validate: ValidatorFunctionWrapHandler) -> datetime:
+    if isinstance(value, str) and value.endswith("+00"):  # that is how some datastores write UTC
+        value = f"{value}:00"
+    found: datetime = validate(value)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
 SetNames: Final = BeforeValidator(_names)
 """For a SET, which is text with commas: ``Annotated[frozenset[str], SetNames]``."""
 
-InUtc: Final = AfterValidator(_in_utc)
-"""For a moment whose text has no time zone because it is UTC: ``Annotated[datetime, InUtc]``."""
+InUtc: Final = WrapValidator(_in_utc)
+"""For a moment whose text is UTC, and may have no time zone: ``Annotated[datetime, InUtc]``."""
 
 
 def decode(

@@ -1,4 +1,4 @@
-"""Which existing rows the applications of a configuration file begin with."""
+"""What a configuration file says about the log at a URL: its name, and which existing rows applications begin with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wormhole.admin.discovery import configured
 from wormhole.config import EXISTING, Config, LogConfig
 from wormhole.host.where import Where
 
-__all__ = ["wanted_rows"]
+__all__ = ["log_name", "wanted_rows"]
 
 
 def wanted_rows(url: str, where: Where) -> list[str]:
@@ -25,6 +25,19 @@ def wanted_rows(url: str, where: Where) -> list[str]:
         if application.start == EXISTING and any(_is_at(url, log, config) for log in logs):
             found |= dict.fromkeys(application.tables or ("*",))
     return list(found)
+
+
+def log_name(url: str, where: Where) -> str:
+    """The name that the configuration file gives to the log at ``url``; empty without a file, and without such a log.
+
+    Raises :class:`~wormhole.model.errors.ConfigError`.
+    """
+    config = configured(where)
+    if config is None:
+        return ""
+    copies = [copy for dataset in config.datasets.values() for copy in dataset.copies.values()]
+    names = (name for copy in copies for name, log in copy.logs.items() if _is_at(url, log, config))
+    return next(names, "")
 
 
 def _is_at(url: str, log: LogConfig, config: Config) -> bool:

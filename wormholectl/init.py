@@ -32,6 +32,8 @@ _EXAMPLES: Final = """Examples:
   wormholectl init "$SERVER/shop" --password-file db1.password
 
   wormholectl init "$SERVER" --dir pubsub --application search --start existing
+
+  wormholectl init "$LOG" --password-file db1.password --yes
 """
 
 
@@ -56,6 +58,10 @@ def init(
             help="With the next change, or with the rows that the tables hold already. In a terminal you are asked.",
         ),
     ] = None,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Make in the datastore what a publisher needs there, without a question."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Write a configuration, a subscriber and its test for a datastore, ready to run. No password is written."""
@@ -77,7 +83,9 @@ def init(
     databases = {table.database for table in report.tables}
     if not database and len(databases) == 1:
         database = databases.pop()
-    name = init_texts.name_from(database or _place(source), otherwise=source_kind(url))
+    of_url = found.name_in(url)
+    name = init_texts.name_from(of_url or database or _place(source), otherwise=source_kind(url))
+    log = init_texts.name_from(of_url, otherwise="db1")
     tables = [table for table in report.tables if not database or table.database == database]
     example = init_texts.example_of(tables)
     project = init_texts.Project(
@@ -90,6 +98,7 @@ def init(
         password_file=_password_name(folder, name, password_file) if "password_file" not in found.refuses else "",
         listen=f"127.0.0.1:{_free_port()}",
         existing=_wants_existing(readable, start),
+        log=log,
     )
     texts = {
         project.toml: init_texts.configuration(project),
@@ -103,6 +112,8 @@ def init(
             f"this makes no configuration: {error.message}", hint="correct the URL or --application"
         ) from None
     _write(folder, texts, force)
+    if problem is None and _made(found, found.url_of_log(url, log), password_file, yes):
+        source, report, problem = _examined(found, url, folder, password_file)
     keyless = example is not None and not example.key_columns
     show_project(project, folder, list(texts), found.table_words, report, problem, keyless=keyless)
 
@@ -116,6 +127,32 @@ def _wants_existing(readable: bool, start: str | None) -> bool:
         return start == "existing"
     print_text("Send the rows that the tables hold already, too? [y/N] ", end="", error=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _made(found: "Datastore", url: str, password_file: Path | None, yes: bool) -> bool:
+    """Offer to make what a publisher needs in the datastore; whether that was done."""
+    from wormholectl.objects import show_statements
+    from wormholectl.sources import login_of
+
+    login = login_of(url, password_file, warn=False)
+    objects = found.server_objects(url, login)
+    if objects is None or not objects.missing:
+        return False
+    show_statements("The publisher needs these in the datastore:", objects.missing)
+    if not yes:
+        if sys.stdin.isatty():
+            print_text("Make them now? [y/N] ", end="", error=True)
+            yes = sys.stdin.readline().strip().lower() in {"y", "yes"}
+        if not yes:
+            print_text("Nothing was made: `wormholectl objects create URL` makes them, or run the statements.", "")
+            return False
+    try:
+        found.run_statements(url, login, objects.missing)
+    except WormholeError as error:
+        print_text(f"not all was made: {error}", "")
+    else:
+        print_text("made", "")
+    return True
 
 
 def _examined(

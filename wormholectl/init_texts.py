@@ -37,7 +37,7 @@ class Project:
     updates name them; ``example``: the one that the example is about. ``password_file``: as the configuration says it,
     empty for a datastore without passwords.
     ``listen``: address of the subscriber. ``existing``: whether the application receives the rows that the tables hold
-    already; its program then keeps a copy of them.
+    already; its program then keeps a copy of them. ``log``: the log's name.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Project:
     password_file: str = ""
     listen: str = "127.0.0.1:7400"
     existing: bool = False
+    log: str = "db1"
 
     @property
     def toml(self) -> str:
@@ -113,7 +114,7 @@ def configuration(project: Project) -> str:
         f"[datasets.{dataset}]",
         f"shard_by = {{ hash = 4 }}  # changes of one key stay in order; also {others}",
         "",
-        f"[datasets.{dataset}.copies.main.logs.db1]",
+        f"[datasets.{dataset}.copies.main.logs.{_key(project.log)}]",
         *(f"# {comment}" for comment in project.datastore.url_comments(project.source)),
         f"source = {_text(project.source)}",
     ]

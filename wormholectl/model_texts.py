@@ -29,6 +29,7 @@ _ENTRY: Final = re.compile(re.escape(_TABLE) + r"(?P<name>\".*\"): (?P<fingerpri
 
 _PLAIN: Final = {
     Content.INTEGER: "int",
+    Content.BOOLEAN: "bool",
     Content.DECIMAL: "Decimal",
     Content.FLOAT: "float",
     Content.TEXT: "str",
@@ -51,7 +52,7 @@ _PYDANTIC: Final = ("BaseModel", "ConfigDict", "Field", "Json")
 _SDK: Final = ("InUtc", "SetNames")
 # What annotations and decorators of the module mean; as names of fields or classes they would mean something else.
 _TAKEN: Final = frozenset(
-    {"int", "float", "str", "bytes", "frozenset", "dt", "dataclass", "Decimal", "annotations"}
+    {"int", "bool", "float", "str", "bytes", "frozenset", "dt", "dataclass", "Decimal", "annotations"}
     | {*_TYPING, *_PYDANTIC, *_SDK}
 )
 

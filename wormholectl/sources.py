@@ -59,10 +59,11 @@ def tables_within(database: str, patterns: Sequence[str]) -> list[str]:
     return [pattern if "." in pattern else inside + pattern for pattern in patterns or ("*",)]
 
 
-def login_of(url: str, password_file: Path | None) -> Login:
+def login_of(url: str, password_file: Path | None, *, warn: bool = True) -> Login:
     """How to find the password of the log at ``url``.
 
-    Asks at the terminal if there is one. A password in the URL is warned about on standard error.
+    Asks at the terminal if there is one. A password in the URL is warned about on standard error, unless ``warn`` is
+    off: it was before.
     Raises :class:`~wormhole.model.errors.UsageError` for a password file where there is no password.
     """
     found = datastore_at(url)
@@ -70,7 +71,7 @@ def login_of(url: str, password_file: Path | None) -> Login:
         if password_file is not None:
             raise UsageError(reason, hint="leave --password-file out")
         return Login()
-    if urlsplit(url).password is not None:
+    if warn and urlsplit(url).password is not None:
         others = f", or {found.user_files}" if found.user_files else ""
         print_text(
             "warning: a password on the command line can be read by every user of this host and stays in the "

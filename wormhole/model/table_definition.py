@@ -14,6 +14,7 @@ class Content(Enum):
     """What the values of a column mean. Updates hold several of these as text."""
 
     INTEGER = "integer"
+    BOOLEAN = "boolean"
     DECIMAL = "decimal"
     FLOAT = "float"
     TEXT = "text"
@@ -22,7 +23,7 @@ class Content(Enum):
     DATETIME = "datetime"
     """A day and a time without a time zone."""
     MOMENT = "moment"
-    """A point in time; its text is UTC without saying so."""
+    """A point in time; its text is UTC, and may leave out to say so."""
     DURATION = "duration"
     JSON = "json"
     ENUM = "enum"

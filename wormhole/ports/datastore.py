@@ -22,7 +22,7 @@ from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.table_source import TableSource
 
-__all__ = ["Datastore", "Login", "SourceOptions", "number_is_behind"]
+__all__ = ["Datastore", "Login", "ServerObjects", "SourceOptions", "number_is_behind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,19 @@ class SourceOptions:
     history_tables: frozenset[str] = frozenset()
     rows_dir: Path | None = None
     transient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerObjects:
+    """What a publisher needs to have been made in the datastore. ``missing``: the statements that make what is not
+    there, in order; ``present``: those that drop what is. ``in_use``: who needs it now, empty for nobody; ``kept``:
+    what is lost with it, empty for nothing.
+    """
+
+    missing: tuple[str, ...]
+    present: tuple[str, ...]
+    in_use: str = ""
+    kept: str = ""
 
 
 def number_is_behind(number: int, marker: Datamarker) -> bool:
@@ -159,7 +172,28 @@ class Datastore(ABC):
         """
         return None
 
+    # -- what a publisher needs to have been made in the datastore
+
+    def url_of_log(self, url: str, log: str) -> str:
+        """The URL with the names that a publisher of the log named ``log`` would make up, where it leaves them out."""
+        return url
+
+    def server_objects(self, url: str, login: Login) -> ServerObjects | None:
+        """What there is of that, and what is missing; ``None``, the default: nothing is needed. Only reads.
+
+        Raises as :meth:`examine`.
+        """
+        return None
+
+    def run_statements(self, url: str, login: Login, statements: Sequence[str]) -> None:
+        """Run statements of :meth:`server_objects`: the operator said yes. Raises as :meth:`examine`."""
+        raise UsageError(f"nothing is made in {self.capabilities.title}", hint="run its publisher")
+
     # -- what `wormholectl init` asks
+
+    def name_in(self, url: str) -> str:
+        """What a dataset and its log may be called after, of the URL alone; empty: after what is found there."""
+        return ""
 
     def split_database(self, url: str) -> tuple[str, str]:
         """The URL of the log, and the database that ``url`` names after it; empty for none."""

@@ -26,7 +26,8 @@ _LONGEST_SLOT: Final = 40
 class Address:
     """A database of a server and an account on it. ``socket``: the folder of a Unix socket, in place of a host.
 
-    ``publication``, ``slot``: names on the server. ``password_from``: where the password was found, for messages.
+    ``publication``, ``slot``: names on the server; ``names_publication``, ``names_slot``: the URL says it.
+    ``password_from``: where the password was found, for messages.
     ``remarks``: what the user should be warned of about the files.
     """
 
@@ -45,6 +46,8 @@ class Address:
     kind: str = "postgres"
     password_from: str = "no password was given"  # noqa: S105 - says where one comes from
     remarks: tuple[str, ...] = ()
+    names_publication: bool = False
+    names_slot: bool = False
 
     def __str__(self) -> str:
         """``user@host:port/database``; never the password."""
@@ -122,6 +125,8 @@ def parse(
         kind=given.kind,
         password_from=source,
         remarks=tuple(remarks),
+        names_publication=bool(given.publication),
+        names_slot=bool(given.slot),
     )
 
 

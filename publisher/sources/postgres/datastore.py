@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from publisher.sources.postgres.lsn import PLACE, format_lsn, parse_delivered
 from publisher.sources.postgres.server_url import ServerUrl
@@ -15,15 +15,14 @@ from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import PositionError
 from wormhole.model.findings import Report
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.ports.datastore import Datastore, Login, SourceOptions
+from wormhole.model.table_definition import TableDefinition
+from wormhole.ports.datastore import Datastore, Login, ServerObjects, SourceOptions
 from wormhole.ports.log_source import LogSource
 
 if TYPE_CHECKING:
     from publisher.sources.postgres.address import Address
 
 __all__ = ["DATASTORE"]
-
-_LOG_OF_EXAMINE = "log"  # a doctor is given a URL and no log; the names it looks for may be in the URL
 
 
 class PostgresDatastore(Datastore):
@@ -55,6 +54,35 @@ class PostgresDatastore(Datastore):
         from publisher.sources.postgres import doctor
 
         return doctor.check(_address(url, login))
+
+    def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
+        from publisher.sources.postgres import described_tables
+
+        return described_tables.describe(_address(url, login), wanted)
+
+    def url_of_log(self, url: str, log: str) -> str:
+        """With ``publication`` and ``slot``."""
+        from publisher.sources.postgres.address import slot_name
+
+        given, name = ServerUrl.parse(url), slot_name(log)
+        more = {} if given.publication else {"publication": name}
+        more |= {} if given.slot else {"slot": name}
+        added = urlencode(more)
+        return f"{url}{'&' if '?' in url else '?'}{added}" if added else url
+
+    def server_objects(self, url: str, login: Login) -> ServerObjects:
+        from publisher.sources.postgres import server_objects
+
+        return server_objects.find(_address(url, login))
+
+    def run_statements(self, url: str, login: Login, statements: Sequence[str]) -> None:
+        from publisher.sources.postgres import server_objects
+
+        server_objects.run(_address(url, login), statements)
+
+    def name_in(self, url: str) -> str:
+        """The database's: the log is one of a database."""
+        return ServerUrl.parse(url).database
 
     def is_place(self, text: str) -> bool:
         return bool(PLACE.fullmatch(text))
@@ -110,9 +138,9 @@ class PostgresDatastore(Datastore):
 def _address(url: str, login: Login) -> Address:
     from publisher.sources.postgres import address
 
-    return address.parse(
-        url, _LOG_OF_EXAMINE, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
-    )
+    # A command that knows no log takes the name that `init` gives one.
+    log = ServerUrl.parse(url).database
+    return address.parse(url, log, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt)
 
 
 DATASTORE = PostgresDatastore()

@@ -26,7 +26,8 @@ class Slot:
 
     ``wal_status``: ``reserved``, ``extended``, ``unreserved`` or ``lost``; ``safe_bytes``: how much more may be written
     until it is lost, ``None`` without a limit. ``catalog_age``: transactions since the oldest row of a catalogue that
-    it keeps. ``synced``: ``None`` where the server knows no synchronized slots.
+    it keeps. ``failover``: whether standbys may have it too, ``None`` where the server knows no such slots.
+    ``invalid``: why the server gave it up, as ``pg_replication_slots`` says from version 17 on.
     """
 
     name: str
@@ -39,7 +40,8 @@ class Slot:
     wal_status: str
     safe_bytes: int | None
     catalog_age: int = 0
-    synced: bool | None = None
+    failover: bool | None = None
+    invalid: str = ""
 
     @property
     def lost(self) -> bool:
@@ -119,10 +121,10 @@ def record_end(next_record: int, block: int, segment: int) -> int:
 
 
 def _read_slots(connection: Connection, names: Mapping[str, str]) -> dict[str, Slot]:
-    synced = "synced" if connection.version >= 170000 else "NULL"
+    newer = "failover, invalidation_reason" if connection.version >= 170000 else "NULL, NULL"
     rows = connection.query(
         "SELECT slot_name, plugin, database, temporary, active_pid, restart_lsn, confirmed_flush_lsn, wal_status, "  # noqa: S608
-        f"safe_wal_size, age(catalog_xmin), {synced} FROM pg_replication_slots "
+        f"safe_wal_size, age(catalog_xmin), {newer} FROM pg_replication_slots "
         f"WHERE slot_name IN ({', '.join(map(quote_literal, names.values()))})"
     )
     found = {slot.name: slot for slot in map(_slot, rows)}
@@ -130,7 +132,7 @@ def _read_slots(connection: Connection, names: Mapping[str, str]) -> dict[str, S
 
 
 def _slot(row: Row) -> Slot:
-    name, plugin, database, temporary, pid, restart, confirmed, status, safe, age, synced = row
+    name, plugin, database, temporary, pid, restart, confirmed, status, safe, age, failover, invalid = row
     return Slot(
         name=name or "",
         plugin=plugin or "",
@@ -142,5 +144,6 @@ def _slot(row: Row) -> Slot:
         wal_status=status or "lost",
         safe_bytes=None if safe is None else int(safe),
         catalog_age=int(age or 0),
-        synced=None if synced is None else synced == "t",
+        failover=None if failover is None else failover == "t",
+        invalid=invalid or "",
     )

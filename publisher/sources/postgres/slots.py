@@ -9,7 +9,7 @@ never sends what lies before its confirmed place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from publisher.sources.postgres.connection import Connection, ServerError, quote_identifier, quote_literal
@@ -18,12 +18,11 @@ from publisher.sources.postgres.server_state import ServerState, Slot
 from wormhole.model.errors import SourceUnavailable, UsageError
 
 __all__ = [
+    "FAILOVER_SINCE",
     "PLUGIN",
     "advance",
     "check",
     "copy",
-    "create",
-    "create_publication",
     "create_statements",
     "create_temporary",
     "drop_statements",
@@ -34,6 +33,14 @@ __all__ = [
 ]
 
 PLUGIN: Final = "pgoutput"
+FAILOVER_SINCE: Final = 170000
+"""The version from which on standbys may have the slots of their primary."""
+_WHY_LOST: Final = {
+    "": "the server removed what it needed (max_slot_wal_keep_size)",
+    "rows_removed": "the server removed rows of catalogues that it needed",
+    "wal_level_insufficient": "wal_level was lowered",
+    "idle_timeout": "it was not moved on for longer than idle_replication_slot_timeout",
+}
 _ADVANCE_S: Final = 600.0  # it reads all the log in between, or waits for every transaction that is open
 _IN_USE: Final = "55006"
 
@@ -48,13 +55,18 @@ def lead_slot(name: str) -> str:
     return f"{name}_lead"
 
 
-def create_statements(name: str) -> tuple[str, str]:
-    """The SQL that makes both, for an operator to paste."""
-    made = f"SELECT pg_create_logical_replication_slot({quote_literal(held_slot(name))}, '{PLUGIN}');"
-    copied = (
-        f"SELECT pg_copy_logical_replication_slot({quote_literal(held_slot(name))}, {quote_literal(lead_slot(name))});"
+def create_statements(name: str, version: int = 0) -> tuple[str, str]:
+    """The SQL that makes both, for an operator to paste. ``version``: the server's; from 17 on standbys may have them
+    too, which a copy of a slot would not.
+    """
+    held, lead = quote_literal(held_slot(name)), quote_literal(lead_slot(name))
+    if version >= FAILOVER_SINCE:
+        made = f"SELECT pg_create_logical_replication_slot({{}}, '{PLUGIN}', failover => true);"
+        return made.format(held), made.format(lead)
+    return (
+        f"SELECT pg_create_logical_replication_slot({held}, '{PLUGIN}');",
+        f"SELECT pg_copy_logical_replication_slot({held}, {lead});",
     )
-    return made, copied
 
 
 def drop_statements(name: str) -> tuple[str, str]:
@@ -65,36 +77,19 @@ def drop_statements(name: str) -> tuple[str, str]:
     )
 
 
-def statement_of_publication(publication: str) -> str:
-    """The SQL that publishes every table, partitions under the name of their root."""
-    return (
-        f"CREATE PUBLICATION {quote_identifier(publication)} FOR ALL TABLES WITH (publish_via_partition_root = true);"
-    )
-
-
-def create_publication(connection: Connection, publication: str) -> None:
-    """Publish every table; the operator said yes. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
-    connection.query(statement_of_publication(publication))
-
-
-def create(connection: Connection, name: str, existing: Iterable[str] = ()) -> None:
-    """Make those of both slots that are not ``existing``; the operator said yes. The log is kept from here on.
-
-    Raises :class:`~wormhole.model.errors.SourceUnavailable`.
+def statement_of_publication(publication: str, tables: Sequence[str] = ()) -> str:
+    """The SQL that publishes ``tables`` (as SQL names them), or without any of them every table there is and will be;
+    partitions under the name of their root.
     """
-    made, copied = create_statements(name)
-    there = set(existing)
-    if held_slot(name) not in there:
-        connection.query(made)
-    if lead_slot(name) not in there:
-        connection.query(copied)
+    what = f"TABLE {', '.join(tables)}" if tables else "ALL TABLES"
+    return f"CREATE PUBLICATION {quote_identifier(publication)} FOR {what} WITH (publish_via_partition_root = true);"
 
 
 def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
     """The slots held and lead. Raises :class:`~wormhole.model.errors.SourceUnavailable` with the SQL that repairs it
     when one is missing, of another database or plugin, or has lost its log.
     """
-    made = dict(zip((held_slot(name), lead_slot(name)), create_statements(name), strict=True))
+    made = dict(zip((held_slot(name), lead_slot(name)), create_statements(name, state.version), strict=True))
     missing = [statement for wanted, statement in made.items() if wanted not in state.slots]
     found: list[Slot] = []
     for wanted in made:
@@ -112,10 +107,9 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
             )
         if slot.lost:
             raise SourceUnavailable(
-                f"the replication slot {wanted} has lost its log: the server removed what it needed "
-                "(max_slot_wal_keep_size)",
+                f"the replication slot {wanted} has lost its log: {_WHY_LOST.get(slot.invalid, _WHY_LOST[''])}",
                 hint="make both anew; flows report the range that is lost:\n"
-                + "\n".join((*drop_statements(name), *create_statements(name))),
+                + "\n".join((*drop_statements(name), *create_statements(name, state.version))),
             )
         found.append(slot)
     return found[0], found[1]

@@ -7,6 +7,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from publisher.sources.high_water import HighWater
@@ -19,6 +20,7 @@ from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.opening import Log, Opening
 from publisher.sources.postgres.places import Places
 from publisher.sources.postgres.reader import WalReader
+from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import ServerState, read_state
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines, read_timelines
@@ -76,6 +78,8 @@ class PostgresSource:
         self._address = parse(
             self._url, self._log, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
         )
+        if self._options.transient:  # the log's name is made up
+            self._address = self._ask(partial(find_names, address=self._address))
         for remark in self._address.remarks:
             _log.warning("%s", remark)
         for table in sorted(self._options.skip_tables):

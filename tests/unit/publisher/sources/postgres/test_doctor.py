@@ -37,6 +37,12 @@ class Server:
         self.replicates = True
         self.used = 0
         self.tables: list[Row] = [KEYED]
+        self.sends: Row = ("t", "t", "t", "t", "t", "1000000000")  # four operations, by root, age
+        self.filtered: list[Row] = []
+        self.standbys: Row = ("0", "")
+        self.idle: str | None = None
+        self.pairs: list[Row] = [("wormhole_log",)]
+        self.publications: list[Row] = [("wormhole_log",)]
         self.closed = False
 
     def query(self, sql: str, **_options: Any) -> list[Row]:
@@ -44,8 +50,16 @@ class Server:
             return [("t" if self.replicates else "f",)]
         if "current_setting('max_" in sql:
             return [("10", str(self.used))]
-        assert "pg_publication_tables" in sql
-        return self.tables
+        answers: dict[str, list[Row]] = {
+            "pubviaroot": [self.sends],
+            "pg_publication_rel": self.filtered,
+            "synchronized_standby_slots": [self.standbys],
+            "idle_replication_slot_timeout": [(self.idle,)],
+            "_held": self.pairs,
+            "SELECT pubname": self.publications,
+            "pg_publication_tables": self.tables,
+        }
+        return next(answer for words, answer in answers.items() if words in sql)
 
     def close(self) -> None:
         self.closed = True
@@ -99,7 +113,10 @@ def test_a_prepared_server_has_no_finding_but_facts(examine: Examine) -> None:
         (with_slots(plugin="wal2json"), "slots", "?slot=NAME"),
         (with_slots(active_pid=77), "slot_taken", "pg_terminate_backend(77)"),
         (with_slots(catalog_age=200_000_000), "catalog_xmin", "wormholectl flows"),
-        (replace(with_slots(synced=False), version=170002), "failover", "failover => true"),
+        (with_slots(wal_status="lost", invalid="idle_timeout"), "slots", "pg_drop_replication_slot"),
+        (with_slots(wal_status="unreserved"), "wal_status", "ALTER SYSTEM SET max_slot_wal_keep_size"),
+        (with_slots(safe_bytes=7 << 20), "max_slot_wal_keep_size", "raise max_slot_wal_keep_size"),
+        (replace(READY, version=190001), "version", "upgrade Wormhole"),
         (replace(READY, keep_bytes=0), "max_slot_wal_keep_size", "ALTER SYSTEM SET max_slot_wal_keep_size"),
     ],
 )
@@ -109,6 +126,78 @@ def test_what_the_server_lacks_is_named_with_its_statement(
     found = named(examine(Server(state=state)))
     assert set(found) == {check}
     assert next_step in found[check].next_step
+
+
+@pytest.mark.parametrize(
+    ("version", "failover", "waits_for", "check", "next_step"),
+    [
+        (150004, None, None, "failover", "upgrade the server to 17 or later"),
+        (170002, False, "", "failover", "pg_create_logical_replication_slot('wormhole_log_held', 'pgoutput', failover"),
+        (170002, True, "", "synchronized_standby_slots", "ALTER SYSTEM SET synchronized_standby_slots"),
+        (170002, True, "standby1", "", ""),
+    ],
+)
+def test_what_a_failover_would_do_is_told_where_there_is_a_standby(
+    examine: Examine, version: int, failover: bool | None, waits_for: str | None, check: str, next_step: str
+) -> None:
+    both = {name: replace(slot, failover=failover) for name, slot in READY.slots.items()}
+    server = Server(state=replace(READY, version=version, slots=both))
+    assert named(examine(server)) == {}, "without a standby nothing is said"
+    server.standbys = ("1", waits_for)
+    found = named(examine(server))
+    assert set(found) == ({check} if check else set())
+    assert next_step in "".join(one.next_step for one in found.values())
+
+
+def test_a_server_that_gives_up_idle_slots(examine: Examine) -> None:
+    server = Server()
+    server.idle = "1d"
+    assert (
+        "ALTER SYSTEM SET idle_replication_slot_timeout = 0;"
+        in named(examine(server))["idle_replication_slot_timeout"].next_step
+    )
+
+
+@pytest.mark.parametrize(
+    ("sends", "check", "next_step"),
+    [
+        (("t", "f", "t", "f", "t", "1000000000"), "publication_operations", "insert, update, delete, truncate"),
+        (("t", "t", "t", "t", "f", "1000000000"), "publication_root", "publish_via_partition_root = true"),
+        (("t", "t", "t", "t", "t", "5"), "publication_age", "accept-loss"),
+    ],
+)
+def test_what_a_publication_leaves_out(examine: Examine, sends: Row, check: str, next_step: str) -> None:
+    server = Server(state=with_slots(catalog_age=10))
+    server.sends = sends
+    found = named(examine(server))
+    assert set(found) == {check}
+    assert next_step in found[check].next_step
+
+
+def test_filters_of_a_publication_are_named(examine: Examine) -> None:
+    server = Server()
+    server.filtered = [("public.orders",)]
+    assert "public.orders" in named(examine(server))["publication_filters"].what
+
+
+@pytest.mark.parametrize(
+    ("pairs", "publications", "slot", "publication"),
+    [
+        ([("wormhole_db1",)], [("wormhole_db1",), ("theirs",)], "wormhole_db1", "wormhole_db1"),
+        ([("wormhole_db1",)], [("mine",)], "wormhole_db1", "mine"),
+        ([("one",), ("two",)], [("one",), ("two",)], "wormhole_log", "wormhole_log"),
+        ([], [], "wormhole_log", "wormhole_log"),
+    ],
+)
+def test_the_only_log_of_a_database_is_found(
+    examine: Examine, pairs: list[Row], publications: list[Row], slot: str, publication: str
+) -> None:
+    server = Server()
+    server.pairs, server.publications = pairs, publications
+    facts = examine(server).facts
+    assert (facts["slots"], facts["publication"]) == (f"{slot}_held, {slot}_lead", publication)
+    named_in_url = replace(ADDRESS, names_slot=True, names_publication=True)
+    assert examine(server, named_in_url).facts["publication"] == "wormhole_log"
 
 
 def test_the_room_that_is_left_is_told(examine: Examine) -> None:

@@ -1,0 +1,138 @@
+"""What ``doctor`` finds about the slots: whether they keep the log, how much of it, and what a failover does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from publisher.sources.postgres import slots
+from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.connection import Connection
+from publisher.sources.postgres.lsn import format_lsn
+from publisher.sources.postgres.server_state import ServerState, Slot
+from wormhole.model.errors import WormholeError
+from wormhole.model.findings import Finding, Severity
+
+__all__ = ["NEAR_BYTES", "OLD_CATALOGUE", "budget_findings", "slot_findings"]
+
+OLD_CATALOGUE: Final = 100_000_000
+"""Transactions: half of what autovacuum_freeze_max_age allows."""
+NEAR_BYTES: Final = 1 << 30
+"""Headroom below which an operator is told."""
+
+OK: Final = Severity.OK
+WARN: Final = Severity.WARN
+PROBLEM: Final = Severity.PROBLEM
+
+
+def slot_findings(connection: Connection, state: ServerState, address: Address) -> Iterator[Finding]:
+    """Of the two slots of the log. Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`."""
+    try:
+        both = slots.check(state, address.slot, address.database)
+    except WormholeError as error:
+        yield Finding("slots", PROBLEM, error.message, "the server keeps no log for the publisher", error.hint or "")
+        return
+    yield Finding("slots", OK, f"the log is kept from {format_lsn(both[0].restart)} on")
+    for slot in both:
+        yield from _slot(slot)
+    yield from _failover(connection, state, both)
+
+
+def _slot(slot: Slot) -> Iterator[Finding]:
+    if slot.active_pid:
+        yield Finding(
+            "slot_taken",
+            PROBLEM,
+            f"somebody reads the slot {slot.name} (process {slot.active_pid})",
+            "the publisher reads copies only: another program moves the slot beyond what was delivered",
+            f"let that program use a slot of its own; to end it:\nSELECT pg_terminate_backend({slot.active_pid});",
+        )
+    if slot.wal_status == "unreserved":
+        yield Finding(
+            "wal_status",
+            PROBLEM,
+            f"{slot.name} loses its log at the next checkpoint (wal_status=unreserved)",
+            "flows that are behind then report what they lose",
+            "see which flow is furthest behind (`wormholectl flows`), and raise the limit now:\n"
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '-1';\nSELECT pg_reload_conf();",
+        )
+    if slot.catalog_age > OLD_CATALOGUE:
+        yield Finding(
+            "catalog_xmin",
+            WARN,
+            f"{slot.name} keeps catalogue rows of the last {slot.catalog_age} transactions",
+            "the catalogues grow, and vacuum cannot freeze them",
+            "see which flow is furthest behind (`wormholectl flows`)",
+        )
+
+
+def _failover(connection: Connection, state: ServerState, both: tuple[Slot, Slot]) -> Iterator[Finding]:
+    ((standbys, waits_for),) = connection.query(
+        "SELECT count(*), current_setting('synchronized_standby_slots', true) FROM pg_replication_slots "
+        "WHERE slot_type = 'physical'"
+    )
+    if standbys == "0":
+        return
+    if state.version < slots.FAILOVER_SINCE:
+        yield Finding(
+            "failover",
+            WARN,
+            f"PostgreSQL {state.version // 10000} does not give its standbys the logical slots",
+            "after a failover the new primary has none: what was not delivered is reported as lost",
+            "upgrade the server to 17 or later, or make the slots on the new primary before anybody writes to it:\n"
+            + "\n".join(slots.create_statements(both[0].name.removesuffix("_held"))),
+        )
+        return
+    name = both[0].name.removesuffix("_held")
+    if without := [slot.name for slot in both if slot.failover is False]:
+        yield Finding(
+            "failover",
+            WARN,
+            f"standbys are not given the slots {' and '.join(without)}",
+            "after a failover the new primary has none: what was not delivered is reported as lost",
+            "stop the publisher, and make the slots anew; flows that have received everything lose nothing:\n"
+            + "\n".join((*slots.drop_statements(name), *slots.create_statements(name, state.version))),
+        )
+    elif not waits_for:
+        yield Finding(
+            "synchronized_standby_slots",
+            WARN,
+            "synchronized_standby_slots is empty: the slots may be ahead of a standby",
+            "a standby that is promoted then lacks what was delivered, and its flows are held as diverged",
+            "name the physical slots of the standbys:\nALTER SYSTEM SET synchronized_standby_slots = 'NAME';\n"
+            "SELECT pg_reload_conf();",
+        )
+
+
+def budget_findings(connection: Connection, state: ServerState) -> Iterator[Finding]:
+    """How much log the server keeps. Raises as :func:`slot_findings`."""
+    ((idle,),) = connection.query("SELECT current_setting('idle_replication_slot_timeout', true)")
+    if idle not in (None, "", "0"):
+        yield Finding(
+            "idle_replication_slot_timeout",
+            WARN,
+            f"the server gives up slots that are not moved on for {idle}",
+            "a flow that is behind for that long, or a publisher that is down, loses its log",
+            "turn it off; max_slot_wal_keep_size bounds the disk:\n"
+            "ALTER SYSTEM SET idle_replication_slot_timeout = 0;\nSELECT pg_reload_conf();",
+        )
+    if not state.keep_bytes:
+        yield Finding(
+            "max_slot_wal_keep_size",
+            WARN,
+            "the server keeps its log for the slots without a limit",
+            "a publisher that is down, or a flow that is held, fills the server's disk",
+            "set a limit that its disk has room for; beyond it flows lose log, and are told:\n"
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '64GB';\nSELECT pg_reload_conf();",
+        )
+        return
+    safe = [slot.safe_bytes for slot in state.slots.values() if slot.safe_bytes is not None]
+    near = bool(safe) and min(safe) < NEAR_BYTES
+    yield Finding(
+        "max_slot_wal_keep_size",
+        WARN if near else OK,
+        f"the server keeps up to {state.keep_bytes >> 20} MiB of log for the slots"
+        + (f", {max(0, min(safe)) >> 20} MiB more may be written until the first is lost" if safe else ""),
+        "flows that are behind then report what they lose" if near else "",
+        "see which flow is furthest behind (`wormholectl flows`), or raise max_slot_wal_keep_size" if near else "",
+    )

@@ -1,0 +1,158 @@
+"""Publication and slots as SQL: what is missing, what is there, who needs it, and statements that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from publisher.sources.postgres import server_objects, slots
+from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.connection import Row, ServerError
+from publisher.sources.postgres.datastore import DATASTORE
+from publisher.sources.postgres.server_state import ServerState, Slot
+from wormhole.model.errors import SourceUnavailable
+from wormhole.ports.datastore import Login, ServerObjects
+
+ADDRESS = Address("127.0.0.1", 5432, "app", "shop", publication="wormhole_shop", slot="wormhole_shop")
+HELD = Slot("wormhole_shop_held", "pgoutput", "shop", False, 0, 0x100, 0x120, "reserved", None)
+LEAD = replace(HELD, name="wormhole_shop_lead")
+READY = ServerState("71", 1, 5 << 20, 5 << 20, 150004, "logical", 0, 60.0, True, {HELD.name: HELD, LEAD.name: LEAD})
+KEYED: Row = ("public", "orders", "d", "1", "10", "f", "t")
+KEYLESS: Row = ("public", "events", "d", None, "0", "f", "t")
+
+
+class Server:
+    def __init__(self, state: ServerState = READY) -> None:
+        self.state = state
+        self.tables: list[Row] = [KEYED]
+        self.readers: list[Row] = []
+        self.ran: list[str] = []
+        self.refuses: dict[str, str] = {}
+        self.closed = 0
+
+    def query(self, sql: str, **_options: Any) -> list[Row]:
+        if "pg_publication_tables" in sql:
+            return self.tables
+        if "AND active" in sql:
+            return self.readers
+        for words, code in self.refuses.items():
+            if words in sql:
+                raise ServerError("refused", sqlstate=code)
+        self.ran.append(sql)
+        return []
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    server = Server()
+    monkeypatch.setattr(server_objects, "connect", lambda *_: server)
+    monkeypatch.setattr(server_objects, "read_state", lambda *_: server.state)
+    return server
+
+
+def found(server: Server, state: ServerState = READY) -> ServerObjects:
+    server.state = state
+    before = server.closed
+    objects = server_objects.find(ADDRESS)
+    assert server.closed == before + 1
+    return objects
+
+
+def test_what_is_missing_is_made_in_an_order_that_works(server: Server) -> None:
+    nothing = found(server, replace(READY, publication=False, slots={}))
+    assert nothing.missing == (
+        'CREATE PUBLICATION "wormhole_shop" FOR ALL TABLES WITH (publish_via_partition_root = true);',
+        "SELECT pg_create_logical_replication_slot('wormhole_shop_held', 'pgoutput');",
+        "SELECT pg_copy_logical_replication_slot('wormhole_shop_held', 'wormhole_shop_lead');",
+    )
+    assert nothing.present == ()
+    assert nothing.kept == ""
+    one = found(server, replace(READY, slots={HELD.name: HELD}))
+    assert one.missing == nothing.missing[2:]
+
+
+def test_a_table_without_a_key_is_not_published(server: Server) -> None:
+    server.tables = [KEYED, KEYLESS, ("s", "whole", "f", None, "0", "f", "t")]
+    first, *_ = found(server, replace(READY, publication=False)).missing
+    assert ' FOR TABLE "public"."orders", "s"."whole" WITH ' in first
+
+
+def test_what_is_there_is_dropped_in_the_reverse_order(server: Server) -> None:
+    objects = found(server)
+    assert objects.missing == ()
+    assert objects.present == (
+        "SELECT pg_drop_replication_slot('wormhole_shop_lead');",
+        "SELECT pg_drop_replication_slot('wormhole_shop_held');",
+        'DROP PUBLICATION "wormhole_shop";',
+    )
+    assert "from 0/120 on for the oldest datamarker (4 MiB)" in objects.kept
+    assert objects.in_use == ""
+    assert found(server, replace(READY, slots={HELD.name: replace(HELD, wal_status="lost")})).kept == ""
+
+
+def test_who_reads_is_named(server: Server) -> None:
+    server.readers = [("wormhole_shop_77_ab_1", "4711")]
+    assert found(server).in_use == "a publisher reads the log (the slot wormhole_shop_77_ab_1, process 4711)"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("42501", "run these as a superuser"),
+        ("57014", "look for the oldest in pg_stat_activity"),
+        ("55000", "correct that"),
+    ],
+)
+def test_what_was_not_run_is_listed(server: Server, code: str, words: str) -> None:
+    server.refuses = {"two": code}
+    with pytest.raises(SourceUnavailable) as error:
+        server_objects.run(ADDRESS, ["one;", "two;", "three;"])
+    assert words in (error.value.hint or "")
+    assert (error.value.hint or "").splitlines()[1:] == ["two;", "three;"]
+    assert server.ran[1:] == ["one;"]
+    assert server.closed == 1
+    server.refuses = {}
+    server_objects.run(ADDRESS, ["one;", "two;"])
+    assert server.ran[-2:] == ["one;", "two;"]
+
+
+def test_standbys_may_have_the_slots_from_17_on(server: Server) -> None:
+    statements = found(server, replace(READY, version=170001, slots={})).missing
+    assert [one.endswith("failover => true);") for one in statements] == [True, True]
+    assert slots.create_statements("n", 160004)[1].startswith("SELECT pg_copy_logical_replication_slot(")
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("postgres://u@h/shop", "postgres://u@h/shop?publication=wormhole_db_1&slot=wormhole_db_1"),
+        ("postgres://u@h/shop?slot=mine", "postgres://u@h/shop?slot=mine&publication=wormhole_db_1"),
+        ("postgres://u@h/shop?slot=s&publication=p", "postgres://u@h/shop?slot=s&publication=p"),
+    ],
+)
+def test_a_url_gets_the_names_of_its_log(url: str, named: str) -> None:
+    assert DATASTORE.url_of_log(url, "DB-1") == named
+    DATASTORE.check_url(named)
+    assert DATASTORE.name_in(url) == "shop"
+
+
+def test_the_datastore_takes_the_databases_name_for_a_log_that_it_does_not_know(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Address] = []
+
+    def connect(address: Address) -> Server:
+        asked.append(address)
+        return server
+
+    monkeypatch.setattr(server_objects, "connect", connect)
+    statements: Sequence[str] = DATASTORE.server_objects("postgres://u@h/shop", Login()).present
+    DATASTORE.run_statements("postgres://u@h/shop?slot=mine", Login(), statements)
+    assert [one.slot for one in asked] == ["wormhole_shop", "mine"]
+    assert tuple(server.ran[1:]) == tuple(statements)
