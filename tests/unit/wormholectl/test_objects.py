@@ -46,7 +46,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     replaced: dict[str, Any] = {
         "server_objects": lambda _, *given: server.find(*given),
         "run_statements": lambda _, *given: server.run(*given),
-        "url_of_log": lambda _, url, log: f"{url}#{log}",
+        "url_of_log": lambda _, url, log: f"{url}/?ca=/{log}",
         "examine": lambda _, url, *_given: Report(url),
         "configured_url": lambda _, url, _login: url,
     }
@@ -60,7 +60,7 @@ def test_statements_are_shown_and_run_on_yes_only(server: Server) -> None:
     assert (code, MADE in out, "--yes" in err, server.ran) == (2, True, True, [])
     code, out, _ = run("objects", "create", URL, "--yes")
     assert (code, out.splitlines()[-1], server.ran) == (0, "made", [MADE])
-    assert server.asked == [f"{URL}#one", URL]
+    assert server.asked == [f"{URL}/?ca=/one", URL]
     server.objects = ServerObjects((), (DROPPED,), kept="3 MiB are kept")
     assert run("objects", "create", URL)[:2] == (0, "nothing is missing\n")
     code, out, err = run("objects", "drop", URL, "--yes")
@@ -82,7 +82,7 @@ def test_the_log_of_a_configuration_gives_the_name(server: Server) -> None:
         f'version = 1\n[coordinator]\nstatic = true\n[datasets.shop.copies.main.logs.db7]\nsource = "{URL}"\n'
     )
     run("objects", "create", URL, "-c", "shop.toml")
-    assert server.asked == [f"{URL}#db7"]
+    assert server.asked == [f"{URL}/?ca=/db7"]
 
 
 def test_a_datastore_that_needs_nothing(tmp_path: Path) -> None:
