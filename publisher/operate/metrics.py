@@ -124,6 +124,12 @@ def _log(publisher: Publisher, now: float) -> Iterator[_Row]:
         yield c.LOG_BUDGET, status.budget_bytes or None
         yield c.LOG_PINNED, status.pinned_bytes
         yield c.LOG_PROBLEMS, len(status.problems)
+        for slot in status.slots:
+            yield c.LOG_SLOT_KEPT, slot.kept_bytes, slot.name
+            yield c.LOG_SLOT_LEFT, slot.left_bytes, slot.name
+            yield c.LOG_SLOT_LOST, slot.lost, slot.name
+            yield c.LOG_SLOT_UNSYNCED, slot.unsynced, slot.name
+            yield c.LOG_SLOT_CATALOG_AGE, slot.catalog_age, slot.name
 
 
 def _caravans(publisher: Publisher, now: float) -> Iterator[_Row]:

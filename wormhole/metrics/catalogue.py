@@ -117,6 +117,30 @@ LOG_BUDGET = _publisher(
 )
 LOG_PINNED = _publisher("log_pinned_bytes", _G, "Disk that the publisher itself keeps from deletion.")
 LOG_PROBLEMS = _publisher("log_problems", _G, "Problems that the source reports now; `wormholectl doctor` names them.")
+LOG_SLOT_KEPT = _publisher(
+    "log_slot_kept_bytes", _G, "Log that the datastore keeps because of a slot of the publisher.", "slot"
+)
+LOG_SLOT_LEFT = _publisher(
+    "log_slot_left_bytes",
+    _G,
+    "How much more may be written to the log until the datastore gives the slot up; left out when there is no limit.",
+    "slot",
+)
+LOG_SLOT_LOST = _publisher(
+    "log_slot_lost", _G, "1 when the datastore gave the slot up: the log that it kept is gone.", "slot"
+)
+LOG_SLOT_UNSYNCED = _publisher(
+    "log_slot_unsynced",
+    _G,
+    "1 while the datastore has standbys that do not have the slot; left out where its version gives them none.",
+    "slot",
+)
+LOG_SLOT_CATALOG_AGE = _publisher(
+    "log_slot_catalog_age_transactions",
+    _G,
+    "Transactions since the oldest row of the system catalogues that the slot keeps from vacuum.",
+    "slot",
+)
 LOG_STUCK = _publisher(
     "log_stuck_seconds",
     _G,

@@ -9,7 +9,24 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.segment import Segment
 
-__all__ = ["LogReader", "LogSource", "SourceStatus"]
+__all__ = ["LogReader", "LogSource", "SlotStatus", "SourceStatus"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """What keeps log from deletion at the datastore, for this source. ``kept_bytes``: how much; ``left_bytes``: how
+    much more may be written until the datastore gives it up, ``None`` without a bound; ``lost``: it did.
+
+    ``unsynced``: standbys of the datastore do not have it, though they could; ``None`` where they cannot.
+    ``catalog_age``: transactions since the oldest row of the datastore's own tables that it keeps.
+    """
+
+    name: str
+    kept_bytes: int
+    left_bytes: int | None
+    lost: bool
+    unsynced: bool | None
+    catalog_age: int
 
 
 @dataclass(slots=True)
@@ -22,7 +39,8 @@ class SourceStatus:
     does not know; ``budget_bytes``: how much of the log is kept before the oldest of it goes, 0 when that is not
     bounded by bytes. ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer);
     empty while it answers. ``base``: what the datastore calls the files, the argument of
-    :meth:`~wormhole.ports.datastore.Datastore.native_place`; empty when they have no such name.
+    :meth:`~wormhole.ports.datastore.Datastore.native_place`; empty when they have no such name. ``slots``: what keeps
+    the log at the datastore, where something does.
     """
 
     end: LogPosition
@@ -33,6 +51,7 @@ class SourceStatus:
     budget_bytes: int = 0
     end_unknown: str = ""
     base: str = ""
+    slots: tuple[SlotStatus, ...] = ()
 
 
 class LogReader(Protocol):

@@ -67,11 +67,7 @@ def _slot(slot: Slot) -> Iterator[Finding]:
 
 
 def _failover(connection: Connection, state: ServerState, both: tuple[Slot, Slot]) -> Iterator[Finding]:
-    ((standbys, waits_for),) = connection.query(
-        "SELECT count(*), current_setting('synchronized_standby_slots', true) FROM pg_replication_slots "
-        "WHERE slot_type = 'physical'"
-    )
-    if standbys == "0":
+    if not state.standbys:
         return
     if state.version < slots.FAILOVER_SINCE:
         yield Finding(
@@ -93,7 +89,7 @@ def _failover(connection: Connection, state: ServerState, both: tuple[Slot, Slot
             "stop the publisher, and make the slots anew; flows that have received everything lose nothing:\n"
             + "\n".join((*slots.drop_statements(name), *slots.create_statements(name, state.version))),
         )
-    elif not waits_for:
+    elif connection.query("SELECT current_setting('synchronized_standby_slots', true)") in ([("",)], [(None,)]):
         yield Finding(
             "synchronized_standby_slots",
             WARN,

@@ -15,20 +15,21 @@ from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address, parse
 from publisher.sources.postgres.connection import Connection, connect, quote_literal
 from publisher.sources.postgres.decode.tables import shard_name
+from publisher.sources.postgres.doctor_slots import NEAR_BYTES
 from publisher.sources.postgres.incarnations import Incarnations
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.opening import Log, Opening
 from publisher.sources.postgres.places import Places
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_objects import find_names
-from publisher.sources.postgres.server_state import ServerState, read_state
+from publisher.sources.postgres.server_state import ServerState, Slot, read_state
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines, read_timelines
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, UnsupportedLog, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.datastore import SourceOptions
-from wormhole.ports.log_source import SourceStatus
+from wormhole.ports.log_source import SlotStatus, SourceStatus
 
 __all__ = ["PostgresSource"]
 
@@ -39,7 +40,6 @@ T = TypeVar("T")
 _POLL_S: Final = 1.0
 _ADVANCE_S: Final = 5.0  # between two moves of the slots
 _ANSWER_S: Final = 10.0
-_NEAR: Final = 1 << 30  # bytes of headroom below which the operator is told
 
 
 class PostgresSource:
@@ -191,6 +191,7 @@ class PostgresSource:
             budget_bytes=seen.state.keep_bytes,
             end_unknown=str(problem),
             base="LSN",
+            slots=tuple(_slot_status(slot, seen.state) for slot in seen.state.slots.values()),
         )
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -324,7 +325,7 @@ class PostgresSource:
                 except WormholeError as error:
                     found.append(error.problem)
                 break
-            if slot.wal_status == "unreserved" or (slot.safe_bytes is not None and slot.safe_bytes < _NEAR):
+            if slot.wal_status == "unreserved" or (slot.safe_bytes is not None and slot.safe_bytes < NEAR_BYTES):
                 found.append(
                     Problem(
                         f"the server removes the log that {name} needs after {max(0, slot.safe_bytes or 0) >> 20} MiB "
@@ -364,6 +365,17 @@ class PostgresSource:
 
     def _closed(self, reader: WalReader) -> None:
         self._readers.discard(reader)
+
+
+def _slot_status(slot: Slot, state: ServerState) -> SlotStatus:
+    return SlotStatus(
+        name=slot.name,
+        kept_bytes=0 if slot.lost else max(0, state.end - slot.restart),
+        left_bytes=None if slot.safe_bytes is None else max(0, slot.safe_bytes),
+        lost=slot.lost,
+        unsynced=None if slot.failover is None else state.standbys > 0 and not slot.failover,
+        catalog_age=slot.catalog_age,
+    )
 
 
 def _check_settings(state: ServerState, address: Address) -> None:

@@ -12,6 +12,7 @@ from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subsc
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, taken
 from wormhole.metrics import METRICS, Exporter, HistogramSample
+from wormhole.ports.log_source import SlotStatus
 from wormhole.wire.v1 import push_pb2
 
 FLOW = ("shop", "main", "log", "app", "log.t")
@@ -85,8 +86,8 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     flow.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
     await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
     found = {sample.metric: sample for sample in await collect(publisher)}
-    # These need what this small world has not: a growing log with a budget, contact that expires, TLS, a backfill
-    # (test_control_backfills) and a verification (test_control_verifications).
+    # These need what this small world has not: a growing log with a budget, contact that expires, TLS, slots, a
+    # backfill (test_control_backfills) and a verification (test_control_verifications).
     absent = {
         "wormhole_flow_backfill_rows",
         "wormhole_flow_backfill_share",
@@ -96,6 +97,11 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
         "wormhole_flow_headroom_seconds",
         "wormhole_log_growth_bytes_per_second",
         "wormhole_log_budget_bytes",
+        "wormhole_log_slot_kept_bytes",
+        "wormhole_log_slot_left_bytes",
+        "wormhole_log_slot_lost",
+        "wormhole_log_slot_unsynced",
+        "wormhole_log_slot_catalog_age_transactions",
         "wormhole_publisher_coordination_silence_seconds",
         "wormhole_publisher_certificate_end_time_seconds",
         "wormhole_publisher_certificate_reloads_total",
@@ -106,6 +112,20 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     assert missing <= absent
     for metric, sample in found.items():
         assert len(sample.labels) == len(metric.labels)
+
+
+async def test_slots_that_keep_the_log_are_reported(world: World, publisher: Publisher) -> None:
+    await eventually(lambda: publisher.log_watch.status is not None, "the log was asked")
+    status = publisher.log_watch.status
+    assert status is not None
+    bounded = SlotStatus("held", 100, 7, lost=False, unsynced=True, catalog_age=5)
+    status.slots = (bounded, SlotStatus("lead", 0, None, lost=True, unsynced=None, catalog_age=0))
+    found = await values(publisher)
+    names = ("kept_bytes", "left_bytes", "lost", "unsynced", "catalog_age_transactions")
+    of_slot = {
+        slot: [found.get((f"wormhole_log_slot_{name}", *LOG, slot)) for name in names] for slot in ("held", "lead")
+    }
+    assert of_slot == {"held": [100, 7, 0, 1, 5], "lead": [0, None, 1, None, 0]}
 
 
 async def test_many_flows_leave_the_loop_its_turns(world: World) -> None:

@@ -39,7 +39,7 @@ class Server:
         self.tables: list[Row] = [KEYED]
         self.sends: Row = ("t", "t", "t", "t", "t", "1000000000")  # four operations, by root, age
         self.filtered: list[Row] = []
-        self.standbys: Row = ("0", "")
+        self.waits_for: str | None = ""
         self.idle: str | None = None
         self.pairs: list[Row] = [("wormhole_log",)]
         self.publications: list[Row] = [("wormhole_log",)]
@@ -53,7 +53,7 @@ class Server:
         answers: dict[str, list[Row]] = {
             "pubviaroot": [self.sends],
             "pg_publication_rel": self.filtered,
-            "synchronized_standby_slots": [self.standbys],
+            "synchronized_standby_slots": [(self.waits_for,)],
             "idle_replication_slot_timeout": [(self.idle,)],
             "_held": self.pairs,
             "SELECT pubname": self.publications,
@@ -143,7 +143,8 @@ def test_what_a_failover_would_do_is_told_where_there_is_a_standby(
     both = {name: replace(slot, failover=failover) for name, slot in READY.slots.items()}
     server = Server(state=replace(READY, version=version, slots=both))
     assert named(examine(server)) == {}, "without a standby nothing is said"
-    server.standbys = ("1", waits_for)
+    server.state = replace(server.state, standbys=1)
+    server.waits_for = waits_for
     found = named(examine(server))
     assert set(found) == ({check} if check else set())
     assert next_step in "".join(one.next_step for one in found.values())

@@ -97,3 +97,17 @@ def test_a_server_that_is_away_is_a_problem_of_the_status(server: Played, source
     server.meanwhile = lambda: None
     source._poll()
     assert not source.status().problems
+
+
+def test_the_slots_are_part_of_its_status(server: Played, source: PostgresSource) -> None:
+    held, lead = source.status().slots
+    assert (held.name, held.kept_bytes, held.left_bytes, held.lost, held.unsynced) == ("s_held", 410, None, False, None)
+    lost, unsynced = (
+        replace(SLOTS["s_held"], wal_status="lost"),
+        replace(SLOTS["s_lead"], safe_bytes=-1, failover=False),
+    )
+    server.state = replace(STATE, slots={"s_held": lost, "s_lead": unsynced}, standbys=1)
+    source.latest()
+    held, lead = source.status().slots
+    assert (held.kept_bytes, held.lost) == (0, True)
+    assert (lead.left_bytes, lead.unsynced) == (0, True)
