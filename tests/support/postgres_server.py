@@ -35,6 +35,8 @@ __all__ = ["NewPostgres", "PostgresServer", "new_postgres", "postgres_database",
 _PLACES: Final = (Path(sys.prefix) / "postgres-server", Path("/"))
 """Where a server may be: what ``scripts/prepare.py`` unpacked, and what Debian installed."""
 _TEMPLATES: Final = Path(sys.prefix) / "databases"
+_OTHER: Final = "WORMHOLE_POSTGRES"
+"""Environment variable: the folder of another server, with ``bin``, ``lib`` and ``share`` in it."""
 _OLDEST: Final = 15
 _USER: Final = "nobody"
 _START_TIMEOUT_S: Final = 60.0
@@ -121,7 +123,10 @@ class PostgresServer:
     @property
     def environment(self) -> dict[str, str]:
         """With which its programs find their libraries."""
-        libraries = self._programs.parents[4] / "usr" / "lib" / f"{platform.machine()}-linux-gnu"
+        if os.environ.get(_OTHER):
+            libraries = self._programs.parent / "lib"
+        else:
+            libraries = self._programs.parents[4] / "usr" / "lib" / f"{platform.machine()}-linux-gnu"
         return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": str(libraries)}
 
     # -- life
@@ -327,7 +332,12 @@ def _free_port() -> int:
 
 
 def _programs() -> Path:
-    """The folder of the newest server's programs. Raises :class:`~wormhole.model.errors.ConfigError` without one."""
+    """The folder of the programs: of the server that ``WORMHOLE_POSTGRES`` names, else of the newest one.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` without one.
+    """
+    if other := os.environ.get(_OTHER):
+        return Path(other).absolute() / "bin"
     for place in _PLACES:
         found = {
             int(path.parent.name): path
