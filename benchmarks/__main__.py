@@ -26,11 +26,13 @@ from benchmarks.many_flows_report import many_flows_report
 from benchmarks.mysql_report import mysql_report
 from benchmarks.operate_report import operate_report
 from benchmarks.peers.report import peers_report
+from benchmarks.postgres.report import postgres_report
 from benchmarks.replay_report import replay_report
 from wormholectl.show.printer import print_table, print_text
 
 _OUT = Path("build/bench")
-_CASES = ("throughput", "latency", "caravans", "mysql", "existing_rows", "operate", "many_flows", "replay", "peers")
+_CASES = ("throughput", "latency", "caravans", "mysql", "existing_rows", "operate", "many_flows", "replay", "peers",
+          "postgres")  # fmt: skip
 _MODES = {
     "values": "values read in on_updates",
     "single values": "values read in on_update",
@@ -120,8 +122,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="rows of the table of existing rows (200000, with --quick 50000)")
     parser.add_argument("--backlog", type=int, help="megabytes of the caravans' backlog (2000, with --quick 200)")
     parser.add_argument("--caravan-rate", type=float, default=24, help="MiB/s that each caravan may read")
-    parser.add_argument("--shapes", default="", help="of the peers' case: S1,S2,S3,S4, by default all")
-    parser.add_argument("--readers", default="", help="of the peers' case: words of their names, by default all")
+    parser.add_argument("--shapes", default="", help="of the peers' and of postgres: S1,S2,S3,S4, all by default")
+    parser.add_argument("--readers", default="", help="of the same cases: words of their names, all by default")
     parser.add_argument("--picture", default=str(_OUT / "caravans.png"), help="where the caravans' picture goes")
     parser.add_argument("--replay-picture", default=str(_OUT / "replay-latest.png"), help="where the replay's goes")
     parser.add_argument("--json", default=str(_OUT / "bench.json"), help="where the figures go")
@@ -129,7 +131,7 @@ def main() -> None:
     _OUT.mkdir(parents=True, exist_ok=True)
     machine = Machine.current()
     print_text(str(machine))
-    usual = 5 if arguments.only == "peers" else 3
+    usual = 5 if arguments.only in ("peers", "postgres") else 3
     runs, scale, seconds = (arguments.runs or 1, 0.1, 4.0) if arguments.quick else (arguments.runs or usual, 1.0, 10.0)
     started = time.time()
     result: dict[str, Any] = {
@@ -164,14 +166,14 @@ def main() -> None:
         result["replay"] = replay_report(
             runs, quick=arguments.quick, picture=Path(arguments.replay_picture), profile=_profile
         )
-    if arguments.only == "peers":  # it builds programs of other languages, so it is for who asks
-        result["peers"] = peers_report(
-            runs,
-            scale=scale,
-            shapes=[name for name in arguments.shapes.split(",") if name],
-            only=arguments.readers,
-            build=Path("build/peers"),
-        )
+    # These build programs of other languages, so they are for who asks.
+    shapes = [name for name in arguments.shapes.split(",") if name]
+    if arguments.only == "peers":
+        build = Path("build/peers")
+        result["peers"] = peers_report(runs, scale=scale, shapes=shapes, only=arguments.readers, build=build)
+    if arguments.only == "postgres":
+        build = Path("build/postgres")
+        result["postgres"] = postgres_report(runs, scale=scale, shapes=shapes, only=arguments.readers, build=build)
     result["load_at_the_end"] = load()
     result["seconds"] = time.time() - started
     Path(arguments.json).write_text(json.dumps(result, indent=1))

@@ -13,10 +13,12 @@ __all__ = ["Figures", "figures", "microseconds_a_row", "ratio", "spread"]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of each round: rows a second from the first row to the last, and microseconds of processor time a row."""
+    """Of each round: rows a second from the first row to the last, and microseconds of processor time a row;
+    MiB of memory."""
 
     rows_per_s: tuple[float, ...]
     us_a_row: tuple[float, ...]
+    peak_mib: tuple[float, ...] = ()
 
 
 def microseconds_a_row(small: Run, large: Run) -> float:
@@ -29,6 +31,7 @@ def figures(rounds: Sequence[tuple[Run, Run]]) -> Figures:
     return Figures(
         tuple(large.rows / large.seconds for _, large in rounds),
         tuple(microseconds_a_row(small, large) for small, large in rounds),
+        tuple(large.peak_mib for _, large in rounds),
     )
 
 

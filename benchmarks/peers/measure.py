@@ -6,15 +6,15 @@ import os
 import select
 import signal
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from benchmarks.cases import BenchmarkError, scratch
-from benchmarks.peers.binlog import Binlog, Mark
-from benchmarks.peers.outcome import Outcome
-from benchmarks.peers.reader import Program, Reader
+from benchmarks.cases import BenchmarkError, memory_peak_mib, scratch
+from benchmarks.peers.outcome import Expected, Outcome
+from benchmarks.peers.reader import Program
 
 __all__ = ["Run", "run"]
 
@@ -23,11 +23,15 @@ _TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``seconds``: from the first row to the last. ``cpu_s``: of all processes, start and end included."""
+    """``seconds``: from the first row to the last. ``cpu_s``: of all processes, start and end included.
+
+    ``peak_mib``: of their memory together, where the reader reports its own.
+    """
 
     rows: int
     seconds: float
     cpu_s: float
+    peak_mib: float = 0.0
 
 
 class _Process:
@@ -54,6 +58,10 @@ class _Process:
             raise BenchmarkError(f"{self.program.words[0]} ended: {self._last_words()}")
         return line.strip()
 
+    def peak_mib(self) -> float:
+        """The most memory that it took; 0 when it has ended."""
+        return memory_peak_mib(self._process.pid)
+
     def end(self, *, kill: bool) -> None:
         """End it, or with ``kill=False`` wait for its own end, and take its processor time."""
         if self._process.returncode is not None:
@@ -72,14 +80,21 @@ class _Process:
         return self._errors.read_text(errors="replace").strip()[-500:] or "it said nothing"
 
 
-def run(reader: Reader, binlog: Binlog, mark: Mark) -> Run:
-    """Let the reader read from ``mark`` on. Raises :class:`~benchmarks.cases.BenchmarkError` when it did not read every
-    row, or not every value.
+def run(
+    programs: Callable[[Path], Sequence[Program]],
+    given: Mapping[str, str],
+    expected: Expected,
+    *,
+    reads_values: bool = True,
+) -> Run:
+    """Let a reader's ``programs`` (of an empty folder) read what the environment ``given`` says.
+
+    Raises :class:`~benchmarks.cases.BenchmarkError` when it did not read every row, or not every value.
     """
     with scratch() as folder, ExitStack() as stack:
-        environment = {**os.environ, **binlog.environment(mark)}
+        environment = {**os.environ, **given}
         processes: list[_Process] = []
-        for number, program in enumerate(reader.programs(binlog, mark, folder)):
+        for number, program in enumerate(programs(folder)):
             before = processes[-1] if processes else None
             stdin = before.stdout if before is not None and before.program.piped else None
             process = _Process(program, environment, stdin, folder / f"errors-{number}")
@@ -89,8 +104,9 @@ def run(reader: Reader, binlog: Binlog, mark: Mark) -> Run:
                 process.line()
         (telling,) = (process for process in processes if process.program.outcome)
         outcome = Outcome.parse(telling.line())
+        peak_mib = sum((process.peak_mib() for process in processes if process is not telling), outcome.peak_mib)
         telling.end(kill=False)
         for process in processes:
             process.end(kill=True)
-        outcome.check(mark.expected, reads_values=reader.reads_values)
-        return Run(outcome.rows, outcome.seconds, sum(process.cpu_s for process in processes))
+        outcome.check(expected, reads_values=reads_values)
+        return Run(outcome.rows, outcome.seconds, sum(process.cpu_s for process in processes), peak_mib)

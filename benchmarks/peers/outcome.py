@@ -8,7 +8,8 @@ ends::
     {"rows": 1000, "seconds": 0.5, "checksum": 123456}
 
 ``seconds``: from the first row to the last. ``checksum``: over all values, of an integer itself, of a text its length
-in bytes, of another value 1. A reader that does not look at values prints no checksum.
+in bytes, of another value 1. A reader that does not look at values prints no checksum. ``peak_mib`` may say how much
+memory it took.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Outcome:
     rows: int
     seconds: float
     checksum: int | None
+    peak_mib: float = 0.0
 
     @classmethod
     def parse(cls, line: str) -> Self:
@@ -44,7 +46,8 @@ class Outcome:
         try:
             told = json.loads(line)
             checksum = told.get("checksum")
-            return cls(int(told["rows"]), float(told["seconds"]), None if checksum is None else int(checksum))
+            number = None if checksum is None else int(checksum)
+            return cls(int(told["rows"]), float(told["seconds"]), number, float(told.get("peak_mib", 0)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BenchmarkError(f"a reader printed no outcome: {line[:200]!r}") from error
 

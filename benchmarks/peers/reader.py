@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from benchmarks.peers.binlog import Binlog, Mark
 
-__all__ = ["Program", "Programs", "Reader"]
+__all__ = ["BinlogReader", "Program", "Programs", "Reader"]
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +30,19 @@ Programs = Callable[[Binlog, Mark, Path], Sequence[Program]]
 """The programs of a run, in the order in which they start; the path is an empty folder for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """One row of the table. ``does``: with the bytes of a row. ``divisor``: it reads that part of the shape's rows,
-    because all would take minutes. ``missing``: why it cannot run.
+@dataclass(frozen=True)
+class Reader(Generic[P]):
+    """One row of the table. ``does``: with the bytes of a row. ``programs``: makes those of a run.
+
+    ``divisor``: it reads that part of the shape's rows, because all would take minutes. ``missing``: why it cannot run.
     """
 
     name: str
     does: str
-    programs: Programs
+    programs: P
     reads_values: bool = True
     divisor: int = 1
     missing: str = ""
+
+
+BinlogReader = Reader[Programs]

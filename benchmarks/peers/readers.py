@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.cases import configuration, free_ports
 from benchmarks.peers.binlog import WRITER, Binlog, Mark
-from benchmarks.peers.reader import Program, Programs, Reader
+from benchmarks.peers.reader import BinlogReader, Program, Programs
 
 __all__ = ["DEBEZIUM_JSON", "GO_JSON", "OURS", "RAW", "TRANSPORT", "every_reader"]
 
@@ -62,7 +62,7 @@ def _maxwell(peer: str, lib: str) -> Programs:
     return programs
 
 
-def every_reader(build: Path, missing: dict[str, str]) -> list[Reader]:
+def every_reader(build: Path, missing: dict[str, str]) -> list[BinlogReader]:
     """All, in the order of the table. ``build``: where the readers of other languages are; ``missing``: why one of
     them could not be built, by its name in :data:`~benchmarks.peers.builds.BUILDS`.
     """
@@ -75,59 +75,59 @@ def every_reader(build: Path, missing: dict[str, str]) -> list[Reader]:
         return "; ".join(missing[name] for name in names if missing.get(name))
 
     return [
-        Reader(
+        BinlogReader(
             RAW,
             "receives up to 1 MiB at once, writes it to /dev/null",
             _alone(sys.executable, "-m", "benchmarks.peers.raw_copy"),
             reads_values=False,
         ),
-        Reader(
+        BinlogReader(
             OURS,
             "decodes, encodes, sends over gRPC; the handler reads update.after of each, acknowledged",
             _ours("values"),
         ),
-        Reader(TRANSPORT, "the same, and the handler calls len(batch)", _ours("transport"), reads_values=False),
-        Reader("go-mysql in process", "decodes all values of a row", _alone(go, "read"), missing=without("go")),
-        Reader(
+        BinlogReader(TRANSPORT, "the same, and the handler calls len(batch)", _ours("transport"), reads_values=False),
+        BinlogReader("go-mysql in process", "decodes all values of a row", _alone(go, "read"), missing=without("go")),
+        BinlogReader(
             GO_JSON,
             "decodes, makes a line of JSON; the second parses it and reads all values",
             _go_json(go),
             missing=without("go"),
         ),
-        Reader(
+        BinlogReader(
             "osheroff connector (Java) in process",
             "decodes all values of a row",
             _alone("java", "-cp", java("osheroff"), "Osheroff"),
             missing=without("osheroff"),
         ),
-        Reader(
+        BinlogReader(
             "mysql_async (Rust) in process",
             "decodes all values of a row",
             _alone(f"{build}/rust/release/wormhole-peers"),
             missing=without("rust"),
         ),
-        Reader(
+        BinlogReader(
             "Debezium 3.5 embedded in process",
             "makes a Connect record with its schema; the handler reads all values",
             _alone("java", "-cp", java("debezium"), "Debezium", "read"),
             divisor=16,
             missing=without("debezium"),
         ),
-        Reader(
+        BinlogReader(
             DEBEZIUM_JSON,
             "makes JSON without schemas; the second (Go) parses it and reads all values",
             _to_go(go, "java", "-cp", java("debezium"), "Debezium", "json"),
             divisor=16,
             missing=without("debezium", "go"),
         ),
-        Reader(
+        BinlogReader(
             "Maxwell 1.22 stdout to a second process",
             "makes JSON; the second (Go) parses it and reads all values",
             _maxwell(go, java("maxwell")),
             divisor=16,
             missing=without("maxwell", "go"),
         ),
-        Reader(
+        BinlogReader(
             "mysql-replication in process",
             "decodes all values of a row into a dict",
             _alone(sys.executable, "-m", "benchmarks.peers.mysql_replication"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from benchmarks.peers.binlog import SHAPES, Binlog, Shape, filled, marks
 from benchmarks.peers.builds import BUILDS, SOURCES, built
 from benchmarks.peers.figures import Figures, figures, ratio, spread
 from benchmarks.peers.measure import Run, run
-from benchmarks.peers.reader import Reader
+from benchmarks.peers.reader import BinlogReader
 from benchmarks.peers.readers import DEBEZIUM_JSON, GO_JSON, OURS, every_reader
 from wormholectl.show.printer import print_table, print_text
 
@@ -57,7 +58,7 @@ def peers_report(runs: int, *, scale: float, shapes: Sequence[str], only: str, b
     return told
 
 
-def measured(readers: Sequence[Reader], shape: Shape, binlog: Binlog, runs: int, scale: float) -> Measured:
+def measured(readers: Sequence[BinlogReader], shape: Shape, binlog: Binlog, runs: int, scale: float) -> Measured:
     """Rounds in which each reader reads N rows and then 2N. One that fails is left out of later rounds."""
     rounds: dict[str, list[tuple[Run, Run]]] = {reader.name: [] for reader in readers}
     failed = {reader.name: f"not built: {reader.missing}" for reader in readers if reader.missing}
@@ -68,15 +69,19 @@ def measured(readers: Sequence[Reader], shape: Shape, binlog: Binlog, runs: int,
                 continue
             large, small = marks(shape, [reader.divisor], scale)
             try:
-                rounds[reader.name].append(
-                    (run(reader, binlog, binlog.marks[small]), run(reader, binlog, binlog.marks[large]))
-                )
+                rounds[reader.name].append((_run(reader, binlog, small), _run(reader, binlog, large)))
             except (BenchmarkError, OSError) as error:
                 failed[reader.name] = f"failed: {error}"
     return {name: failed.get(name) or figures(pairs) for name, pairs in rounds.items()}
 
 
-def print_shape(shape: Shape, readers: Sequence[Reader], found: Measured) -> None:
+def _run(reader: BinlogReader, binlog: Binlog, rows: int) -> Run:
+    mark = binlog.marks[rows]
+    programs = partial(reader.programs, binlog, mark)
+    return run(programs, binlog.environment(mark), mark.expected, reads_values=reader.reads_values)
+
+
+def print_shape(shape: Shape, readers: Sequence[BinlogReader], found: Measured) -> None:
     """The table of one shape, and what of the targets is met."""
     columns = ("reader", "rows/s", "processor us a row", "ours, of it", "with the bytes it")
     ours = found.get(OURS)

@@ -16,6 +16,7 @@ from typing import Any
 
 import uvloop
 
+from benchmarks.cases import memory_peak_mib
 from subscriber_sdk import Subscriber, Update, serve
 
 __all__ = ["main"]
@@ -66,7 +67,8 @@ async def main() -> None:
         print("ready", flush=True)
         await subscriber.done.wait()
         seconds = subscriber.last - subscriber.first
-        print(json.dumps({"rows": subscriber.rows, "seconds": seconds, "checksum": subscriber.checksum}), flush=True)
+        told = {"rows": subscriber.rows, "seconds": seconds, "checksum": subscriber.checksum}
+        print(json.dumps({**told, "peak_mib": memory_peak_mib(os.getpid())}), flush=True)
         os._exit(0)  # its end is not measured
 
 

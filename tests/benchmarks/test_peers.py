@@ -17,7 +17,7 @@ from benchmarks.peers.figures import Figures, figures, microseconds_a_row, ratio
 from benchmarks.peers.measure import Run
 from benchmarks.peers.outcome import Expected, Outcome
 from benchmarks.peers.raw_copy import drain
-from benchmarks.peers.reader import Program, Reader
+from benchmarks.peers.reader import BinlogReader, Program
 from benchmarks.peers.readers import DEBEZIUM_JSON, GO_JSON, OURS, RAW, TRANSPORT, every_reader
 from benchmarks.peers.report import measured, print_shape, verdicts
 
@@ -65,10 +65,10 @@ def test_a_reader_that_cannot_be_built_or_fails_is_a_row(tmp_path: Path, capsys:
     )
     assert built("good", tmp_path / "good", lambda *_: [[sys.executable, "-c", ""]], tmp_path) == ""
     shape = replace(SHAPES[0], rows=500)
-    absent = Reader("absent", "nothing", lambda *_: [], missing="`go` is not installed")
+    absent = BinlogReader("absent", "nothing", lambda *_: [], missing="`go` is not installed")
     liar = json.dumps({"rows": 1000, "seconds": 1.0, "checksum": 1})
     words = (sys.executable, "-c", f"print({liar!r})")
-    cheat = Reader("cheat", "nothing", lambda *_: [Program(words, outcome=True)])
+    cheat = BinlogReader("cheat", "nothing", lambda *_: [Program(words, outcome=True)])
     with filled(shape, marks(shape, [1], 1.0)) as binlog:
         found = measured([absent, cheat], shape, binlog, 1, 1.0)
     assert found["absent"] == "not built: `go` is not installed"
