@@ -18,7 +18,7 @@ from benchmarks.postgres.readers import FLOOR, OURS, POSTGRES_BUILDS, SECOND, SO
 from benchmarks.postgres.wal import SHAPES, Wal, filled
 from wormholectl.show.printer import print_table, print_text
 
-__all__ = ["AIM", "measured", "postgres_report", "verdicts"]
+__all__ = ["AIM", "Measured", "measured", "postgres_report", "verdicts"]
 
 AIM: Final = 0.7
 """What our rate must be of the floor's, for rows of 100 B."""
