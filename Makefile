@@ -22,7 +22,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \
 		printf '  make %-15s %s\n' "$$verb" "$$text"; done
 
-demo: prepare-demo ## a live store, publisher and subscribers, two kills, and the count of what arrived [DATASTORE=mysql ARGS="--seed 1 --json"]
+demo: prepare-demo ## a live store, publisher and subscribers, two kills, and the count of what arrived [DATASTORE=mysql|postgres ARGS="--seed 1 --json"]
 	@$(RUN) -m examples.demo --datastore $(DATASTORE) $(ARGS)
 
 test: prepare-dev ## the suite, after a quick pass over the interpreted decoders [ARGS="-k name"]

@@ -57,7 +57,7 @@ def missing_system_packages(group: str, *, compile_wanted: bool) -> list[SystemP
             found.append(SystemPackage("libc6-dev", "C headers for the compiler", required=False))
         if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
             found.append(SystemPackage("python3-dev", "Python's C headers for the compiler", required=False))
-    if group != "demo" and _missing("mariadbd", "mariadb-install-db"):
+    if group in {"dev", "demo-mysql"} and _missing("mariadbd", "mariadb-install-db"):
         found.append(SystemPackage("mariadb-server-core", "the private MariaDB; no service", group == "demo-mysql"))
     if group == "demo-mysql" and _missing("my_print_defaults"):
         found.append(SystemPackage("mariadb-client-core", "sets the private MariaDB up", required=True))

@@ -1,14 +1,14 @@
 """Prepare this checkout for one of the Makefile's verbs, on a machine that may have nothing but Python.
 
-    python3 -m scripts.prepare demo|demo-mysql|dev
+    python3 -m scripts.prepare demo|demo-mysql|demo-postgres|dev
 
 It makes the virtual environment ``.venv``, installs the locked packages the verb needs, puts the compiled forms of the
 hot modules in place (from the user's cache, else compiled; a demo does not wait for a compiler), and installs Debian
 packages that are missing when it may (root, or sudo that asks for no password); otherwise it names them with the
 command to run, and stops. What it fetches, why, and how big it is, is said before it is fetched. For the tests it also
-puts a MySQL server with a system of its own into a folder there (root only), and a PostgreSQL server. Each finished
-step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a second run does nothing,
-needs no network and takes a fraction of a second.
+puts a MySQL server with a system of its own into a folder there (root only), and for them and its demo a PostgreSQL
+server. Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a
+second run does nothing, needs no network and takes a fraction of a second.
 
 Standard library only, and readable by an older Python: it must be able to say that the Python is too old.
 """
@@ -68,6 +68,7 @@ OLDEST = (3, 11)
 GROUPS = {
     "demo": (("publisher", "rocksdb"), "gRPC, the ZooKeeper client, the RocksDB binding", "45 MB"),
     "demo-mysql": (("publisher", "mysql"), "gRPC, the ZooKeeper client, what talks to MySQL", "30 MB"),
+    "demo-postgres": (("publisher", "postgres"), "gRPC, the ZooKeeper client, what talks to PostgreSQL", "30 MB"),
     "dev": (
         ("publisher", "rocksdb", "mysql", "postgres", "spark", "dev"),
         "the packages of a publisher, Spark, and what tests and checks the code",
@@ -160,7 +161,7 @@ def make_postgres() -> bool:
     """Put a PostgreSQL server and its clients into a folder, with the libraries that this machine lacks. Returns
     whether it worked.
     """
-    say("fetching a PostgreSQL server for the tests; nothing is installed (to fetch: about 20 MB, 70 MB unpacked)")
+    say("fetching a private PostgreSQL server; nothing is installed (to fetch: about 20 MB, 70 MB unpacked)")
     started = time.monotonic()
     draft = POSTGRES.with_name(f"{POSTGRES.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
@@ -434,7 +435,7 @@ def main(arguments: Sequence[str]) -> int:
         enough = {mode, "", "yes"} if mode == "cached" else {mode}
         extensions_done = any(_stamped("extensions", extensions_digest(one)) for one in enough)
         mysql_done = group != "dev" or _stamped("mysql", mysql_digest())
-        postgres_done = group != "dev" or _stamped("postgres", postgres_digest())
+        postgres_done = group not in {"dev", "demo-postgres"} or _stamped("postgres", postgres_digest())
         zookeeper_done = _stamped("zookeeper", zookeeper_digest())
         if (
             packages_done

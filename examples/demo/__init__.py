@@ -1,7 +1,7 @@
 """``make demo``: a live store, a publisher, three subscribers, two ``kill -9``, and the count of what arrived.
 
-    python -m examples.demo [--datastore rocksdb|mysql] [--seed N] [--seconds N] [--json] [--inject lose-one] [--keep]
-    [--check FOLDER]
+    python -m examples.demo [--datastore rocksdb|mysql|postgres] [--seed N] [--seconds N] [--json]
+                            [--inject lose-one] [--keep] [--check FOLDER]
 
 ``workload`` (pure: what is written) -> ``writer`` (the process that writes to the store) -> the publisher, as an
 operator starts it -> ``receiver`` (the processes of the applications); both ends write a ``journal``, and ``checker``

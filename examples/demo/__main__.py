@@ -22,6 +22,7 @@ _EXAMPLES = """\
 examples:
   make demo                                     the whole story, about half a minute
   make demo DATASTORE=mysql                     the same on a private MariaDB
+  make demo DATASTORE=postgres                  the same on a private PostgreSQL
   make demo ARGS="--seed 7 --seconds 40"        other data, other moments, longer
   make demo ARGS=--json                         the last line is JSON for a program
   make demo ARGS="--inject lose-one"            the checker must notice one lost update: exit status 1

@@ -15,7 +15,11 @@ __all__ = ["KINDS", "Content", "Datastore", "Store", "open_datastore", "open_sto
 Content = Mapping[tuple[str, str], str]
 """What a store holds: (table, key) to the digest of the value."""
 
-KINDS: Final = {"rocksdb": "examples.demo.rocksdb_store", "mysql": "examples.demo.mysql_store"}
+KINDS: Final = {
+    "rocksdb": "examples.demo.rocksdb_store",
+    "mysql": "examples.demo.mysql_store",
+    "postgres": "examples.demo.postgres_store",
+}
 """What ``--datastore`` may say, and the module behind it, which is only loaded then: each needs packages of its own."""
 
 

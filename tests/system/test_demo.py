@@ -46,13 +46,20 @@ def _start(folder: Path, mark: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+SERVERS = {"mysql": "mariadb_server", "postgres": "postgres_server"}
+
+
+# Of the two servers one is enough each time.
+PLAYED = [pytest.param(kind, marks=[pytest.mark.soak] * (kind == "mysql")) for kind in KINDS]
+
+
+@pytest.fixture(scope="module", params=PLAYED)
 def played(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Played:
     folder, mark = tmp_path_factory.mktemp("demo"), uuid.uuid4().hex
     addresses: set[str] = set()
     datastore = str(request.param)
-    if datastore == "mysql":
-        request.getfixturevalue("mariadb_server")  # skips where there is none
+    if datastore in SERVERS:
+        request.getfixturevalue(SERVERS[datastore])  # skips where there is none
     with _start(folder, mark, "--datastore", datastore, "--seconds", "6", "--seed", "7", "--json", "--keep") as process:
         assert process.stdout is not None
         lines = []

@@ -144,6 +144,7 @@ def test_each_verb_looks_for_its_own_database_programs(monkeypatch: pytest.Monke
 
     assert wanted("demo") == {}
     assert wanted("demo-mysql") == {"mariadb-server-core": True, "mariadb-client-core": True}
+    assert wanted("demo-postgres") == {}
     assert wanted("dev") == {"mariadb-server-core": False, "mariadb-client": False, "debootstrap": False}
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "debootstrap" not in wanted("dev")
@@ -245,7 +246,7 @@ def test_mysql_is_made_once_and_tried_again_when_it_failed(
 def test_an_unknown_group_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         prepare.main(arguments)
-    assert "demo|demo-mysql|dev" in capsys.readouterr().err
+    assert "demo|demo-mysql|demo-postgres|dev" in capsys.readouterr().err
 
 
 def test_an_unknown_switch_value_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
