@@ -243,3 +243,103 @@ def test_everything_is_read_once_over_many_reopenings(server: PostgresServer, so
         read.updates += part.updates
         marker = part.markers[-1]
     assert read.keys() == list(range(30))
+
+
+def test_logical_messages_are_updates_of_a_table_of_their_own(server: PostgresServer, source: PostgresSource) -> None:
+    """The outbox without a table. Read again from every place that a reader gave, nothing comes twice or never."""
+    start = source.latest()
+    server.sql(
+        "SELECT pg_logical_emit_message(false, 'alone', 'one')",
+        "INSERT INTO t VALUES (1, 'v')",
+        "SELECT pg_logical_emit_message(false, 'alone', 'two')",
+        "BEGIN",
+        "SELECT pg_logical_emit_message(true, 'within', 'three')",
+        "INSERT INTO t VALUES (2, 'v')",
+        "COMMIT",
+        "SELECT pg_logical_emit_message(false, 'alone', 'four')",
+        "INSERT INTO t VALUES (3, 'v')",
+        database="shop",
+    )
+    read = read_log(source, start, 1)
+    found = [update.after[1] if update.table == "@message" else update.key[0] for update in read.updates]
+    assert found == [b"one", 1, b"two", b"three", 2, b"four", 3]
+    for marker in read.markers:
+        left = [update.id for update in read.updates if int(update.id.split(":")[2]) >= marker.order.offset]
+        assert read_log(source, marker).ids() == left
+
+
+def test_a_server_that_shuts_down_waits_for_no_paused_reader(
+    server: PostgresServer, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pg_ctl stop -m fast` would wait for as long as the reader pauses, whose session is answered for."""
+    monkeypatch.setattr(source_module, "_PAUSED_S", 0.5)
+    reader = source.open(source.latest())
+    server.sql("INSERT INTO t SELECT i, repeat('x', 900) FROM generate_series(1, 40000) i", database="shop")
+    sessions = "SELECT sent_lsn < pg_current_wal_lsn() FROM pg_stat_replication WHERE application_name = 'wormhole'"
+    until(lambda: server.sql(sessions) == [(True,)], "the server has sent everything")
+    server.stop()
+    assert "database system is shut down" in server.log.read_text(), "it had to be killed"
+    with pytest.raises(SourceUnavailable):
+        while True:
+            reader.read(1 << 20, 1.0)
+    reader.close()
+
+
+def test_what_is_written_without_the_publication_is_a_loss_with_its_range(
+    server: PostgresServer, source: PostgresSource
+) -> None:
+    """DROP and CREATE PUBLICATION: the server decodes with the catalogues of that time."""
+    start = source.latest()
+    _insert(server, 1)
+    server.sql("DROP PUBLICATION wormhole_log", database="shop")
+    _insert(server, 2)
+    reader = source.open(start)
+    with pytest.raises(SourceUnavailable, match="has no publication") as error:
+        read_until(reader, source.latest().order)
+    reader.close()
+    assert "CREATE PUBLICATION" in (error.value.hint or "")
+    server.sql(slots.statement_of_publication("wormhole_log"), database="shop")
+    source._poll()
+    _insert(server, 3)
+    reader = source.open(start)
+    read = Read()
+    with pytest.raises(SourceUnavailable):
+        read_until(reader, source.latest().order, into=read)
+    reader.close()
+    ((first, gap),) = zip(read.markers[:1], read.gaps, strict=True)
+    assert (read.keys(), gap.first_missing, gap.last_missing) == ([1], first.delivered, read.markers[-1].delivered)
+    assert read_log(source, read.markers[-1]).keys() == [3]
+
+
+def test_a_table_that_joins_the_publication_later(
+    server: PostgresServer, source: PostgresSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.sql(
+        "CREATE TABLE later (k int PRIMARY KEY)",
+        "INSERT INTO later VALUES (1)",
+        "ALTER PUBLICATION wormhole_log RENAME TO old",
+        "CREATE PUBLICATION wormhole_log FOR TABLE t",
+        database="shop",
+    )
+    source._poll()
+    start = source.latest()
+    server.sql(
+        "INSERT INTO later VALUES (2)",
+        "ALTER PUBLICATION wormhole_log ADD TABLE later",
+        "INSERT INTO later VALUES (3)",
+        database="shop",
+    )
+    assert read_log(source, start).keys() == [3]
+    source._poll()
+    assert "has the table public.later from now on" in caplog.text
+
+
+def test_a_database_in_sql_ascii_is_read(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    server = new_postgres()
+    server.sql("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    prepare_database(server, "ascii", _TABLE)
+    source = source_of(server, "ascii", tmp_path)
+    start = source.latest()
+    server.sql(r"INSERT INTO t VALUES (1, E'\xff'), (2, E'\xc3\xbc')", database="ascii")
+    assert [update.after for update in read_log(source, start).updates] == [(1, b"\xff"), (2, "ü")]
+    source.stop()

@@ -200,7 +200,7 @@ class LogConfig(Settings):
     @field_validator("skip_tables", "history_tables")
     @classmethod
     def _tables(cls, value: Texts) -> Texts:
-        if bad := [name for name in value if not all(name.partition("."))]:
+        if bad := [name for name in value if not name.startswith("@") and not all(name.partition("."))]:
             raise ValueError(f'{bad[0]!r} must be "database.table"')
         return value
 

@@ -37,7 +37,7 @@ def problem_of(leaf: Leaf, source: Capabilities, formats: ValueFormats) -> tuple
     """Why a test cannot be decided for a source and what is allowed instead; ``None`` where it can."""
     match leaf:
         case TableIn() | TableMatches() if source.databases:
-            return _table_problem(leaf)
+            return _table_problem(leaf, source)
         case Changed(subject) if not source.row_before:
             return f"changed({_written(subject)}) {_needs_row_before(source)}", _FIELDS
         case Moved("entered") if not source.row_before:
@@ -95,9 +95,11 @@ def needs_of(leaf: Leaf) -> str:
             return "the table"
 
 
-def _table_problem(leaf: TableIn | TableMatches) -> tuple[str, str] | None:
+def _table_problem(leaf: TableIn | TableMatches, source: Capabilities) -> tuple[str, str] | None:
     names = leaf.names if isinstance(leaf, TableIn) else leaf.patterns
     for name in names:
+        if name in source.more_tables:
+            continue
         if "." not in name and (isinstance(leaf, TableIn) or not set("*?[") & set(name)):
             return (
                 f'no table is called "{name}": tables of this source are "database.table"',

@@ -175,6 +175,8 @@ class Projection:
             )
         if source.databases:
             for name, entry in self._entries():
+                if entry.table in source.more_tables:
+                    continue
                 if entry.table and "." not in entry.table and not _is_pattern(entry.table):
                     raise FilterError(
                         f'{name}: no table is called "{entry.table}": tables of this source are "database.table"',

@@ -14,15 +14,26 @@ import psycopg
 from psycopg import pq
 
 from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
 from wormhole.model.errors import SourceSilent, SourceUnavailable, UsageError
 
-__all__ = ["TIMEOUT_S", "Connection", "Row", "ServerError", "connect", "quote_identifier", "quote_literal"]
+__all__ = [
+    "TIMEOUT_S",
+    "Connection",
+    "Row",
+    "ServerError",
+    "SessionEnded",
+    "connect",
+    "quote_identifier",
+    "quote_literal",
+]
 
 TIMEOUT_S: Final = 30.0
 """For connecting, and for a statement if nothing else is said."""
 
 Row = tuple[str | None, ...]
 
+_ENDED: Final = frozenset({"57P01", "57P02"})
 _NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
 _REQUIRE_AUTH_SINCE: Final = 160000  # the version of libpq
 _TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
@@ -34,6 +45,10 @@ class ServerError(SourceUnavailable):
     def __init__(self, message: str, *, sqlstate: str = "", **where: str | None) -> None:
         super().__init__(message, **where)
         self.sqlstate = sqlstate
+
+
+class SessionEnded(SourceUnavailable):
+    """The server ended the session: it shuts down, or somebody ended this one."""
 
 
 class Connection:
@@ -102,22 +117,24 @@ class Connection:
         )
 
     def _execute(self, statement: str, deadline: float) -> pq.abc.PGresult:
+        last: pq.abc.PGresult | None = None
+        broken = False
         try:
             self.pgconn.send_query(statement.encode())
             while self.pgconn.flush():
                 self._wait(select.POLLIN | select.POLLOUT, deadline)
                 self.pgconn.consume_input()
-            last: pq.abc.PGresult | None = None
             while (result := self._result(deadline)) is not None:
-                last = result
+                # Behind the server's own last word libpq adds that the connection ended.
+                last = result if last is None or last.status != pq.ExecStatus.FATAL_ERROR else last
                 if result.status == pq.ExecStatus.COPY_BOTH:
                     return result
         except psycopg.Error:
+            broken = True
+        if broken or last is None or (last.status == pq.ExecStatus.FATAL_ERROR and not self.is_open):
             error = self.broken()
-            self.close()
-            raise error from None
-        if last is None or (last.status == pq.ExecStatus.FATAL_ERROR and not self.is_open):
-            error = self.broken()
+            if last is not None and _text(last.error_field(pq.DiagnosticField.SQLSTATE)) in _ENDED:
+                error = SessionEnded(error.message, hint=error.hint)
             self.close()
             raise error
         if last.status == pq.ExecStatus.FATAL_ERROR:
@@ -161,7 +178,7 @@ def connect(address: Address, *, walsender: bool = False, timeout_s: float = TIM
         pgconn.nonblocking = 1
         pgconn.notice_handler = _ignore
         connection = Connection(pgconn, address)
-        connection.query(_settings(connection.version), timeout_s=max(0.1, deadline - time.monotonic()))
+        connection.query(_settings(connection), timeout_s=max(0.1, deadline - time.monotonic()))
     except BaseException:
         pgconn.finish()
         raise
@@ -178,19 +195,12 @@ def quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _settings(version: int) -> str:
+def _settings(connection: Connection) -> str:
     """The forms in which values come, whatever the server, the database or the account has as its defaults."""
-    settings = {
-        "datestyle": "ISO, YMD",
-        "intervalstyle": "postgres",
-        "extra_float_digits": "3",
-        "bytea_output": "hex",
-        "timezone": "UTC",
-        "client_min_messages": "error",
-        "statement_timeout": "0",
-        "search_path": "",
-    }
-    if version >= 140000:
+    settings = {**SESSION_SETTINGS, "client_min_messages": "error", "statement_timeout": "0"}
+    if connection.pgconn.parameter_status(b"server_encoding") == b"SQL_ASCII":
+        settings["client_encoding"] = "SQL_ASCII"
+    if connection.version >= 140000:
         settings["idle_session_timeout"] = "0"
     return ";".join(f"SET {name} = {quote_literal(value)}" for name, value in settings.items())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from publisher.sources.postgres.decode.messages import MESSAGES
 from publisher.sources.postgres.lsn import PLACE, format_lsn, parse_delivered
 from publisher.sources.postgres.server_url import ServerUrl
 from wormhole.host.tls import is_loopback
@@ -29,7 +30,7 @@ class PostgresDatastore(Datastore):
     """See the port."""
 
     requirement = "wormhole-pubsub[publisher,postgres]"
-    capabilities = Capabilities(title="PostgreSQL", databases=True)
+    capabilities = Capabilities(title="PostgreSQL", databases=True, more_tables=(MESSAGES,))
     refuses: ClassVar[Mapping[str, str]] = {
         "pin_folder": "a server keeps its log itself",
         "server_ids": "a reader of its log has no number",

@@ -28,6 +28,7 @@ from publisher.sources.postgres.proof import (
     log_bytes_anchor,
     transaction_anchor,
 )
+from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_state import ServerState, Slot
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
@@ -40,6 +41,7 @@ from wormhole.ports.datastore import SourceOptions
 __all__ = ["Log", "Opening"]
 
 _COPY_TRIES: Final = 3
+_MESSAGES_SINCE: Final = 140000  # the version of the server whose pgoutput can send them
 _numbers = itertools.count(1)
 
 
@@ -69,7 +71,8 @@ class Log:
 class Opening:
     """Everything that a reader of one source is made from.
 
-    ``opened`` and ``ended`` are called with each stream, which has to be answered in between.
+    ``published_from``: see :class:`~publisher.sources.postgres.reader.WalReader`. ``opened`` and ``ended`` are called
+    with each stream, which has to be answered in between.
     """
 
     def __init__(
@@ -77,13 +80,17 @@ class Opening:
         address: Address,
         options: SourceOptions,
         incarnations: Incarnations,
+        publication: Publication,
         *,
+        published_from: Callable[[int], int],
         opened: Callable[[Stream], None],
         ended: Callable[[Stream], None],
     ) -> None:
         self._address = address
         self._options = options
         self._incarnations = incarnations
+        self._publication = publication
+        self._published_from = published_from
         self._opened = opened
         self._ended = ended
 
@@ -119,6 +126,8 @@ class Opening:
             unread=unread,
             passed=passed,
             closed=close,
+            published_from=self._published_from,
+            silent_until=self._publication.since if log.state.version >= SILENT_SINCE else 0,
             prove=lambda place: log_bytes_anchor(self._address, log.state.system, log.timelines, place),
         )
 
@@ -200,9 +209,11 @@ class Opening:
         try:
             self._check_same(walsender, log)
             name = self._copy(walsender, slot)
+            messages = ", messages 'true'" if walsender.version >= _MESSAGES_SINCE else ""
             walsender.start_copy(
                 f"START_REPLICATION SLOT {quote_identifier(name)} LOGICAL {format_lsn(begin.offset)} "
-                f"(proto_version '1', publication_names {quote_literal(quote_identifier(self._address.publication))})"
+                f"(proto_version '1', "
+                f"publication_names {quote_literal(quote_identifier(self._address.publication))}{messages})"
             )
         except BaseException:
             walsender.close()

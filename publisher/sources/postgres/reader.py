@@ -15,6 +15,7 @@ from typing import Final
 
 from publisher.sources.encode.piece import Piece
 from publisher.sources.encode.runs import open_shards, runs_of
+from publisher.sources.postgres.connection import ServerError
 from publisher.sources.postgres.decode.encoder import Encoder
 from publisher.sources.postgres.decode.tables import Tables
 from publisher.sources.postgres.incarnations import History
@@ -23,11 +24,14 @@ from publisher.sources.postgres.proof import transaction_anchor
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
 from publisher.sources.postgres.timelines import Timelines
 from wormhole.model.errors import SourceUnavailable, WormholeError
+from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Run, Segment
 
 __all__ = ["WalReader"]
 
+_NO_SUCH_OBJECT: Final = "42704"  # how a server refuses to decode what was written without the publication
+_AGAIN: Final = "the publication was dropped and made again, or renamed"
 _POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
 _IDLE_S: Final = 1.0  # between two segments without updates
 _PROOF_S: Final = 10.0  # between two proofs of an idle log
@@ -37,7 +41,8 @@ class WalReader:
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, which is a place of ``history``.
 
     ``passed`` is called with every datamarker; ``closed`` once, when the reader is closed. ``prove`` makes the anchor
-    of an idle place, where the server lets it.
+    of an idle place, where the server lets it. ``published_from``: up to where log behind an LSN may have been written
+    without the publication. ``silent_until``: up to there it may have been, and the server does not refuse it.
     """
 
     def __init__(
@@ -53,6 +58,8 @@ class WalReader:
         passed: Callable[[Datamarker], None],
         closed: Callable[[WalReader], None],
         prove: Callable[[LogPosition], Anchor | None],
+        published_from: Callable[[int], int],
+        silent_until: int = 0,
     ) -> None:
         self._stream = stream
         self._encoder = encoder
@@ -65,11 +72,14 @@ class WalReader:
         self._end = marker.order.offset  # after what ended last
         self._idle_end = self._end  # up to there other databases wrote
         self._anchor = marker.anchor
+        self._commit = encoder.last_commit  # of the last transaction, which the anchor is of
         self._committed_at_us = marker.committed_at_us
         self._moved_s = self._proved_s = time.monotonic()
         self._passed = passed
         self._on_closed: Callable[[WalReader], None] | None = closed
         self._prove = prove
+        self._published_from = published_from
+        self._unpublished = silent_until > marker.order.offset
         self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
         self._failure: WormholeError | None = None
         self._closed = threading.Event()
@@ -94,9 +104,11 @@ class WalReader:
                 ready = self._end != self._place.offset
                 if self._encoder.used >= max_bytes or (self._failure is not None and ready):
                     return self._segment()
-                if self._failure is not None:
-                    raise self._failure
                 try:
+                    if self._unpublished:
+                        return self._gap()
+                    if self._failure is not None:
+                        raise self._failure
                     if self._take(max_bytes):
                         continue
                     if not ready and self._idle():
@@ -105,7 +117,10 @@ class WalReader:
                     if self._receive(0.0 if ready else left):
                         continue
                 except WormholeError as error:
+                    if self._failure is not None:
+                        raise
                     self._failure = error  # the transactions before the fault go out first
+                    self._unpublished = isinstance(error, ServerError) and error.sqlstate == _NO_SUCH_OBJECT
                     continue
                 if ready:
                     return self._segment()
@@ -121,6 +136,10 @@ class WalReader:
                 f"the log is in incarnation {history.number} now, and this reader was opened in {self._history.number}",
                 hint="it is opened again, which looks whether there is a way to the new one",
             )
+
+    def republished(self) -> None:
+        """The publication was dropped and made again: a server that passes over what lies between is asked anew."""
+        self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")
 
     def close(self) -> None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
@@ -163,9 +182,13 @@ class WalReader:
         return True
 
     def _ended(self) -> None:
+        """The encoder's place moved on, by transactions or by messages outside of one, which prove nothing."""
         encoder = self._encoder
-        self._end = encoder.last_end
+        self._end = encoder.place
         self._idle_end = max(self._idle_end, self._end)
+        if encoder.last_commit == self._commit:
+            return
+        self._commit = encoder.last_commit
         self._committed_at_us = encoder.last_committed_at_us
         self._anchor = transaction_anchor(
             self._source(encoder.last_commit), encoder.last_commit, encoder.last_checksum, self._history.number
@@ -200,6 +223,21 @@ class WalReader:
         # A transaction that is not part of this segment breaks the shards of a later one.
         broken = self._tables.take_broken(end.offset) if whole else self._tables.take_broken()
         return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, broken=broken)
+
+    def _gap(self) -> Segment:
+        """What lies behind the place cannot be decoded."""
+        end = self._published_from(self._end)
+        self._unpublished = False
+        self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")
+        if end <= self._end:
+            raise self._failure
+        first = format_delivered(self._timelines.of(self._end), self._end)
+        self._end, self._anchor = end, None
+        self._place = LogPosition(self._history.number, 0, end)
+        marker = self._marker(self._place)
+        self._passed(marker)
+        gap = LogGap(LossKind.PURGED, first, marker.delivered, f"{_AGAIN}: what was written in between is not sent")
+        return Segment(self._place, self._place, {}, marker, 0, self._committed_at_us, gap)
 
     def _runs(self, piece: Piece, whole: bool) -> dict[str, Run]:
         sources = [self._source(number) for number in piece.tx_number] if self._timelines.switches else []

@@ -54,8 +54,10 @@ class ServerState:
     """``system``: the cluster's identifier, which a copy of its files has too; ``timeline``: the history that it
     writes. ``end``: the end of the last record that was inserted; ``flushed``: what a walsender may send.
 
-    ``slots``: those of the log, by name; ``standbys``: how many have a slot of their own. ``keep_bytes``:
-    ``max_slot_wal_keep_size``, 0 without a limit. ``sender_timeout_s``: ``wal_sender_timeout``, 0 for none.
+    ``publication_oid``: its number, which another one of the same name does not have; ``listed``: the tables that it
+    names one by one. ``slots``: those of the log, by name; ``standbys``: how many have a slot of their own.
+    ``keep_bytes``: ``max_slot_wal_keep_size``, 0 without a limit. ``sender_timeout_s``: ``wal_sender_timeout``, 0 for
+    none.
     """
 
     system: str
@@ -69,6 +71,8 @@ class ServerState:
     publication: bool
     slots: dict[str, Slot] = field(default_factory=dict)
     standbys: int = 0
+    publication_oid: int = 0
+    listed: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"timeline {self.timeline} of system {self.system}, which ends at {format_lsn(self.end)}"
@@ -90,7 +94,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
             "the server is a standby, whose log is not read",
             hint="name the primary in the log's source; it is tried again",
         )
-    ((system, timeline, end, flushed, block, segment, wal_level, keep_mb, timeout_ms, published, standbys),) = (
+    ((system, timeline, end, flushed, block, segment, wal_level, keep_mb, timeout_ms, oid, listed, standbys),) = (
         connection.query(
             "SELECT (SELECT system_identifier FROM pg_control_system()), "  # noqa: S608
             "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8), pg_current_wal_insert_lsn(), "
@@ -98,7 +102,10 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
             "(SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'), current_setting('wal_level'), "
             "(SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), "
             "(SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'), "
-            f"EXISTS (SELECT FROM pg_publication WHERE pubname = {quote_literal(publication)}), "
+            f"(SELECT oid FROM pg_publication WHERE pubname = {quote_literal(publication)}), "
+            "(SELECT string_agg(format('%s.%s', relnamespace::regnamespace, relname), chr(10)) FROM pg_class JOIN "
+            "pg_publication_rel ON prrelid = pg_class.oid JOIN pg_publication ON prpubid = pg_publication.oid "
+            f"WHERE pubname = {quote_literal(publication)}), "
             "(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical')"
         )
     )
@@ -111,9 +118,11 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         wal_level=wal_level or "",
         keep_bytes=max(0, int(keep_mb or 0)) << 20,
         sender_timeout_s=int(timeout_ms or 0) / 1000,
-        publication=published == "t",
+        publication=oid is not None,
         standbys=int(standbys or 0),
         slots=_read_slots(connection, slots),
+        publication_oid=int(oid or 0),
+        listed=frozenset((listed or "").split("\n")) - {""},
     )
 
 

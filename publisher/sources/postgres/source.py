@@ -13,13 +13,14 @@ from typing import Final, TypeVar
 from publisher.sources.high_water import HighWater
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address, parse
-from publisher.sources.postgres.connection import Connection, connect, quote_literal
+from publisher.sources.postgres.connection import Connection, SessionEnded, connect, quote_literal
 from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.doctor_slots import NEAR_BYTES
 from publisher.sources.postgres.incarnations import Incarnations
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.opening import Log, Opening
 from publisher.sources.postgres.places import Places
+from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import ServerState, Slot, read_state
@@ -40,6 +41,7 @@ T = TypeVar("T")
 _POLL_S: Final = 1.0
 _ADVANCE_S: Final = 5.0  # between two moves of the slots
 _ANSWER_S: Final = 10.0
+_PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server from shutting down
 
 
 class PostgresSource:
@@ -63,6 +65,7 @@ class PostgresSource:
         self._keeper: Connection | None = None  # of a temporary slot, where the operator has made none
         self._shown: Connection | None = None  # over which the log was shown to be the one that was read
         self._seen: Log | None = None
+        self._ended = False  # by the server, the last session that was asked
         self._problem = NO_PROBLEM
         self._furthest: Datamarker | None = None
         self._released: LogPosition | None = None
@@ -87,8 +90,15 @@ class PostgresSource:
         self._make_state_dir()
         self._high_water = HighWater(self._state_dir / "read.bin")
         self._incarnations = Incarnations(self._state_dir / "histories.json")
+        self._publication = Publication(self._state_dir / "publication.json")
         self._opening = Opening(
-            self._address, self._options, self._incarnations, opened=self._streams.add, ended=self._streams.discard
+            self._address,
+            self._options,
+            self._incarnations,
+            self._publication,
+            published_from=self._published_from,
+            opened=self._streams.add,
+            ended=self._streams.discard,
         )
         self._slots = {
             name: name for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot))
@@ -206,6 +216,7 @@ class PostgresSource:
         state = self._ask(lambda control: read_state(control, self._address.publication, self._slots))
         with self._lock:
             seen, shown = self._seen, self._shown is self._control
+        self._observe_publication(state, seen)
         same = seen is not None and seen.state.timeline == state.timeline and seen.state.system == state.system
         timelines = seen.timelines if seen is not None and same else read_timelines(self._address, state.timeline)
         log = self._continued(state, timelines, last, shown=shown and same)
@@ -214,6 +225,37 @@ class PostgresSource:
         for reader in tuple(self._readers):
             reader.outlived(log.history)
         return log
+
+    def _observe_publication(self, state: ServerState, seen: Log | None) -> None:
+        name = self._address.publication
+        if self._publication.observe(state):
+            _log.error(
+                "the publication %s was dropped and made again: what was written in between, at the latest up to %s, "
+                "is lost to flows that had not passed it",
+                name,
+                format_lsn(self._publication.since),
+            )
+            if state.version >= SILENT_SINCE:
+                for reader in tuple(self._readers):
+                    reader.republished()
+        elif seen is not None and seen.state.publication_oid == state.publication_oid:
+            for table in sorted(state.listed - seen.state.listed):
+                _log.warning(
+                    "the publication %s has the table %s from now on. Next: `wormholectl backfill start APP --tables "
+                    "%s` sends what it held before",
+                    name,
+                    table,
+                    table,
+                )
+
+    def _published_from(self, lsn: int) -> int:
+        """Up to where log behind this LSN may have been written without the publication. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` while there is none.
+        """
+        log = self._look()
+        _check_settings(log.state, self._address)
+        since = self._publication.since
+        return since if since > lsn else log.end
 
     def _continued(self, state: ServerState, timelines: Timelines, last: Datamarker | None, *, shown: bool) -> Log:
         log = Log(state, self._incarnations.observe(state), timelines)
@@ -244,14 +286,25 @@ class PostgresSource:
                 try:
                     if self._control is None or not self._control.is_open:
                         self._control = connect(self._address)
-                    return question(self._control)
-                except SourceUnavailable:
+                    answer = question(self._control)
+                except SourceUnavailable as error:
                     if self._control is not None and self._control.is_open:
                         raise
+                    self._ended = self._ended or isinstance(error, SessionEnded)
                     self._drop_control()
                     if last:
+                        self._let_it_end(error)
                         raise
+                else:
+                    self._ended = False
+                    return answer
         raise AssertionError("unreachable")
+
+    def _let_it_end(self, error: SourceUnavailable) -> None:
+        """A server that ended a session and takes no other is shutting down, and waits for readers."""
+        if self._ended:
+            for stream in tuple(self._streams):
+                stream.give_up(error, paused_s=_PAUSED_S)
 
     def _keep_for_now(self) -> Log:
         """Have the server keep its log while this session lasts."""

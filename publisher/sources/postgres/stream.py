@@ -48,7 +48,8 @@ class Stream:
         self._lock = threading.Lock()  # libpq takes one call at a time
         self._received = begin
         self._closed = False
-        self._heard_s = time.monotonic()
+        self._given_up: WormholeError | None = None
+        self._heard_s = self._asked_s = time.monotonic()
 
     def receive(self, wait_s: float) -> list[bytes]:
         """The messages that are there, up to some hundred KiB; waits up to ``wait_s`` seconds for the first one.
@@ -75,12 +76,24 @@ class Stream:
             if not self._closed:
                 self._answer()
 
+    def give_up(self, error: WormholeError, *, paused_s: float) -> None:
+        """Close a session of which nobody has asked anything for so long; whoever asks next gets ``error``. A server
+        that shuts down waits until everything is received, and a reader may pause for as long as it likes.
+        """
+        with self._lock:
+            if not self._closed and time.monotonic() - self._asked_s >= paused_s:
+                self._given_up = error
+                self._close()
+
     def close(self) -> None:
         """Close the session; idempotent, from any thread."""
         with self._lock:
             if not self._closed:
-                self._closed = True
-                self._connection.close()
+                self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._connection.close()
 
     def _wait(self, wait_s: float) -> bool:
         with self._lock:
@@ -93,6 +106,9 @@ class Stream:
     def _take(self) -> list[bytes]:
         found: list[bytes] = []
         with self._lock:
+            self._asked_s = time.monotonic()
+            if self._given_up is not None:
+                raise self._given_up
             if self._closed:
                 return found
             try:
@@ -113,10 +129,12 @@ class Stream:
                     size, data = take(1)
             except psycopg.Error:
                 raise self._connection.broken() from None
+            if size < 0:
+                self._given_up = self._ended()  # which is to be had once
+                if not found:
+                    raise self._given_up
             if found:
                 self._heard_s = time.monotonic()
-            elif size < 0:
-                raise self._ended()
         return found
 
     def _keep_alive(self, message: bytes) -> None:

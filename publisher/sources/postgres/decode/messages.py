@@ -23,6 +23,7 @@ __all__ = [
     "DEFAULT",
     "FULL",
     "INDEX",
+    "MESSAGES",
     "NOTHING",
     "LogicalMessage",
     "Relation",
@@ -38,6 +39,9 @@ DEFAULT: Final = "d"
 NOTHING: Final = "n"
 FULL: Final = "f"
 INDEX: Final = "i"
+
+MESSAGES: Final = "@message"
+"""The name under which logical messages (``pg_logical_emit_message``) come, as inserts of a table without a key."""
 
 _IDENTITIES: Final = frozenset({DEFAULT, NOTHING, FULL, INDEX})
 _MOST_COLUMNS: Final = 1664  # of PostgreSQL's tables

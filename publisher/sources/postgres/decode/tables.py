@@ -12,16 +12,14 @@ from typing import Final
 
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED
 from publisher.sources.postgres.decode.kinds import SCHEMA_TYPES, TEXT, kind_of
-from publisher.sources.postgres.decode.messages import FULL, NOTHING, Relation, TypeName
+from publisher.sources.postgres.decode.messages import FULL, MESSAGES, NOTHING, Relation, TypeName
 from publisher.sources.postgres.decode.table import Table
 from wormhole.model.errors import DecodeError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.sharding import Sharding, shard_of_table
 
-__all__ = ["MESSAGES", "FindKey", "Tables", "shard_name"]
+__all__ = ["FindKey", "Tables", "shard_name"]
 
-MESSAGES: Final = "@message"
-"""The name under which logical messages (``pg_logical_emit_message``) come, as inserts of a table without a key."""
 _MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
 
 FindKey = Callable[[Relation], tuple[str, ...] | None]

@@ -161,6 +161,7 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
     )
     assert log.skip_tables == ("shop.audit",)
     parse(text.format("mysql://w@db:3306", '"shop.*"'), "site.toml")
+    parse(text.format("postgres://w@db/shop", '"@message"'), "site.toml")
     assert "'audit' must be \"database.table\"" in problems(text.format("mysql://w@db:3306", '"shop.audit", "audit"'))
     assert "skip_tables is not for RocksDB: a RocksDB has column families" in problems(
         text.format("rocksdb:///x", '"shop.audit"')

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,14 @@ def test_a_table_of_a_server_has_its_database() -> None:
         assert '"*.users"' in str(caught.value)
         parsed.check(ROCKSDB)
     Filter.parse('table in ("shop.users", "a.b")', ["*users", "shop?users", "[s]hop*"]).check(SERVER)
+
+
+def test_a_table_of_the_log_that_no_database_has() -> None:
+    log = replace(SERVER, more_tables=("@message",))
+    for parsed in (Filter.parse(None, ["shop.*", "@message"]), Filter.parse('table == "@message"')):
+        parsed.check(log)
+        with pytest.raises(FilterError, match="no table is called"):
+            parsed.check(SERVER)
 
 
 def test_every_source_may_have_existing_rows() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from publisher.sources.postgres import source as source_module
+from publisher.sources.postgres.connection import Connection, SessionEnded
 from publisher.sources.postgres.server_state import ServerState, Slot
 from publisher.sources.postgres.source import PostgresSource
+from publisher.sources.postgres.stream import Stream
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
@@ -28,9 +30,14 @@ class Played:
         self.state = STATE
         self.meanwhile: Callable[[], None] = lambda: None
         self.is_open = True
+        self.closed = 0
+        self.pgconn: Any = None
 
     def connect(self, _address: object, **_: Any) -> Played:
         return self
+
+    def query(self, _statement: str) -> list[Any]:
+        return []
 
     def read_state(self, _connection: object, _publication: str, _slots: Mapping[str, str]) -> ServerState:
         state = self.state
@@ -38,7 +45,7 @@ class Played:
         return state
 
     def close(self) -> None:
-        pass
+        self.closed += 1
 
 
 @pytest.fixture
@@ -111,3 +118,54 @@ def test_the_slots_are_part_of_its_status(server: Played, source: PostgresSource
     held, lead = source.status().slots
     assert (held.kept_bytes, held.lost) == (0, True)
     assert (lead.left_bytes, lead.unsynced) == (0, True)
+
+
+def test_another_publication_of_the_name_is_told_with_its_place(
+    server: Played, source: PostgresSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.state = replace(STATE, publication_oid=16400)
+    source._poll()
+    assert source._published_from(100) == 500, "it was not known since when it is there"
+    assert not caplog.records
+    server.state = replace(STATE, publication_oid=16500, end=700, flushed=650)
+    source._poll()
+    assert "was dropped and made again" in caplog.text
+    assert (source._published_from(100), source._published_from(700)) == (700, 650)
+    server.state = replace(STATE, publication=False, publication_oid=0)
+    with pytest.raises(SourceUnavailable, match="has no publication") as error:
+        source._published_from(100)
+    assert "CREATE PUBLICATION" in (error.value.hint or "")
+
+
+def test_a_table_that_joins_the_publication_is_told_with_what_sends_its_rows(
+    server: Played, source: PostgresSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.state = replace(STATE, listed=frozenset({"shop.orders"}))
+    source._poll()
+    assert "`wormholectl backfill start APP --tables shop.orders`" in caplog.text
+
+
+def test_a_server_that_shuts_down_waits_for_no_paused_reader(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "_PAUSED_S", 0.0)
+    session = Played()
+    stream = Stream(cast("Connection", session), 100)
+    source._streams.add(stream)
+
+    def refuse(error: SourceUnavailable) -> Callable[..., Played]:
+        def raises(*_: object, **__: object) -> Played:
+            server.is_open = False
+            raise error
+
+        return raises
+
+    monkeypatch.setattr(server, "read_state", refuse(SourceUnavailable("cut", hint="")))
+    monkeypatch.setattr(source_module, "read_state", server.read_state)
+    source._poll()
+    assert session.closed == 0, "the network may be down for a moment"
+    monkeypatch.setattr(source_module, "read_state", refuse(SessionEnded("it shuts down", hint="")))
+    source._poll()
+    assert session.closed == 1
+    with pytest.raises(SourceUnavailable, match="it shuts down"):
+        stream.receive(0.0)

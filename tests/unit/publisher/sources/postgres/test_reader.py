@@ -1,0 +1,186 @@
+"""The reader over a stream that is played: what it takes for a place, and for its proof."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from publisher.sources.postgres.connection import ServerError
+from publisher.sources.postgres.decode.encoder import Encoder
+from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.incarnations import History
+from publisher.sources.postgres.reader import WalReader
+from publisher.sources.postgres.stream import Stream
+from publisher.sources.postgres.timelines import Timelines
+from tests.support import postgres_messages as build
+from tests.support.postgres_messages import EPOCH_US, INT4
+from wormhole.model.errors import SourceUnavailable
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.segment import Segment
+from wormhole.model.sharding import Sharding
+
+TABLE = build.relation(7, "shop.orders", [("id", INT4)])
+ANCHOR = Anchor("9:1:90", 5, LogPosition(1, 0, 90))
+START = Datamarker(LogPosition(1, 0, 100), "1:0/64", LogPosition(1, 0, 90), ANCHOR, 77)
+
+
+class Played:
+    """Hands out batches of messages, then nothing; an exception is raised."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[bytes] | Exception] = []
+        self.closed = False
+
+    def receive(self, _wait_s: float) -> list[bytes]:
+        batch = self.batches.pop(0) if self.batches else []
+        if isinstance(batch, Exception):
+            raise batch
+        return batch
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def stream() -> Played:
+    return Played()
+
+
+def _made(stream: Played, silent_until: int = 0) -> WalReader:
+    tables = Tables("log", Sharding("log"))
+    return WalReader(
+        cast("Stream", stream),
+        Encoder(tables, 1 << 20),
+        tables,
+        START,
+        History(1, "9", 1),
+        Timelines(1),
+        unread=[],
+        passed=lambda _: None,
+        closed=lambda _: None,
+        prove=lambda _: None,
+        published_from=lambda lsn: max(lsn, 400),
+        silent_until=silent_until,
+    )
+
+
+@pytest.fixture
+def reader(stream: Played) -> Iterator[WalReader]:
+    made = _made(stream)
+    yield made
+    made.close()
+
+
+def _read(reader: WalReader, stream: Played, *messages: bytes) -> Segment:
+    stream.batches = [list(messages)]
+    found = reader.read(1 << 20, 10.0)
+    assert found is not None
+    return found
+
+
+def _marker(segment: Segment) -> Datamarker:
+    assert segment.marker is not None
+    return segment.marker
+
+
+def _transaction(commit: int, end: int, at_us: int = 5) -> list[bytes]:
+    return [build.begin(commit, at_us), TABLE, build.insert(7, ["1"]), build.commit(commit, end, at_us)]
+
+
+def _keepalive(end: int) -> bytes:
+    return b"k" + struct.pack(">QqB", end, 0, 0)
+
+
+def test_a_message_outside_of_a_transaction_moves_the_place_and_not_the_anchor(
+    reader: WalReader, stream: Played
+) -> None:
+    segment = _read(reader, stream, build.message("outbox", b"x", 160, transactional=False))
+    marker = _marker(segment)
+    assert (marker.order, marker.delivered) == (LogPosition(1, 0, 160), "1:0/A0")
+    assert (marker.anchor, marker.read_from, marker.committed_at_us) == (ANCHOR, ANCHOR.begin, 77)
+    assert sum(run.updates for run in segment.runs.values()) == 1
+
+
+def test_a_transaction_behind_a_message_is_the_anchor(reader: WalReader, stream: Played) -> None:
+    message = build.message("outbox", b"x", 160, transactional=False)
+    marker = _marker(_read(reader, stream, message, *_transaction(200, 240)))
+    assert marker.anchor is not None
+    assert (marker.anchor.id, marker.order.offset, marker.committed_at_us) == ("9:1:200", 240, EPOCH_US + 5)
+    later = _marker(_read(reader, stream, build.message("outbox", b"y", 300, transactional=False)))
+    assert (later.anchor, later.order.offset, later.committed_at_us) == (marker.anchor, 300, EPOCH_US + 5)
+
+
+def test_a_message_in_a_transaction_is_part_of_it(reader: WalReader, stream: Played) -> None:
+    inside = [build.begin(200), build.message("outbox", b"x", 180, transactional=True), build.commit(200, 240)]
+    segment = _read(reader, stream, *inside)
+    assert _marker(segment).anchor != ANCHOR
+    assert (segment.end.offset, sum(run.updates for run in segment.runs.values())) == (240, 1)
+
+
+def test_what_ended_before_a_fault_goes_out_first(reader: WalReader, stream: Played) -> None:
+    stream.batches = [_transaction(200, 240), SourceUnavailable("gone", hint="wait")]
+    found = reader.read(1 << 20, 10.0)
+    assert found is not None
+    assert found.end.offset == 240
+    stream.batches = [SourceUnavailable("gone", hint="wait")]
+    with pytest.raises(SourceUnavailable):
+        reader.read(1 << 20, 10.0)
+
+
+def test_another_history_ends_the_reader(reader: WalReader) -> None:
+    reader.outlived(History(1, "9", 1))
+    assert reader.read(1 << 20, 0.0) is None
+    reader.outlived(History(2, "9", 1))
+    with pytest.raises(SourceUnavailable, match="incarnation 2"):
+        reader.read(1 << 20, 0.0)
+
+
+def test_a_closed_reader_reads_nothing(reader: WalReader, stream: Played) -> None:
+    reader.close()
+    assert stream.closed
+    assert reader.read(1 << 20, 10.0) is None
+
+
+def test_an_idle_log_moves_the_place_between_transactions_only(
+    reader: WalReader, stream: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, *_ = _transaction(200, 240)
+    monkeypatch.setattr("publisher.sources.postgres.reader._IDLE_S", 0.0)
+    assert _read(reader, stream, _keepalive(150)).end.offset == 150
+    stream.batches = [[begin, _keepalive(190)]]
+    assert reader.read(1 << 20, 0.0) is None
+
+
+def test_what_was_written_without_the_publication_is_a_gap_with_its_range(reader: WalReader, stream: Played) -> None:
+    refused = ServerError("publication does not exist", sqlstate="42704", hint="")
+    stream.batches = [_transaction(200, 240), refused]
+    assert reader.read(1 << 20, 10.0) is not None
+    stream.batches = [refused]
+    segment = reader.read(1 << 20, 10.0)
+    assert segment is not None
+    assert segment.gap is not None
+    assert (segment.gap.first_missing, segment.gap.last_missing) == ("1:0/F0", "1:0/190")
+    assert segment.begin == segment.end == _marker(segment).order == LogPosition(1, 0, 400)
+    assert _marker(segment).anchor is None
+    with pytest.raises(ServerError):
+        reader.read(1 << 20, 10.0)
+
+
+def test_a_server_that_passes_over_it_in_silence_is_not_believed(stream: Played) -> None:
+    reader = _made(stream, silent_until=300)
+    stream.batches = [_transaction(350, 390)]
+    segment = reader.read(1 << 20, 10.0)
+    assert segment is not None
+    assert segment.gap is not None
+    with pytest.raises(SourceUnavailable, match="dropped and made again"):
+        reader.read(1 << 20, 10.0)
+    reader.close()
+
+
+def test_a_reader_that_was_there_meanwhile_is_opened_again(reader: WalReader) -> None:
+    reader.republished()
+    with pytest.raises(SourceUnavailable, match="dropped and made again"):
+        reader.read(1 << 20, 0.0)
