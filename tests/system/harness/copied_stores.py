@@ -5,9 +5,16 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import psycopg
+
+from publisher.sources.postgres import slots
+from tests.support import postgres_server
 from tests.support.databases import FLAVOURS, DatabaseServer, template
+from tests.support.postgres_harness import drop_slots
+from tests.system.harness import datastores
+from tests.system.harness.postgres_store import PostgresStore
 from tests.system.harness.rocks_store import RocksStore
 from tests.system.harness.server_store import ServerStore
 from tests.system.harness.store import Store
@@ -194,6 +201,94 @@ class _Server(CopiedStore):
         self.start()
 
 
+class Postgres(CopiedStore):
+    """Its numbers are places of the log: one right before a commit."""
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__(scratch)
+        self.server = postgres_server.PostgresServer(template=postgres_server.template())
+
+    @property
+    def folder(self) -> Path:
+        return self.server.data
+
+    def start(self) -> None:
+        self.server.start()
+        if not self.server.sql(f"SELECT 1 FROM pg_database WHERE datname = '{datastores.DATABASE}'"):
+            datastores.prepare(self.server)
+
+    def stop(self) -> None:
+        self.leave()
+        self.server.stop()
+
+    def close(self) -> None:
+        self.leave()
+        self.server.close()
+
+    def source(self) -> str:
+        return datastores.source_lines(self.server, self.server.port)
+
+    def opened(self, journal: Path) -> Store:
+        return PostgresStore(self.server.port, datastores.DATABASE, journal, ())
+
+    def commit(self, number: int) -> int:
+        super().commit(number)
+        assert self._store is not None
+        return self._store.where[0]
+
+    def logs(self) -> list[Path]:
+        return sorted(path for path in (self.folder / "pg_wal").iterdir() if path.is_file())
+
+    def moved(self) -> None:
+        self.stop()
+        self.server.port = 0  # another one is chosen
+        self.start()
+
+    def put_back(self, copy: Path) -> None:
+        self.stop()
+        self._take(self.server, copy)
+        self.start()
+
+    def clone(self) -> CopiedStore:
+        self.stop()
+        twin = Postgres(self._scratch)
+        twin.server.start()  # once, for its folder
+        twin.server.stop()
+        self._take(twin.server, self.folder)
+        return twin
+
+    def wiped(self) -> None:
+        self.put_back(postgres_server.template())
+
+    def make_slots_anew(self) -> None:
+        """Drop them and make them: the log from before is not sent any more."""
+        drop_slots(self.server)
+        self.server.sql(*slots.create_statements(datastores.NAME), database=datastores.DATABASE)
+
+    def advance_slots(self) -> None:
+        """Move them on to the end of the log."""
+        for name in (slots.held_slot(datastores.NAME), slots.lead_slot(datastores.NAME)):
+            self.server.sql(
+                f"SELECT pg_replication_slot_advance('{name}', pg_current_wal_lsn())", database=datastores.DATABASE
+            )
+
+    def read_slot(self) -> psycopg.Connection[Any]:
+        """A session that reads the slot which is kept for the publisher."""
+        reader = self.server.connect(datastores.DATABASE, replication="database")
+        held = slots.held_slot(datastores.NAME)
+        options = f"proto_version '1', publication_names '{datastores.NAME}'"
+        reader.pgconn.send_query(f"START_REPLICATION SLOT {held} LOGICAL 0/0 ({options})".encode())
+        return reader
+
+    @staticmethod
+    def _take(server: postgres_server.PostgresServer, copy: Path) -> None:
+        shutil.rmtree(server.data)
+        shutil.copytree(copy, server.data)
+        server.own_data()
+
+
 def copied_store(kind: str, scratch: Path) -> CopiedStore:
-    """``mariadb``, ``mysql`` or ``rocksdb``."""
+    """``mariadb``, ``mysql``, ``postgres`` or ``rocksdb``."""
+    if kind == "postgres":
+        return Postgres(scratch)
     return _Rocks(scratch) if kind == "rocksdb" else _Server(kind, scratch)

@@ -142,14 +142,15 @@ class Postgres(Server):
 
 
 DATABASE: Final = "shop"
-_NAME: Final = "wormhole_db1"
+NAME: Final = "wormhole_db1"
+"""Of the publication; the slots' begin with it."""
 
 
 def prepare(server: PostgresServer) -> None:
     """Make the database, its publication and its slots."""
     server.sql(f"CREATE DATABASE {DATABASE}")
     server.sql(
-        *PREPARED, f"CREATE PUBLICATION {_NAME} FOR TABLES IN SCHEMA {SCHEMA}", *slots.create_statements(_NAME),
+        *PREPARED, f"CREATE PUBLICATION {NAME} FOR TABLES IN SCHEMA {SCHEMA}", *slots.create_statements(NAME),
         database=DATABASE,
     )  # fmt: skip
 

@@ -103,18 +103,20 @@ STEPS: Final[dict[str, Callable[[Scene], None]]] = {
 
 _ACCEPT: Final = "wormholectl flows accept-loss app/db1 --yes"
 _MARIADB, _MYSQL, _ROCKSDB = Setting("mariadb"), Setting("mysql"), Setting("rocksdb")
+_POSTGRES = Setting("postgres")
 _FLEET = Setting("mariadb", "local", "zookeeper")
 _ALL_IN_ZOOKEEPER = Setting("mariadb", "zookeeper", "zookeeper")
 _ARCHIVED = Setting("rocksdb", archive=True)
 
 _DIVERGED = Sign(Seen.LOSS, "diverged")
+_PURGED = Sign(Seen.LOSS, "purged")
 _NO_MARKER = Sign(Seen.HELD, "its datamarker is missing")
 _REPEATED = Sign(Seen.NOTHING, "what came after the copy is delivered again")
 
 
 def _database() -> list[Cell]:
     found = []
-    for setting in (_MARIADB, _MYSQL, _ROCKSDB):
+    for setting in (_MARIADB, _MYSQL, _POSTGRES, _ROCKSDB):
         found += [
             Cell(
                 "database",
@@ -153,6 +155,9 @@ def _database() -> list[Cell]:
                 (_DIVERGED,),
                 (_ACCEPT,),
             ),
+        ]
+    for setting in (_MARIADB, _MYSQL, _ROCKSDB):
+        found += [
             Cell(
                 "database",
                 "corrupted",
@@ -172,12 +177,41 @@ def _database() -> list[Cell]:
                 ("wormholectl markers set app/db1 latest --yes",),
             ),
         ]
-    return found
+    return [
+        *found,
+        Cell(
+            "database",
+            "wiped",
+            "the replication slots dropped while the publisher is stopped, and made again",
+            _POSTGRES,
+            does.slots_made_anew,
+            (_PURGED, Sign(Seen.WHY_LAG, "the application halts at a data loss")),
+            (_ACCEPT,),
+        ),
+        Cell(
+            "database",
+            "moved",
+            "the replication slots moved on by somebody while the publisher is stopped",
+            _POSTGRES,
+            does.slots_moved_on,
+            (_PURGED,),
+            (_ACCEPT,),
+            quick=True,
+        ),
+        Cell(
+            "database",
+            "doubled",
+            "another program reads the replication slot `_held`",
+            _POSTGRES,
+            does.slot_read,
+            (Sign(Seen.NOTHING, "each reader has a copy of the slot"),),
+        ),
+    ]
 
 
 def _marker_store() -> list[Cell]:
     found = []
-    for setting in (_MARIADB, _ROCKSDB):
+    for setting in (_MARIADB, _POSTGRES, _ROCKSDB):
         found += [
             Cell(
                 "marker store",
@@ -402,7 +436,7 @@ def _archive() -> list[Cell]:
 
 def _state_folder() -> list[Cell]:
     found = []
-    for setting in (_MARIADB, _ROCKSDB):
+    for setting in (_MARIADB, _POSTGRES, _ROCKSDB):
         found += [
             Cell(
                 "state folder",

@@ -10,6 +10,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from publisher.sources.state_file import read_state
+from tests.system.harness.copied_stores import Postgres
 from tests.system.harness.scene import FLOW, Scene, copy_folder, state_of
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
@@ -64,6 +65,36 @@ def database_doubled(scene: Scene) -> None:
 def name_database(scene: Scene) -> None:
     """Write the database's present address into the configuration."""
     scene.configure(source=scene.database.source())
+
+
+def slots_made_anew(scene: Scene) -> None:
+    """While the publisher is stopped, and the database goes on."""
+    _without_publisher(scene, _postgres(scene).make_slots_anew)
+
+
+def slots_moved_on(scene: Scene) -> None:
+    _without_publisher(scene, _postgres(scene).advance_slots)
+
+
+def slot_read(scene: Scene) -> None:
+    scene.await_marked()
+    reader = _postgres(scene).read_slot()
+    scene.extra.append(reader.close)
+    scene.commit(3)
+
+
+def _without_publisher(scene: Scene, does: Callable[[], None]) -> None:
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    scene.commit(3)
+    does()
+    scene.commit(3)
+    scene.publisher.start()
+
+
+def _postgres(scene: Scene) -> Postgres:
+    assert isinstance(scene.database, Postgres)
+    return scene.database
 
 
 def log_corrupted(scene: Scene) -> None:

@@ -20,7 +20,7 @@ from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.system.harness.copied_stores import CopiedStore, copied_store
 from tests.system.harness.ensemble import WORMHOLECTL
-from tests.system.harness.logs import Lines
+from tests.system.harness.logs import Lines, number_of
 from tests.system.harness.processes import Process
 from wormhole.config import load
 from wormhole.coordination.connect import publish_config
@@ -31,7 +31,10 @@ FLOW: Final = "app/db1"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a scene is made of. ``database``: mariadb, mysql or rocksdb; ``coordination``: static or zookeeper."""
+    """What a scene is made of.
+
+    ``database``: mariadb, mysql, postgres or rocksdb; ``coordination``: static or zookeeper.
+    """
 
     database: str = "mariadb"
     markers: str = "local"
@@ -47,7 +50,7 @@ class Setting:
         )
 
 
-_NAMES: Final = {"mariadb": "MariaDB", "mysql": "MySQL", "rocksdb": "RocksDB"}
+_NAMES: Final = {"mariadb": "MariaDB", "mysql": "MySQL", "postgres": "PostgreSQL", "rocksdb": "RocksDB"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,5 +367,7 @@ def _covers(loss: Reported, commit: _Commit) -> bool:
 
 
 def _number(text: str) -> int:
-    """The number behind the last dash or colon of a GTID set, or a sequence number; 0 for an empty text."""
+    """The number behind the last dash or colon of a GTID set, a sequence number, or an LSN; 0 for an empty text."""
+    if "/" in text:
+        return number_of(text)
     return int(text.replace(":", "-").rpartition("-")[2] or 0)
