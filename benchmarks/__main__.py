@@ -27,12 +27,13 @@ from benchmarks.mysql_report import mysql_report
 from benchmarks.operate_report import operate_report
 from benchmarks.peers.report import peers_report
 from benchmarks.postgres.report import postgres_report
+from benchmarks.postgres.slots_behind import slots_report
 from benchmarks.replay_report import replay_report
 from wormholectl.show.printer import print_table, print_text
 
 _OUT = Path("build/bench")
 _CASES = ("throughput", "latency", "caravans", "mysql", "existing_rows", "operate", "many_flows", "replay", "peers",
-          "postgres")  # fmt: skip
+          "postgres", "postgres_slots")  # fmt: skip
 _MODES = {
     "values": "values read in on_updates",
     "single values": "values read in on_update",
@@ -174,6 +175,8 @@ def main() -> None:
     if arguments.only == "postgres":
         build = Path("build/postgres")
         result["postgres"] = postgres_report(runs, scale=scale, shapes=shapes, only=arguments.readers, build=build)
+    if arguments.only == "postgres_slots":
+        result["postgres_slots"] = slots_report(quick=arguments.quick)
     result["load_at_the_end"] = load()
     result["seconds"] = time.time() - started
     Path(arguments.json).write_text(json.dumps(result, indent=1))

@@ -5,9 +5,10 @@ A slot moves on when it is read. So each run has copies of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -17,7 +18,7 @@ from benchmarks.peers.outcome import Expected
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer
 
-__all__ = ["PUBLICATION", "SHAPES", "Place", "Wal", "filled"]
+__all__ = ["DATABASE", "PUBLICATION", "SHAPES", "TABLE", "Place", "Wal", "filled", "prepare"]
 
 DATABASE: Final = "bench"
 PUBLICATION: Final = "bench"
@@ -112,21 +113,20 @@ class Wal:
         }
 
 
+def prepare(server: PostgresServer) -> Callable[..., list[tuple[object, ...]]]:
+    """Make the database with its table, its publication and the procedure ``fill``. Returns what runs SQL there."""
+    server.sql(f"CREATE DATABASE {DATABASE}")
+    sql = partial(server.sql, database=DATABASE)
+    plain = f"ALTER TABLE {TABLE} ALTER body SET STORAGE PLAIN"
+    sql(_TABLE, plain, _FILL, f"CREATE PUBLICATION {PUBLICATION} FOR TABLE {TABLE}")
+    return sql
+
+
 @contextmanager
 def filled(shape: Shape, left: Sequence[int]) -> Iterator[Wal]:
     """A server whose WAL holds the shape's rows; ``left``: of :func:`benchmarks.peers.binlog.marks`."""
     with PostgresServer(options=_OPTIONS) as server:
-        server.sql(f"CREATE DATABASE {DATABASE}")
-
-        def sql(*statements: str) -> list[tuple[object, ...]]:
-            return server.sql(*statements, database=DATABASE)
-
-        sql(
-            _TABLE,
-            f"ALTER TABLE {TABLE} ALTER body SET STORAGE PLAIN",
-            _FILL,
-            f"CREATE PUBLICATION {PUBLICATION} FOR TABLE {TABLE}",
-        )
+        sql = prepare(server)
         begun: list[tuple[int, str, object]] = []
         for more, after in pairwise([*left, 0]):
             slot = f"mark_{more}"
