@@ -26,9 +26,9 @@ TABLE: Final = "public.rows_"
 _RUN: Final = "run"
 
 SHAPES: Final = (
-    Shape("S1", 100, 500, 400_000),
-    Shape("S2", 2500, 500, 80_000),
-    Shape("S3", 100, 1, 150_000),
+    Shape("S1", 100, 500, 200_000),
+    Shape("S2", 2500, 500, 40_000),
+    Shape("S3", 100, 1, 75_000),
 )
 
 # The table of the binlog's benchmark. A value of 2.5 KB stays in its row as it is: compressed, this text would be gone.

@@ -37,10 +37,18 @@ class Change:
 
 
 class Slot:
-    """A slot and a publication of all tables, in a database of the shared server."""
+    """A slot and a publication of all tables, in a database of the shared server. ``printed``: a second slot, for
+    :meth:`rows_printed`.
+    """
 
     def __init__(
-        self, server: PostgresServer, database: str, publication: str = "FOR ALL TABLES", **settings: str
+        self,
+        server: PostgresServer,
+        database: str,
+        publication: str = "FOR ALL TABLES",
+        *,
+        printed: bool = False,
+        **settings: str,
     ) -> None:
         self._name = f"slot_{database}"
         options = " ".join(
@@ -49,6 +57,9 @@ class Slot:
         self._connection: psycopg.Connection[Any] = server.connect(database, options=options)
         self._connection.execute(f"CREATE PUBLICATION p {publication}".encode())
         self._connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self._name])
+        self._printed = f"printed_{database}"
+        if printed:
+            self._connection.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", [self._printed])
 
     def messages(self) -> list[bytes]:
         """What was logged since the last call."""
@@ -58,6 +69,16 @@ class Slot:
             [self._name],
         ).fetchall()
         return [log_data(data, int(lsn)) for lsn, data in rows]
+
+    def rows_printed(self, columns: Sequence[str]) -> list[tuple[bytes | None, ...]]:
+        """The new rows that were logged since the last call, in a second decoder's text: PostgreSQL's test_decoding."""
+        lines = self._connection.execute(
+            "SELECT data FROM pg_logical_slot_get_changes(%s, NULL, NULL, 'include-xids', 'false')", [self._printed]
+        ).fetchall()
+        changes = [line for (line,) in lines if line.startswith("table ")]
+        return [
+            _printed_row(line.rpartition(" new-tuple: ")[2], columns) for line in changes if ": DELETE:" not in line
+        ]
 
     def shown(self, query: str) -> list[tuple[bytes | None, ...]]:
         """What a query shows, as text, in a session with the walsender's settings."""
@@ -69,6 +90,27 @@ class Slot:
     def close(self) -> None:
         """Close the session; the slot goes with the database."""
         self._connection.close()
+
+
+def _printed_row(line: str, columns: Sequence[str]) -> tuple[bytes | None, ...]:
+    """``… name[type]:value …``: a value is null, in quotes, or without a space; the bits of ``B'101'`` are in quotes,
+    and a boolean is a word.
+    """
+    row: list[bytes | None] = []
+    at = 0
+    for name in columns:
+        at = line.index("]:", line.index(f" {name}[", at)) + 2 if row else line.index("]:", line.index(f"{name}[")) + 2
+        if line[at] == "'" or line.startswith("B'", at):
+            begin = end = line.index("'", at) + 1
+            while line[end] != "'" or line[end + 1 : end + 2] == "'":
+                end += 1 if line[end] != "'" else 2
+            row.append(line[begin:end].replace("''", "'").encode())
+        else:
+            end = line.find(" ", at)
+            text = line[at : end if end >= 0 else len(line)]
+            row.append({"null": None, "true": b"t", "false": b"f"}.get(text, text.encode()))
+        at = end
+    return tuple(row)
 
 
 def decoded(

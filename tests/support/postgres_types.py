@@ -131,13 +131,19 @@ _MADE: Final = {
     "pair[]": ('{"(1,\\"a, b\\")",NULL}',),
     "positive[]": ("{1,2}",),
     "text[][]": ('{{a,"b c"},{NULL,"NULL"}}', "[2:3][0:0]={{a},{b}}"),
-    "citext[]": ("{A,b}",),
-    "hstore[]": ('{"a=>1"}',),
 }
 
 _PLAIN: Final = {**_NUMBERS, **_TEXTS, **_TIMES, **_SHAPES, **_RANGES, **_CATALOGUE}
 
-TYPES: Final[Mapping[str, tuple[str, ...]]] = {**_PLAIN, **_MADE}
+
+def _array(kind: str, values: tuple[str, ...]) -> str:
+    quoted = ('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
+    return "{" + (";" if kind == "box" else ",").join((*quoted, "NULL")) + "}"
+
+
+_ARRAYS: Final = {f"{kind}[]": (_array(kind, values),) for kind, values in _PLAIN.items()}
+
+TYPES: Final[Mapping[str, tuple[str, ...]]] = {**_PLAIN, **_MADE, **_ARRAYS}
 """Values by type, as literals."""
 
 NOT_IN_TABLES: Final = frozenset(
