@@ -18,13 +18,13 @@ import psycopg
 
 from benchmarks.cases import cpu_s
 from benchmarks.postgres.wal import DATABASE, PUBLICATION, prepare
+from examples.demo.postgres_server import PostgresServer
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address, parse
 from publisher.sources.postgres.connection import connect
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from publisher.sources.postgres.server_state import read_state
 from publisher.sources.postgres.stream import LOG_DATA, Stream
-from tests.support.postgres_server import PostgresServer
 from wormholectl.show.printer import print_table, print_text
 
 __all__ = ["slots_report"]

@@ -15,8 +15,8 @@ from typing import Final
 from benchmarks.mysql import body_bytes
 from benchmarks.peers.binlog import Shape
 from benchmarks.peers.outcome import Expected
+from examples.demo.postgres_server import PostgresServer
 from tests.support.eventually import until
-from tests.support.postgres_server import PostgresServer
 
 __all__ = ["DATABASE", "PUBLICATION", "SHAPES", "TABLE", "Place", "Wal", "filled", "prepare"]
 
@@ -84,14 +84,15 @@ class Wal:
         for name in names:
             copied = f"SELECT pg_copy_logical_replication_slot('{place.slot}', '{name}')"
             self.server.sql(copied, database=DATABASE)
-        yield
+        try:
+            yield
+        finally:
+            until(self._none_is_read, "a walsender does not end")
+            for name in names:
+                self.server.sql(f"SELECT pg_drop_replication_slot('{name}')")
 
-        def none_is_read() -> bool:
-            return not self.server.sql("SELECT 1 FROM pg_replication_slots WHERE active")
-
-        until(none_is_read, "a walsender does not end")
-        for name in names:
-            self.server.sql(f"SELECT pg_drop_replication_slot('{name}')")
+    def _none_is_read(self) -> bool:
+        return not self.server.sql("SELECT 1 FROM pg_replication_slots WHERE active")
 
     def environment(self, place: Place) -> dict[str, str]:
         """What a reader is given; see :mod:`benchmarks.postgres.readers`."""
@@ -135,8 +136,8 @@ def filled(shape: Shape, left: Sequence[int]) -> Iterator[Wal]:
             transactions = (more - after) // shape.per_transaction
             sql(f"CALL fill({transactions}, {shape.per_transaction}, {body_bytes(shape.size)})")
         # A reader that ends at an LSN needs log behind it.
-        (end,) = sql("CHECKPOINT", "SELECT pg_current_wal_insert_lsn()")[0]
-        sql("SELECT pg_logical_emit_message(false, 'bench', 'the end')", "CHECKPOINT")
+        (end,) = sql("SELECT pg_current_wal_insert_lsn()")[0]
+        sql("CHECKPOINT")
         places = {}
         for more, slot, last in begun:
             texts = "octet_length(note) + octet_length(body)"

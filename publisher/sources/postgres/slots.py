@@ -29,6 +29,7 @@ __all__ = [
     "held_slot",
     "lead_slot",
     "nearest",
+    "rest_s",
     "statement_of_publication",
 ]
 
@@ -42,6 +43,8 @@ _WHY_LOST: Final = {
     "idle_timeout": "it was not moved on for longer than idle_replication_slot_timeout",
 }
 _ADVANCE_S: Final = 600.0  # it reads all the log in between, or waits for every transaction that is open
+_REST: Final = 20.0
+_LONGEST_REST_S: Final = 300.0
 _IN_USE: Final = "55006"
 
 
@@ -161,3 +164,10 @@ def advance(connection: Connection, slot: Slot, to: int) -> bool:
             return False
         raise
     return True
+
+
+def rest_s(took_s: float) -> float:
+    """How long no slot is moved after moves that took so long: the server reads its log again from where the oldest
+    open transaction began, each time, and should spend a twentieth of a processor on it at most.
+    """
+    return min(_REST * took_s, _LONGEST_REST_S)

@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
@@ -66,6 +67,7 @@ class PostgresSource:
         self._shown: Connection | None = None  # over which the log was shown to be the one that was read
         self._seen: Log | None = None
         self._ended = False  # by the server, the last session that was asked
+        self._moves_again_s = 0.0
         self._problem = NO_PROBLEM
         self._furthest: Datamarker | None = None
         self._released: LogPosition | None = None
@@ -348,6 +350,9 @@ class PostgresSource:
 
     def _move_slots(self) -> None:
         """Move the slots on: the held one to the oldest datamarker, the other one with the furthest reader."""
+        began = time.monotonic()
+        if began < self._moves_again_s:
+            return
         with self._lock:
             seen, released, furthest = self._seen, self._released, self._furthest
         if seen is None:
@@ -367,6 +372,8 @@ class PostgresSource:
                     slots.advance(self._mover, slot, place.offset)
         except WormholeError as error:
             _log.warning("a replication slot cannot be moved on: %s", error)
+        ended = time.monotonic()
+        self._moves_again_s = ended + slots.rest_s(ended - began)
 
     def _troubles(self, state: ServerState) -> list[Problem]:
         found: list[Problem] = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from publisher.sources.postgres import slots
 from publisher.sources.postgres import source as source_module
 from publisher.sources.postgres.connection import Connection, SessionEnded
 from publisher.sources.postgres.server_state import ServerState, Slot
@@ -169,3 +171,26 @@ def test_a_server_that_shuts_down_waits_for_no_paused_reader(
     assert session.closed == 1
     with pytest.raises(SourceUnavailable, match="it shuts down"):
         stream.receive(0.0)
+
+
+def test_slots_rest_twenty_times_as_long_as_their_move_took(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, moved = 1000.0, 0
+
+    def advance(*_: object) -> None:
+        nonlocal now, moved
+        now, moved = now + 2.0, moved + 1
+
+    monkeypatch.setattr(slots, "advance", advance)
+    monkeypatch.setattr(source_module, "time", SimpleNamespace(monotonic=lambda: now))
+    _read_to(source, 300)
+    source._move_slots()
+    assert moved == 1
+    now += 39.0
+    source._move_slots()
+    assert moved == 1
+    now += 1.0
+    source._move_slots()
+    assert moved == 2
+    assert slots.rest_s(100.0) == 300.0
