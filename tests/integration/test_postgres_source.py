@@ -343,3 +343,32 @@ def test_a_database_in_sql_ascii_is_read(new_postgres: NewPostgres, tmp_path: Pa
     server.sql(r"INSERT INTO t VALUES (1, E'\xff'), (2, E'\xc3\xbc')", database="ascii")
     assert [update.after for update in read_log(source, start).updates] == [(1, b"\xff"), (2, "ü")]
     source.stop()
+
+
+def test_what_a_server_refuses_is_said_with_its_repair_and_who_reads_goes_on(
+    new_postgres: NewPostgres, tmp_path: Path
+) -> None:
+    """The messages for everything else are in tests/unit/publisher/sources/postgres/test_bad_input.py."""
+    server = new_postgres(max_wal_senders="2")
+    prepare_database(server, "shop", _TABLE)
+    source = source_of(server, "shop", tmp_path)
+    try:
+        start = source.latest()
+        until(lambda: not server.sql("SELECT 1 FROM pg_stat_replication"), "a walsender is left")
+        readers = [source.open(start), source.open(start)]
+        with pytest.raises(SourceUnavailable, match="max_wal_senders") as error:
+            source.open(start)
+        assert "lower caravans.max" in (error.value.hint or "")
+        readers.pop().close()
+        until(lambda: len(server.sql("SELECT 1 FROM pg_stat_replication")) == 1, "the walsender stays")
+        server.sql("ALTER ROLE wormhole NOREPLICATION")
+        with pytest.raises(SourceUnavailable) as error:
+            source.open(start)
+        assert (error.value.hint or "").endswith('ALTER ROLE "wormhole" REPLICATION;')
+        _insert(server, 7)
+        assert read_until(readers[0], source.latest().order).keys() == [7]
+        readers.pop().close()
+        server.sql("ALTER ROLE wormhole REPLICATION")
+        assert read_log(source, start).keys() == [7]
+    finally:
+        source.stop()

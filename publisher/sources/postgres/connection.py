@@ -15,6 +15,7 @@ from psycopg import pq
 
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
+from publisher.sources.postgres.refused_logins import refused_login
 from wormhole.model.errors import SourceSilent, SourceUnavailable, UsageError
 
 __all__ = [
@@ -234,16 +235,11 @@ def _allowed_logins(address: Address) -> str:
 
 
 def _refused(address: Address, pgconn: pq.abc.PGconn) -> SourceUnavailable | UsageError:
-    """Only the message says why: libpq keeps no code of a connection that failed."""
-    message = f"{address}: {_one_line(pgconn.error_message)}"
-    if pgconn.needs_password:
-        return UsageError(f"{message}: {address.password_from}", hint="name a password file with password_file")
-    if pgconn.used_password:
-        return UsageError(f"{message}: {address.password_from}", hint="correct the account, its password or its rights")
-    return SourceUnavailable(
-        message,
-        hint="check that the server runs, takes connections at this address (listen_addresses) and lets the account in "
-        "(pg_hba.conf); it is tried again",
+    return refused_login(
+        address,
+        _one_line(pgconn.error_message),
+        needs_password=bool(pgconn.needs_password),
+        used_password=bool(pgconn.used_password),
     )
 
 

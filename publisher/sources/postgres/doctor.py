@@ -158,7 +158,7 @@ def _proof(state: ServerState, address: Address) -> Iterator[Finding]:
             f"the server does not send the bytes of its log: {error.message}",
             "while only other databases write, the slots cannot follow; only the last transaction of this one shows "
             "that a copy was restored",
-            "let the account connect for replication (pg_hba.conf)",
+            "let the account start a walsender (REPLICATION, pg_hba.conf)",
         )
 
 

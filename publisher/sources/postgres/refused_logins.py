@@ -1,0 +1,47 @@
+"""Why a server lets a session not in, and what repairs it. libpq keeps no code of that, only the server's words."""
+
+from __future__ import annotations
+
+from publisher.sources.postgres.address import Address
+from wormhole.model.errors import SourceUnavailable, UsageError
+
+__all__ = ["refused_login"]
+
+
+def refused_login(
+    address: Address, words: str, *, needs_password: bool, used_password: bool
+) -> SourceUnavailable | UsageError:
+    """The error for a session that was refused with these ``words``; what an operator may change while a publisher runs
+    is tried again.
+    """
+    message = f"{address}: {words}"
+    if hint := _repair(address, words):
+        return SourceUnavailable(message, hint=hint)
+    if needs_password:
+        return UsageError(f"{message}: {address.password_from}", hint="name a password file with password_file")
+    if used_password:
+        return UsageError(f"{message}: {address.password_from}", hint="correct the account, its password or its rights")
+    return SourceUnavailable(
+        message,
+        hint="check that the server runs, takes connections at this address (listen_addresses) and lets the account in "
+        "(pg_hba.conf); it is tried again",
+    )
+
+
+def _repair(address: Address, words: str) -> str:
+    if "max_wal_senders" in words:
+        return (
+            "each reader needs a walsender of its own: raise max_wal_senders (10 is the default), which takes a "
+            "restart of the server, or lower caravans.max of the dataset"
+        )
+    if "too many" in words or "reserved for" in words:
+        return "raise max_connections, or the limit of the account or the database; it is tried again"
+    if "REPLICATION attribute" in words or "replication role" in words:
+        account = address.user.replace('"', '""')
+        return f'give the account the right; it is tried again:\nALTER ROLE "{account}" REPLICATION;'
+    if "no pg_hba.conf entry" in words:
+        return (
+            "let the account in with a line of pg_hba.conf, then SELECT pg_reload_conf(); it is tried again:\n"
+            f"hostssl {address.database} {address.user} ADDRESS/32 scram-sha-256"
+        )
+    return ""

@@ -1,0 +1,216 @@
+"""What a user of PostgreSQL may get wrong, or a server may do: each is one error, with the SQL or the setting.
+
+Further findings are in test_doctor.py; tests/integration/test_postgres_commands.py has a server that refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from publisher.sources.postgres import slots
+from publisher.sources.postgres import source as source_module
+from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.connection import ServerError
+from publisher.sources.postgres.decode.encoder import Encoder
+from publisher.sources.postgres.decode.kinds import TEXT, kind_of
+from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.refused_logins import refused_login
+from publisher.sources.postgres.server_state import ServerState, read_state
+from publisher.sources.postgres.source import PostgresSource
+from tests.support import postgres_messages as build
+from tests.unit.publisher.sources.postgres.test_source import SLOTS, STATE, Played
+from wormhole.model.errors import (
+    DecodeError,
+    PositionPurged,
+    SourceUnavailable,
+    UnsupportedLog,
+    UsageError,
+    WormholeError,
+)
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
+
+ADDRESS = Address("db1", 5432, "app", "shop", publication="s", slot="s", password_from="the password was typed")
+
+
+class Server:
+    """Answers one question, or refuses it."""
+
+    def __init__(self, version: int = 150000, refuses: str = "", standby: bool = False) -> None:
+        self.version = version
+        self._refuses = refuses
+        self._standby = standby
+
+    def query(self, _sql: str, **_options: Any) -> list[tuple[str]]:
+        if self._refuses:
+            raise ServerError("all replication slots are in use", sqlstate=self._refuses)
+        return [("t" if self._standby else "f",)]
+
+
+def started(state: ServerState, folder: Path) -> PostgresSource:
+    """A source beside a server in this state."""
+    played = Played()
+    played.state = state
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source_module, "connect", played.connect)
+        patch.setattr(source_module, "read_state", played.read_state)
+        password = folder / "password"
+        password.touch(0o600)
+        password.write_text("a hole")
+        options = SourceOptions("log", folder, Sharding("log"), 1 << 20, 0, Login(password))
+        source = PostgresSource("postgres://w@127.0.0.1/shop?slot=s&publication=s", options)
+        source.start()
+        return source
+
+
+def opened_before_the_slots(folder: Path) -> None:
+    source = started(STATE, folder)
+    try:
+        place = LogPosition(1, 0, 50)
+        with pytest.MonkeyPatch.context() as patch:
+            played = Played()
+            patch.setattr(source_module, "connect", played.connect)
+            patch.setattr(source_module, "read_state", played.read_state)
+            source.open(Datamarker(place, "1:0/32", place))
+    finally:
+        source.stop()
+
+
+def with_slot(**changes: Any) -> ServerState:
+    return replace(STATE, slots=SLOTS | {"s_held": replace(SLOTS["s_held"], **changes)})
+
+
+def refused(words: str) -> None:
+    raise refused_login(ADDRESS, words, needs_password=False, used_password=True)
+
+
+def future_message() -> None:
+    encoder = Encoder(Tables("log", Sharding("log")), 1 << 20)
+    encoder.add(build.begin(100, 5)[:25] + b"S" + bytes(8))
+
+
+CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]] = {
+    "wal_level": (
+        lambda folder: started(replace(STATE, wal_level="replica"), folder),
+        UnsupportedLog,
+        "wal_level is replica",
+        "ALTER SYSTEM SET wal_level = logical;",
+    ),
+    "no publication": (
+        lambda folder: started(replace(STATE, publication=False), folder),
+        SourceUnavailable,
+        "no publication s",
+        'CREATE PUBLICATION "s" FOR ALL TABLES',
+    ),
+    "no slots, as on a promoted standby": (
+        lambda folder: started(replace(STATE, slots={}), folder),
+        SourceUnavailable,
+        "no replication slot s_held",
+        "SELECT pg_create_logical_replication_slot('s_held', 'pgoutput');",
+    ),
+    "the account may not replicate, up to 15": (
+        lambda _: refused("FATAL: must be superuser or replication role to start walsender"),
+        SourceUnavailable,
+        "replication role",
+        'ALTER ROLE "app" REPLICATION;',
+    ),
+    "the account may not replicate, from 16 on": (
+        lambda _: refused("DETAIL: Only roles with the REPLICATION attribute may start a WAL sender process."),
+        SourceUnavailable,
+        "REPLICATION attribute",
+        'ALTER ROLE "app" REPLICATION;',
+    ),
+    "pg_hba.conf": (
+        lambda _: refused('FATAL: no pg_hba.conf entry for host "10.0.0.1", user "app", database "shop"'),
+        SourceUnavailable,
+        "no pg_hba.conf entry",
+        "hostssl shop app ADDRESS/32 scram-sha-256",
+    ),
+    "no free walsender": (
+        lambda _: refused("FATAL: number of requested standby connections exceeds max_wal_senders (currently 10)"),
+        SourceUnavailable,
+        "max_wal_senders",
+        "lower caravans.max",
+    ),
+    "no free connection": (
+        lambda _: refused("FATAL: too many connections for role"),
+        SourceUnavailable,
+        "too many connections",
+        "max_connections",
+    ),
+    "a wrong password": (
+        lambda _: refused("FATAL: password authentication failed"),
+        UsageError,
+        "the password was typed",
+        "correct the account",
+    ),
+    "no free slot": (
+        lambda _: slots.copy(Server(refuses="53400"), SLOTS["s_lead"], "s_1"),  # type: ignore[arg-type]
+        SourceUnavailable,
+        "each reader of the log needs one",
+        "max_replication_slots",
+    ),
+    "a slot of another plugin": (
+        lambda folder: started(with_slot(plugin="wal2json"), folder),
+        UsageError,
+        "of the plugin wal2json",
+        "?slot=NAME",
+    ),
+    "a slot of another database": (
+        lambda folder: started(with_slot(database="crm"), folder),
+        UsageError,
+        "the database crm",
+        "?slot=NAME",
+    ),
+    "a slot that was invalidated": (
+        lambda folder: started(with_slot(wal_status="lost"), folder),
+        SourceUnavailable,
+        "max_slot_wal_keep_size",
+        "SELECT pg_drop_replication_slot('s_held');",
+    ),
+    "a slot that was idle for too long": (
+        lambda folder: started(with_slot(wal_status="lost", invalid="idle_timeout"), folder),
+        SourceUnavailable,
+        "idle_replication_slot_timeout",
+        "SELECT pg_drop_replication_slot('s_held');",
+    ),
+    "a slot ahead of a marker": (
+        opened_before_the_slots,
+        PositionPurged,
+        "was moved on to 0/64, beyond the datamarker",
+        "accept-loss",
+    ),
+    "a standby": (
+        lambda _: read_state(Server(standby=True), "s", {}),  # type: ignore[arg-type]
+        UnsupportedLog,
+        "is a standby",
+        "name the primary",
+    ),
+    "a server that is too old": (
+        lambda _: read_state(Server(version=120004), "s", {}),  # type: ignore[arg-type]
+        UnsupportedLog,
+        "version is 12",
+        "upgrade it to 13",
+    ),
+    "a message from the future": (lambda _: future_message(), DecodeError, "of kind b'S'", "upgrade the publisher too"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_clear_error_with_what_repairs_it(case: str, tmp_path: Path) -> None:
+    make, kind, words, repair = CASES[case]
+    with pytest.raises(kind) as error:
+        make(tmp_path)
+    assert words in error.value.message
+    assert "\n" not in error.value.message
+    assert repair in (error.value.hint or "")
+
+
+def test_a_type_that_nobody_knows_is_the_text_that_select_shows() -> None:
+    assert kind_of(99_999, None) == kind_of(99_999, ("extension", "strange")) == TEXT
