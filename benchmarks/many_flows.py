@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cases import cpu_s, line, program, scratch, tell
+from benchmarks.cases import BenchmarkError, cpu_s, free_ports, line, program, scratch, tell
+from benchmarks.latency import metrics
 from benchmarks.operate import resident_mb
 from wormhole.config import load
 from wormhole.coordination.connect import publish_config
@@ -26,8 +27,9 @@ from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 __all__ = ["Delays", "Rest", "Run", "Starts", "configuration", "many_flows"]
 
-_SETTLE_S: Final = 15.0
-"""A flow's first datamarker without any update is offered after ten seconds, and stored."""
+_SETTLED_S: Final = 60.0
+_LOOK_S: Final = 0.25
+_ACKS: Final = "wormhole_push_acks_total"
 _VALUE: Final = 100
 """Bytes of each update's value."""
 
@@ -78,8 +80,10 @@ class Run:
     delays: Delays | None
 
 
-def configuration(folder: Path, zookeeper: str, flows: int, markers: str) -> Path:
-    """``flows`` shards of one store, for one application. ``markers``: where datamarkers are kept."""
+def configuration(folder: Path, zookeeper: str, flows: int, markers: str, http: int) -> Path:
+    """``flows`` shards of one store, for one application. ``markers``: where datamarkers are kept. ``http``: the port
+    of the publisher's metrics.
+    """
     path = folder / "bench.toml"
     path.write_text(
         "\n".join(
@@ -90,6 +94,7 @@ def configuration(folder: Path, zookeeper: str, flows: int, markers: str) -> Pat
                 "[publisher]",
                 f'markers = "{markers}"',
                 f'state_dir = "{folder}/state"',
+                f'http_listen = "127.0.0.1:{http}"',
                 "[datasets.bench]",
                 f"shard_by = {{ hash = {flows} }}",
                 "[datasets.bench.copies.main.logs.db]",
@@ -117,7 +122,8 @@ def many_flows(
         load_words = ("--rate", str(rate), "--seconds", str(load_s), "--size", str(_VALUE))
         writer = stack.enter_context(program("benchmarks.store", f"{folder}/store", "--count", "1", *load_words))
         line(writer)
-        config = configuration(folder, f"{zookeeper.hosts}/bench", flows, markers)
+        (http,) = free_ports(1)
+        config = configuration(folder, f"{zookeeper.hosts}/bench", flows, markers, http)
         asyncio.run(publish_config(load(config)))
         words = ("benchmarks.flow_subscriber", f"{zookeeper.hosts}/bench", str(flows))
         with program(*words) as subscriber:
@@ -134,7 +140,8 @@ def many_flows(
         line(subscriber)
         starts = Starts(first, _assigned(subscriber) - began, again, cpu)
         pids = (publisher.process.pid, subscriber.pid)
-        time.sleep(_SETTLE_S if settle else 0)  # until what a start leaves to do is done: nothing tells when
+        if settle:
+            _await_first_markers(http, metrics(http)[_ACKS] + flows)
         rest = _rest(zookeeper.hosts, pids, rest_s)
         return Run(flows, starts, rest, _delays(writer, subscriber, pids) if rate else None)
 
@@ -162,6 +169,19 @@ def _leave(subscriber: subprocess.Popen[str]) -> None:
 def _assigned(subscriber: subprocess.Popen[str]) -> float:
     """When the subscriber had been told of every flow."""
     return float(line(subscriber))
+
+
+def _await_first_markers(http: int, acks: float) -> None:
+    """Until the first datamarker of each flow, which comes ten seconds after its start, was acknowledged (``acks`` of
+    the publisher) and is stored: what a start leaves to do is no rest.
+    """
+    until = time.monotonic() + _SETTLED_S
+    while time.monotonic() < until:
+        found = metrics(http)
+        if found[_ACKS] >= acks and not found["wormhole_markers_waiting"]:
+            return
+        time.sleep(_LOOK_S)
+    raise BenchmarkError(f"the first datamarkers of the flows are not stored after {_SETTLED_S:g} s")
 
 
 def _rest(zookeeper: str, pids: Sequence[int], seconds: float) -> Rest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from caravan.backfill.progress import FinishedTable, FlowBackfill
 from caravan.buffer import Begun, ChangeBuffer, Entry, begun_in, undone
@@ -59,14 +60,14 @@ class Piece:
 class CaravanFlow:
     """One shard's updates to one application, as the publisher sends them.
 
-    ``place`` is the end of the last transaction that was handed on whole; ``resume_index`` the number of updates (by
-    index in the transaction) that were handed on of the one after it. Together they give another caravan the exact
-    update to continue with. ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the
-    application has to know. ``verified``: the log was asked whether it is still the one that ``marker`` came from.
-    ``blocked``: its subscriber takes less than its caravan reads. ``wake`` is called (from the event loop) when there
-    may be something new to take. ``begun``: it sends every change from there on, in this epoch. ``backfill``: the
-    existing rows that it still needs, if any; then every ``marker`` holds how far it came. ``takes_rows``: whether its
-    subscriber has room for some now.
+    ``name``: ``APP/SHARD``. ``place`` is the end of the last transaction that was handed on whole; ``resume_index``
+    the number of updates (by index in the transaction) that were handed on of the one after it. Together they give
+    another caravan the exact update to continue with. ``inside`` a transaction its id is kept: when the log shows
+    that it was rolled back, the application has to know. ``verified``: the log was asked whether it is still the
+    one that ``marker`` came from. ``blocked``: its subscriber takes less than its caravan reads. ``wake`` is called
+    (from the event loop) when there may be something new to take. ``begun``: it sends every change from there on,
+    in this epoch. ``backfill``: the existing rows that it still needs, if any; then every ``marker`` holds how far
+    it came. ``takes_rows``: whether its subscriber has room for some now.
 
     Other modules read the attributes and call the methods; they assign nothing.
     """
@@ -84,6 +85,7 @@ class CaravanFlow:
     ) -> None:
         self.application = application
         self.shard = shard
+        self.name: Final = flow_name(application, shard)
         self.filter = wanted
         self.epoch = epoch
         self.wake = wake
@@ -108,11 +110,6 @@ class CaravanFlow:
         self._skipped = ""
         self._replaced: list[str] = []
         self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
-
-    @property
-    def name(self) -> str:
-        """``APP/SHARD``."""
-        return flow_name(self.application, self.shard)
 
     @property
     def cursor(self) -> int | None:

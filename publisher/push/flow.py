@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Final
 
 from caravan.flow import CaravanFlow
 from publisher.push.epoch_conflict import EpochConflict
@@ -31,8 +32,8 @@ class PublisherFlow:
 
     Other modules read the attributes and call the methods; they assign nothing.
 
-    ``stage``: see :mod:`publisher.push.stages`. ``cause``: why it is in it, for operators, and ``hint``,
-    the next step. ``marker``: the last
+    ``key``: application and shard; ``name``: the same as ``APP/SHARD``. ``stage``: see :mod:`publisher.push.stages`.
+    ``cause``: why it is in it, for operators, and ``hint``, the next step. ``marker``: the last
     acknowledged datamarker; ``durable``: the last one that the store confirmed; ``sent_until``: what ends at or before
     it may have been delivered before. ``acknowledged``: the store has held a datamarker of it that a subscriber
     acknowledged; otherwise its marker is only where it was registered. ``rewound``: the marker was set back, and no
@@ -63,6 +64,8 @@ class PublisherFlow:
     ) -> None:
         self.application = application
         self.shard = shard
+        self.key: Final[FlowKey] = (application, shard)
+        self.name: Final = flow_name(application, shard)
         self.filter = wanted
         self.marker = marker
         self.durable = marker
@@ -126,16 +129,6 @@ class PublisherFlow:
         """Rows of which every later update has to be parked. In a mass replay also those of updates to be delivered
         again, which waits until the flow is live."""
         return parked_rows(self.parked or (), also_retried=self.control.replay is not None)
-
-    @property
-    def key(self) -> FlowKey:
-        """``(application, shard)``."""
-        return (self.application, self.shard)
-
-    @property
-    def name(self) -> str:
-        """``APP/SHARD``."""
-        return flow_name(self.application, self.shard)
 
     @property
     def about(self) -> dict[str, object]:

@@ -15,6 +15,7 @@ import pytest
 
 from caravan import caravan as caravan_module
 from caravan import fleet as fleet_module
+from caravan.caravan import Caravan
 from caravan.fleet import CaravanEventKind, Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.sources.memory.source import MemorySource
@@ -563,3 +564,46 @@ async def test_a_stop_ends_a_waiting_read_and_a_capped_one_and_leaves_no_thread(
     await until(lambda: not [t for t in threading.enumerate() if t.name in threads])
     assert not yard.fleet.caravans
     assert rider.flow.state is CaravanFlowState.WAITING
+
+
+def test_a_reader_that_catches_up_asks_for_a_plan_where_it_meets_another_buffer() -> None:
+    yard = Yard(Limits())
+    behind = yard.start
+    yard.source.write(30)
+    reader = MemorySource.open(yard.source, yard.start)
+    segments = [segment for _ in range(30) if (segment := reader.read(1, 0)) is not None]
+    assert len(segments) == 30
+    asked: list[bool] = []
+    fleet = yard.fleet
+    lead, follower = (Caravan(n, behind, reader, fleet, 0.0, "a test") for n in (1, 2))
+    fleet.caravans.update({1: lead, 2: follower})
+    for segment in segments:
+        lead.buffer.append(segment)
+    for _ in range(20):
+        lead.buffer.drop_oldest()
+    for segment in segments[:25]:
+        follower.buffer.append(segment)
+        fleet._changed.clear()
+        fleet.advanced(follower, segment)
+        asked.append(fleet._changed.is_set())
+    assert asked == [False] * 19 + [True] * 6
+    fleet._changed.clear()
+    fleet.advanced(lead, segments[-1])
+    assert not fleet._changed.is_set()
+    for caravan in (lead, follower):
+        caravan.close()
+
+
+async def test_while_every_flow_is_live_a_plan_looks_at_none() -> None:
+    async with running(Yard(Limits())) as one:
+        live, away = one.rider("live"), one.rider("away")
+        await until(lambda: all(flow.state is CaravanFlowState.TRAVELLING for flow in one.fleet.flows))
+        end = one.source.write(3)
+        await until(lambda: all(flow.place == end.order for flow in one.fleet.flows))
+        assert list(one.fleet._wanting(one.fleet.lead)) == []
+        one.fleet.hold(away.flow, "the test said so")
+        assert list(one.fleet._wanting(one.fleet.lead)) == []
+        one.fleet.hold(live.flow, "the test said so")
+        one.fleet.resume(away.flow)
+        assert list(one.fleet._wanting(one.fleet.lead)) == [away.flow]
+        await until(lambda: away.flow.state is CaravanFlowState.TRAVELLING)
