@@ -1,0 +1,89 @@
+"""Applications that are far behind catch up from PostgreSQL, each from its own place, while another one is live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.support.eventually import until
+from tests.system.harness.ensemble import Application, Ensemble, Plan
+
+Running = Callable[[Plan], AbstractContextManager[Ensemble]]
+
+_LATE = ("late", "later")
+
+
+def _plan() -> Plan:
+    names = ("live", *_LATE)
+    return Plan(
+        {name: Application({f"{name}-1": {"callback": "batch"}}) for name in names},
+        datastore="postgres",
+        zookeeper=False,
+        shard_by="{ hash = 2 }",
+    )
+
+
+def _place(ensemble: Ensemble, slot: str) -> int:
+    """Up to where one of the two slots is confirmed."""
+    found = ensemble.server.server.sql(
+        f"SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = 'wormhole_db1_{slot}'"
+    )
+    return int(found[0][0])
+
+
+def _end(ensemble: Ensemble) -> int:
+    return int(ensemble.server.server.sql("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0])
+
+
+def _readers(ensemble: Ensemble) -> int:
+    return int(ensemble.server.server.sql("SELECT count(*) FROM pg_replication_slots WHERE temporary")[0][0])
+
+
+def test_a_mass_catch_up_reads_copies_of_the_slots(running: Running) -> None:
+    """The held slot stays at the oldest datamarker, and the lead's goes on; both follow in the end."""
+    with running(_plan()) as ensemble:
+        ensemble.tell("fill 20 100")
+        ensemble.await_all()
+        left = []
+        for name in _LATE:
+            ensemble.members[f"{name}-1"].process.kill()
+            ensemble.tell("fill 200 2000")
+            left.append(_end(ensemble))
+        ensemble.await_all(["live"])
+        ensemble.publisher.kill()  # nothing is in the change buffer of the next one
+        ensemble.publisher.start()
+        ensemble.tell("fill 20 100")
+        ensemble.await_all(["live"])
+        until(lambda: _place(ensemble, "lead") > left[-1], "the lead's slot does not follow")
+        assert _place(ensemble, "held") < left[0], "the held slot passed what an application has not got"
+        for name in _LATE:
+            ensemble.start_subscriber(f"{name}-1", pause=0.05)
+        until(lambda: _readers(ensemble) >= 2, lambda: f"nobody reads a copy\n{ensemble.told()}")
+        ensemble.await_all()
+        until(lambda: _place(ensemble, "held") > left[-1], "the held slot does not follow")
+        until(lambda: _readers(ensemble) == 1, "copies are left")
+
+
+@pytest.mark.soak
+def test_an_idle_publication_beside_a_busy_database(running: Running) -> None:
+    """PostHog #83333, for minutes: `restart_lsn` follows, and a restart finds its place."""
+    with running(_plan()) as ensemble:
+        ensemble.tell("fill 5 100")
+        ensemble.await_all()
+        server = ensemble.server.server
+        server.sql("CREATE TABLE busy (v text)")
+        ends = time.monotonic() + 120
+        while time.monotonic() < ends:
+            server.sql("INSERT INTO busy SELECT repeat('x', 900) FROM generate_series(1, 2000)", "TRUNCATE busy")
+            time.sleep(0.5)
+        end = _end(ensemble)
+        held = "SELECT restart_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = 'wormhole_db1_held'"
+        server.sql("CHECKPOINT")
+        until(lambda: int(server.sql(held)[0][0]) > end - (16 << 20), lambda: f"it does not follow\n{ensemble.told()}")
+        ensemble.publisher.kill()
+        ensemble.publisher.start()
+        ensemble.tell("fill 5 100")
+        ensemble.await_all()
