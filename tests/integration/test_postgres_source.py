@@ -15,7 +15,7 @@ from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.proof import is_of_log_bytes
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
-from tests.support.postgres_harness import prepare_database, source_of
+from tests.support.postgres_harness import drop_slots, prepare_database, source_of
 from tests.support.postgres_server import NewPostgres, PostgresServer
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.findings import Severity
@@ -29,11 +29,20 @@ _LEAD = slots.lead_slot("wormhole_log")
 _HELD = slots.held_slot("wormhole_log")
 
 
+@pytest.fixture(scope="module")
+def own_server(_postgres_template: Path) -> Iterator[PostgresServer]:
+    """One for all tests here, which may kill it."""
+    with PostgresServer(template=_postgres_template) as server:
+        yield server
+
+
 @pytest.fixture
-def server(new_postgres: NewPostgres) -> PostgresServer:
-    server = new_postgres()
-    prepare_database(server, "shop", _TABLE)
-    return server
+def server(own_server: PostgresServer) -> PostgresServer:
+    own_server.start()
+    drop_slots(own_server)
+    own_server.sql("DROP DATABASE IF EXISTS shop WITH (FORCE)", "DROP TABLE IF EXISTS other")
+    prepare_database(own_server, "shop", _TABLE)
+    return own_server
 
 
 @pytest.fixture
@@ -113,6 +122,29 @@ def test_a_reader_that_pauses_keeps_its_session(new_postgres: NewPostgres, tmp_p
         reader.close()
     finally:
         source.stop()
+
+
+def test_of_two_publishers_one_moves_the_slots(server: PostgresServer, source: PostgresSource, tmp_path: Path) -> None:
+    """Two would move them beyond each other's datamarkers."""
+    source._move_slots()
+    other = source_of(server, "shop", tmp_path / "other")
+    _insert(server, 1)
+    end = other.latest().order
+    other.release(end)
+    other._move_slots()
+    (problem,) = other.status().problems
+    assert "another publisher moves the replication slots wormhole_log_*" in problem.text
+    assert "process " in problem.text
+    assert other.earliest().order < end
+    source.stop()
+
+    def moved() -> bool:
+        other._move_slots()
+        return other.earliest().order == end
+
+    until(moved, "the slots stay where they were")
+    assert not other.status().problems
+    other.stop()
 
 
 def test_a_killed_server_costs_nothing_that_was_committed(server: PostgresServer, source: PostgresSource) -> None:
@@ -224,13 +256,17 @@ def test_doctor_finds_nothing_wrong_with_a_prepared_server(server: PostgresServe
     assert not _problems(server, tmp_path)
 
 
-def test_doctor_sees_who_reads_the_slot(server: PostgresServer, tmp_path: Path) -> None:
+def test_who_reads_the_slot_is_a_problem(server: PostgresServer, source: PostgresSource, tmp_path: Path) -> None:
+    _insert(server, 1)
+    source.release(source.latest().order)
     with server.connect("shop", replication="database") as reader:
         reader.pgconn.send_query(
             f"START_REPLICATION SLOT {_HELD} LOGICAL 0/0 (proto_version '1', publication_names 'wormhole_log')".encode()
         )
         until(lambda: bool(server.sql("SELECT 1 FROM pg_replication_slots WHERE active")), "nobody reads it")
         assert "pg_terminate_backend" in _problems(server, tmp_path)["slot_taken"]
+        source._move_slots()
+        assert "pg_terminate_backend" in source.status().problems[0].hint
         reader.pgconn.finish()
 
 

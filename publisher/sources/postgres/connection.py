@@ -100,6 +100,13 @@ class Connection:
         """Close the session; the server drops what is temporary of it."""
         self.pgconn.finish()
 
+    def cancel(self) -> None:
+        """Ask the server to end the statement that another thread waits for."""
+        try:
+            self.pgconn.get_cancel().cancel()
+        except psycopg.Error:
+            pass  # there is none, or nobody to ask
+
     def refusal(self, result: pq.abc.PGresult) -> ServerError:
         """What the server says in a refusal."""
         field = result.error_field

@@ -25,6 +25,7 @@ from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import ServerState, Slot, read_state
+from publisher.sources.postgres.slot_mover import SlotMover
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines, read_timelines
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, UnsupportedLog, WormholeError
@@ -62,7 +63,7 @@ class PostgresSource:
         self._asking = threading.Lock()  # one statement at a time over the control connection
         self._lock = threading.Lock()  # what a status is made of
         self._control: Connection | None = None
-        self._mover: Connection | None = None  # it may wait for the server to read much log
+        self._mover: SlotMover | None = None
         self._keeper: Connection | None = None  # of a temporary slot, where the operator has made none
         self._shown: Connection | None = None  # over which the log was shown to be the one that was read
         self._seen: Log | None = None
@@ -105,6 +106,7 @@ class PostgresSource:
         self._slots = {
             name: name for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot))
         }
+        self._mover = SlotMover(self._address.slot, lambda: connect(self._address))
         self._places = Places(self._address, self._look, self.open)
         try:
             log = self._look()
@@ -131,6 +133,8 @@ class PostgresSource:
     def stop(self) -> None:
         """See the port. Readers that are still open are closed."""
         self._stopped.set()
+        if self._mover is not None:
+            self._mover.cancel()
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -193,7 +197,8 @@ class PostgresSource:
             end = max(end, furthest.order)
         oldest = end if held is None or held.lost else seen.place(held.confirmed)
         kept = 0 if held is None or held.lost else max(0, end.offset - held.restart)
-        problems = tuple(filter(None, (problem, *self._troubles(seen.state))))
+        unmoved = self._mover.problem if self._mover is not None else NO_PROBLEM
+        problems = tuple(filter(None, (problem, unmoved, *self._troubles(seen.state))))
         return SourceStatus(
             end,
             oldest,
@@ -317,10 +322,11 @@ class PostgresSource:
         return self._look()
 
     def _disconnect(self) -> None:
-        for connection in (self._mover, self._keeper):
-            if connection is not None:
-                connection.close()
-        self._mover = self._keeper = None
+        if self._mover is not None:
+            self._mover.close()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.close()
         with self._asking:
             self._drop_control()
 
@@ -355,23 +361,15 @@ class PostgresSource:
             return
         with self._lock:
             seen, released, furthest = self._seen, self._released, self._furthest
-        if seen is None:
+        if seen is None or self._mover is None:
             return
         wanted = {
             slots.held_slot(self._address.slot): released,
             slots.lead_slot(self._address.slot): furthest.read_from if furthest is not None else None,
         }
-        try:
-            for name, place in wanted.items():
-                slot = seen.state.slots.get(name)
-                if slot is None or slot.lost or place is None or place.incarnation != seen.history.number:
-                    continue
-                if place.offset > slot.confirmed:
-                    if self._mover is None or not self._mover.is_open:
-                        self._mover = connect(self._address)
-                    slots.advance(self._mover, slot, place.offset)
-        except WormholeError as error:
-            _log.warning("a replication slot cannot be moved on: %s", error)
+        present = seen.history.number
+        places = {name: at.offset for name, at in wanted.items() if at is not None and at.incarnation == present}
+        self._mover.move(places, seen.state.slots)
         ended = time.monotonic()
         self._moves_again_s = ended + slots.rest_s(ended - began)
 

@@ -39,7 +39,10 @@ class Played:
         return self
 
     def query(self, _statement: str) -> list[Any]:
-        return []
+        return [("t",)]
+
+    def cancel(self) -> None:
+        pass
 
     def read_state(self, _connection: object, _publication: str, _slots: Mapping[str, str]) -> ServerState:
         state = self.state
@@ -178,9 +181,10 @@ def test_slots_rest_twenty_times_as_long_as_their_move_took(
 ) -> None:
     now, moved = 1000.0, 0
 
-    def advance(*_: object) -> None:
+    def advance(*_: object) -> bool:
         nonlocal now, moved
         now, moved = now + 2.0, moved + 1
+        return True
 
     monkeypatch.setattr(slots, "advance", advance)
     monkeypatch.setattr(source_module, "time", SimpleNamespace(monotonic=lambda: now))

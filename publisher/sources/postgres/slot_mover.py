@@ -1,0 +1,92 @@
+"""Moves the two slots on, over a session of its own: it may wait for the server to read much log.
+
+Only one publisher moves the slots of a log. Two would move them beyond each other's datamarkers, where the server sends
+nothing any more. The session that moves them holds an advisory lock of the database, which is named by the slots.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+from zlib import crc32
+
+from publisher.sources.postgres import slots
+from publisher.sources.postgres.connection import Connection
+from publisher.sources.postgres.server_state import Slot
+from wormhole.model.errors import WormholeError
+from wormhole.model.problem import NO_PROBLEM, Problem
+
+__all__ = ["SlotMover"]
+
+_log = logging.getLogger(__name__)
+
+_CLASS: Final = int.from_bytes(b"worm")
+
+
+class SlotMover:
+    """Used by one thread, but for :meth:`cancel`. ``name``: what the slots' names begin with. ``problem``: why they
+    stay where they are."""
+
+    def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
+        self._name = name
+        self._lock = int.from_bytes(crc32(name.encode()).to_bytes(4), signed=True)
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._owner = False
+        self.problem = NO_PROBLEM
+
+    def move(self, wanted: Mapping[str, int], present: Mapping[str, Slot]) -> None:
+        """Move each slot to its place in ``wanted``, if it is before that. Never raises."""
+        try:
+            problem = self._move(wanted, present)
+        except WormholeError as error:
+            problem = Problem(f"the replication slots cannot be moved on: {error.message}", error.hint or "")
+        if problem and problem != self.problem:
+            _log.warning("%s", problem)
+        self.problem = problem
+
+    def cancel(self) -> None:
+        """End a move that is going on, from another thread."""
+        connection = self._connection
+        if connection is not None:
+            connection.cancel()
+
+    def close(self) -> None:
+        """End the session; another publisher may move the slots then."""
+        connection, self._connection, self._owner = self._connection, None, False
+        if connection is not None:
+            connection.close()
+
+    def _move(self, wanted: Mapping[str, int], present: Mapping[str, Slot]) -> Problem:
+        if self._connection is None or not self._connection.is_open:
+            self.close()
+            self._connection = self._connect()
+        if not self._owner:
+            self._owner = self._connection.query(f"SELECT pg_try_advisory_lock({_CLASS}, {self._lock})") == [("t",)]
+        if not self._owner:
+            return self._rival(self._connection)
+        problem = NO_PROBLEM
+        for name, place in wanted.items():
+            slot = present.get(name)
+            if slot is None or slot.lost or place <= slot.confirmed:
+                continue
+            if not slots.advance(self._connection, slot, place):
+                problem = Problem(
+                    f"the replication slot {name} cannot be moved on, for another program reads it",
+                    "find out which, and end it: SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "  # noqa: S608
+                    f"WHERE slot_name = '{name}'",
+                )
+        return problem
+
+    def _rival(self, connection: Connection) -> Problem:
+        found = connection.query(
+            "SELECT pid, client_addr FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND "  # noqa: S608
+            f"classid = {_CLASS} AND objid = {self._lock & 0xFFFFFFFF} AND granted"
+        )
+        whose = ", ".join(f"process {pid} of the server, from {address or 'its own host'}" for pid, address in found)
+        return Problem(
+            f"another publisher moves the replication slots {self._name}_*{f' ({whose})' if whose else ''}: the "
+            "server's log is kept by its datamarkers, not by those of this one",
+            "stop one of the two, or give one a publication and slots of its own (?slot=NAME behind the URL)",
+        )

@@ -1,0 +1,108 @@
+"""Who moves the slots, and what is told when nobody can: beside a server that is played."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from publisher.sources.postgres.connection import Connection, ServerError
+from publisher.sources.postgres.server_state import Slot
+from publisher.sources.postgres.slot_mover import SlotMover
+from wormhole.model.errors import SourceUnavailable
+
+PRESENT = {name: Slot(name, "pgoutput", "shop", False, 0, 90, 100, "reserved", None) for name in ("s_held", "s_lead")}
+
+
+class Played:
+    """``ours``: whether the lock can be had; ``refused``: what a slot's move raises."""
+
+    def __init__(self) -> None:
+        self.ours = True
+        self.refused: ServerError | None = None
+        self.moved: list[str] = []
+        self.is_open = True
+        self.cancelled = 0
+
+    def query(self, statement: str, **_: Any) -> list[tuple[str | None, ...]]:
+        if "pg_try_advisory_lock" in statement:
+            return [("t" if self.ours else "f",)]
+        if "pg_locks" in statement:
+            return [("17", "10.0.0.9"), ("18", None)]
+        if self.refused is not None:
+            raise self.refused
+        self.moved.append(statement)
+        return []
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+@pytest.fixture
+def server() -> Played:
+    return Played()
+
+
+@pytest.fixture
+def mover(server: Played) -> SlotMover:
+    return SlotMover("s", lambda: cast("Connection", server))
+
+
+def test_slots_move_forward_only(server: Played, mover: SlotMover) -> None:
+    mover.move({"s_held": 100, "s_lead": 255, "s_gone": 300}, PRESENT)
+    assert server.moved == ["SELECT pg_replication_slot_advance('s_lead', '0/FF')"]
+    assert not mover.problem
+
+
+def test_another_publisher_is_named_and_its_slots_are_left_alone(server: Played, mover: SlotMover) -> None:
+    server.ours = False
+    mover.move({"s_held": 200}, PRESENT)
+    assert not server.moved
+    assert "process 17 of the server, from 10.0.0.9, process 18 of the server, from its own host" in mover.problem.text
+    server.ours = True
+    mover.move({"s_held": 200}, PRESENT)
+    assert len(server.moved) == 1
+    assert not mover.problem
+
+
+def test_a_slot_that_is_read_stays_and_the_other_one_moves(server: Played, mover: SlotMover) -> None:
+    server.refused = ServerError("in use", sqlstate="55006", hint="")
+    mover.move({"s_held": 200}, PRESENT)
+    assert "s_held cannot be moved on" in mover.problem.text
+    server.refused = None
+    mover.move({"s_held": 200}, PRESENT)
+    assert not mover.problem
+
+
+def test_a_refusal_is_told_once(server: Played, mover: SlotMover, caplog: pytest.LogCaptureFixture) -> None:
+    server.refused = ServerError("no permission", sqlstate="42501", hint="grant it")
+    for _ in range(3):
+        mover.move({"s_held": 200}, PRESENT)
+    assert (mover.problem.text, mover.problem.hint) == (
+        "the replication slots cannot be moved on: no permission",
+        "grant it",
+    )
+    assert len(caplog.records) == 1
+
+
+def test_the_lock_goes_with_the_session(server: Played, mover: SlotMover) -> None:
+    mover.cancel()
+    mover.move({}, PRESENT)
+    mover.cancel()
+    assert server.cancelled == 1
+    mover.close()
+    server.ours, server.is_open = False, True
+    mover.move({"s_held": 200}, PRESENT)
+    assert mover.problem
+
+
+def test_a_server_that_is_away_is_a_problem() -> None:
+    def away() -> Connection:
+        raise SourceUnavailable("nobody there", hint="look")
+
+    mover = SlotMover("s", away)
+    mover.move({"s_held": 200}, PRESENT)
+    assert mover.problem.hint == "look"
