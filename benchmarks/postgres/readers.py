@@ -84,7 +84,7 @@ def every_reader(build: Path, missing: dict[str, str]) -> list[WalReader]:
             "psycopg2 + pypgoutput's decoders in process",
             "parses integers, the rest stays text",
             _alone(*python, "psycopg2"),
-            divisor=16,
+            divisor=4,
             missing=no_python,
         ),
         WalReader(

@@ -408,3 +408,21 @@ def test_what_a_server_refuses_is_said_with_its_repair_and_who_reads_goes_on(
         assert read_log(source, start).keys() == [7]
     finally:
         source.stop()
+
+
+def test_a_key_of_which_the_server_leaves_out_a_generated_column_halts_its_table_alone(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    columns = "id int, a int, twice int GENERATED ALWAYS AS (a * 2) STORED, PRIMARY KEY (id, twice)"
+    server.sql(f"CREATE TABLE made ({columns})", database="shop")
+    assert "generated_key" in _problems(server, tmp_path)
+    source = source_of(server, "shop", tmp_path, Sharding("table"))
+    try:
+        start = source.latest()
+        server.sql("INSERT INTO made VALUES (1, 2), (1, 3)", database="shop")
+        _insert(server, 7)
+        read = read_log(source, start)
+    finally:
+        source.stop()
+    assert [(update.table, update.key) for update in read.updates] == [("public.t", (7,))]
+    assert ["generated column twice" in error.message for error in read.broken] == [True]

@@ -12,7 +12,7 @@ import psycopg
 from publisher.sources.encode.piece import Piece
 from publisher.sources.postgres.decode import encoder as compiled
 from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
-from publisher.sources.postgres.decode.tables import FindKey, Tables
+from publisher.sources.postgres.decode.tables import FindGenerated, FindKey, Tables
 from tests.support.postgres_messages import log_data
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.schema import Schema
@@ -120,10 +120,11 @@ def decoded(
     sharding: Sharding = Sharding("log"),  # noqa: B008 - frozen
     skipped: frozenset[str] = frozenset(),
     find_key: FindKey | None = None,
+    find_generated: FindGenerated | None = None,
     max_update_bytes: int = 1 << 20,
 ) -> list[Change]:
     """The changes in whole transactions. Raises what breaks a table."""
-    tables = Tables("log", sharding, skipped, find_key)
+    tables = Tables("log", sharding, skipped, find_key, find_generated)
     encoder = module.Encoder(tables, max_update_bytes, sharding.count)
     for message in messages:
         encoder.add(message)

@@ -10,6 +10,7 @@ from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, quote_identifier, quote_literal
 from publisher.sources.postgres.server_state import ServerState
 from publisher.sources.postgres.table_identities import MOST_NAMED, TableIdentity, named
+from publisher.sources.postgres.table_keys import generated_keys
 from wormhole.model.findings import Finding, Severity
 
 __all__ = ["identity_findings", "publication_findings", "wanted_publication"]
@@ -144,6 +145,23 @@ def _what_it_sends(connection: Connection, state: ServerState, name: str) -> Ite
         )
     if state.version >= 150000:
         yield from _filters(connection, name)
+    yield from _generated_keys(connection, state, name)
+
+
+def _generated_keys(connection: Connection, state: ServerState, name: str) -> Iterator[Finding]:
+    if state.version >= 180000 and connection.query(
+        f"SELECT pubgencols FROM pg_publication WHERE pubname = {quote_literal(name)}"  # noqa: S608
+    ) == [("s",)]:
+        return
+    for table, columns in list(generated_keys(connection).items())[:MOST_NAMED]:
+        yield Finding(
+            "generated_key",
+            PROBLEM,
+            f"the key of {table} has the generated column {columns[0]}, which the server leaves out of the log",
+            "the table's shard halts at the first update of it",
+            "give it a key without that column, or from PostgreSQL 18 on publish it: ALTER PUBLICATION "
+            f"{quote_identifier(name)} SET (publish_generated_columns = stored);",
+        )
 
 
 def _filters(connection: Connection, name: str) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_state import ServerState, Slot
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
-from publisher.sources.postgres.table_keys import key_columns
+from publisher.sources.postgres.table_keys import generated_keys, key_columns
 from publisher.sources.postgres.timelines import Timelines
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -189,7 +189,7 @@ class Opening:
 
     def _decoder(self) -> tuple[Tables, Encoder]:
         options = self._options
-        tables = Tables(options.log, options.sharding, options.skip_tables, self._find_key)
+        tables = Tables(options.log, options.sharding, options.skip_tables, self._find_key, self._find_generated)
         count = options.sharding.count if options.sharding.by == "hash" else 0
         return tables, Encoder(tables, options.max_update_bytes, count)
 
@@ -197,6 +197,13 @@ class Opening:
         connection = connect(self._address)
         try:
             return key_columns(connection, relation.schema, relation.table)
+        finally:
+            connection.close()
+
+    def _find_generated(self) -> dict[str, tuple[str, ...]]:
+        connection = connect(self._address)
+        try:
+            return generated_keys(connection)
         finally:
             connection.close()
 

@@ -7,7 +7,7 @@ time. Names are ``schema.table``. Shards: the whole log, one per schema (``log.s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED
@@ -18,13 +18,17 @@ from wormhole.model.errors import DecodeError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.sharding import Sharding, shard_of_table
 
-__all__ = ["FindKey", "Tables", "shard_name"]
+__all__ = ["FindGenerated", "FindKey", "Tables", "shard_name"]
 
 _MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
 
 FindKey = Callable[[Relation], tuple[str, ...] | None]
 """The names of a table's key columns, in the table's order, as the catalogue has them now; ``None``: it does not have
 the table. Called where the log does not contain the key (REPLICA IDENTITY FULL and NOTHING)."""
+
+FindGenerated = Callable[[], Mapping[str, tuple[str, ...]]]
+"""The generated columns in the keys of tables, by table, as the catalogue has them now. Called once, by the first table
+whose key the log should contain."""
 
 _AFTER_ALL: Final = 1 << 64
 
@@ -41,11 +45,16 @@ def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
 
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes. ``skipped``: names of tables whose rows are passed over and
-    break nothing, ``schema.*`` for all of a schema. ``find_key``: asks the catalogue; ``None``: tables whose key the
-    log does not contain have none."""
+    break nothing, ``schema.*`` for all of a schema. ``find_key`` and ``find_generated`` ask the catalogue; ``None``:
+    tables whose key the log does not contain have none, and no key has a generated column."""
 
     def __init__(
-        self, log: str, sharding: Sharding, skipped: frozenset[str] = frozenset(), find_key: FindKey | None = None
+        self,
+        log: str,
+        sharding: Sharding,
+        skipped: frozenset[str] = frozenset(),
+        find_key: FindKey | None = None,
+        find_generated: FindGenerated | None = None,
     ) -> None:
         self.schemas: list[Schema] = []
         self.shards: dict[int, str] = {}
@@ -53,6 +62,8 @@ class Tables:
         self._sharding = sharding
         self._skipped = skipped
         self._find_key = find_key
+        self._find_generated = find_generated
+        self._generated: Mapping[str, tuple[str, ...]] | None = None
         self._types: dict[int, tuple[str, str]] = {}
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
@@ -128,7 +139,8 @@ class Tables:
     def _key(self, relation: Relation) -> tuple[tuple[int, ...], DecodeError | None]:
         """Positions of the key's columns, and why the key is not known."""
         if relation.identity not in {FULL, NOTHING}:
-            return tuple(i for i, column in enumerate(relation.columns) if column.is_key), None
+            key = tuple(i for i, column in enumerate(relation.columns) if column.is_key)
+            return key, self._generated_key(relation)
         if self._find_key is None:
             return (), None
         names = self._find_key(relation)
@@ -141,6 +153,21 @@ class Tables:
             what = f"the catalogue has {', '.join(missing)} in the key, which the log does not have in the table's rows"
             return (), self._unknown_key(relation, what)
         return tuple(sorted(places[name] for name in names)), None
+
+    def _generated_key(self, relation: Relation) -> DecodeError | None:
+        """Why a key that the log contains is not whole."""
+        if self._generated is None and self._find_generated is not None:
+            self._generated = self._find_generated()
+        there = {column.name for column in relation.columns}
+        missing = [name for name in (self._generated or {}).get(relation.name, ()) if name not in there]
+        if not missing:
+            return None
+        return DecodeError(
+            f"the key of {relation.name} has the generated column {missing[0]}, which the server leaves out of the log",
+            hint="give the table a key without it, or from PostgreSQL 18 on publish it "
+            "(publish_generated_columns = stored); or name the table in skip_tables and restart the publisher",
+            tables=(relation.name,),
+        )
 
     def _unknown_key(self, relation: Relation, what: str) -> DecodeError:
         return DecodeError(

@@ -39,6 +39,8 @@ class Server:
         self.tables: list[Row] = [KEYED]
         self.sends: Row = ("t", "t", "t", "t", "t", "1000000000")  # four operations, by root, age
         self.filtered: list[Row] = []
+        self.generated: list[Row] = []
+        self.publishes_generated = "n"
         self.waits_for: str | None = ""
         self.idle: str | None = None
         self.pairs: list[Row] = [("wormhole_log",)]
@@ -52,6 +54,8 @@ class Server:
             return [("10", str(self.used))]
         answers: dict[str, list[Row]] = {
             "pubviaroot": [self.sends],
+            "pubgencols": [(self.publishes_generated,)],
+            "attgenerated": self.generated,
             "pg_publication_rel": self.filtered,
             "synchronized_standby_slots": [(self.waits_for,)],
             "idle_replication_slot_timeout": [(self.idle,)],
@@ -285,3 +289,18 @@ def test_the_way_to_the_server(examine: Examine, host: str, encrypted: bool, ssl
 def test_a_password_that_others_may_read_is_told(examine: Examine) -> None:
     found = named(examine(Server(), replace(ADDRESS, remarks=("others may read it",))))
     assert found["password"].what == "others may read it"
+
+
+def test_a_key_with_a_generated_column_is_found_unless_the_server_sends_it(examine: Examine) -> None:
+    server = Server()
+    server.generated = [("public", "orders", "total"), ("public", "orders", "tax")]
+    found = named(examine(server))["generated_key"]
+    assert found.severity is Severity.PROBLEM
+    assert (
+        found.what == "the key of public.orders has the generated column total, which the server leaves out of the log"
+    )
+    newer = Server(state=replace(READY, version=180001))
+    newer.generated = server.generated
+    assert "generated_key" in named(examine(newer))
+    newer.publishes_generated = "s"
+    assert "generated_key" not in named(examine(newer))

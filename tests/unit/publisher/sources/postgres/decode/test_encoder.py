@@ -249,6 +249,14 @@ def test_a_key_that_is_not_known_breaks_the_table(encoder: ModuleType) -> None:
     assert [change.key for change in decoded(hidden, encoder, find_key=lambda _: None)] == [()]
 
 
+def test_a_key_of_which_the_server_leaves_out_a_generated_column_breaks_the_table(encoder: ModuleType) -> None:
+    rows = transaction(build.relation(8, "shop.full", COLUMNS, (0,), "d"), build.insert(8, ["1", "a"]))
+    with pytest.raises(DecodeError, match=r"the key of shop\.full has the generated column total, which"):
+        decoded(rows, encoder, find_generated=lambda: {"shop.full": ("total",)})
+    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: {"shop.other": ("total",)})] == [(1,)]
+    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: {"shop.full": ("id",)})] == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
