@@ -1,4 +1,4 @@
-"""The forms of a store, each opened anew as after a restart of its process."""
+"""What several suites of contracts use: the forms of a store, and servers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from publisher.stores.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore, ZooKeeperMarkerStore
+from tests.support.postgres_server import PostgresServer
 from wormhole.config import CoordinatorConfig
 from wormhole.ports.marker_store import MarkerStore
 
@@ -36,3 +37,10 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     yield again
     while opened:
         opened.pop().close()
+
+
+@pytest.fixture(scope="module")
+def contract_postgres(_postgres_template: Path) -> Iterator[PostgresServer]:
+    """One that is stopped, and whose data is put back."""
+    with PostgresServer(template=_postgres_template) as server:
+        yield server

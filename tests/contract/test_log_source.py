@@ -11,7 +11,6 @@ import pytest
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
 from tests.support.postgres_harness import PostgresHarness
-from tests.support.postgres_server import PostgresServer
 from wormhole.ports.testing.contract import LogSourceContract, MakeHarness
 
 
@@ -22,13 +21,6 @@ def servers() -> Iterator[dict[str, DatabaseServer]]:
     yield started
     for server in started.values():
         server.close()
-
-
-@pytest.fixture(scope="module")
-def contract_postgres(_postgres_template: Path) -> Iterator[PostgresServer]:
-    """One that is stopped, and whose data is put back."""
-    with PostgresServer(template=_postgres_template) as server:
-        yield server
 
 
 @pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres"])

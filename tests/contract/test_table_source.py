@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.databases import DatabaseServer, start_server
-from tests.support.table_source_harness import DatabaseTablesHarness, MemoryTablesHarness, RocksTablesHarness
+from tests.support.table_source_harness import (
+    DatabaseTablesHarness,
+    MemoryTablesHarness,
+    PostgresTablesHarness,
+    RocksTablesHarness,
+)
 from wormhole.ports.testing.contract import MakeHarness
 from wormhole.ports.testing.table_contract import TableSourceContract
 
@@ -23,12 +28,14 @@ def servers() -> Iterator[dict[str, DatabaseServer]]:
         server.close()
 
 
-@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql"])
+@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres"])
 def new_harness(request: pytest.FixtureRequest, tmp_path: Path, servers: dict[str, DatabaseServer]) -> MakeHarness:
     if request.param == "memory":
         return MemoryTablesHarness
     if request.param == "rocksdb":
         return partial(RocksTablesHarness, tmp_path)
+    if request.param == "postgres":
+        return partial(PostgresTablesHarness, request.getfixturevalue("contract_postgres"), tmp_path)
     if request.param not in servers:
         servers[request.param] = start_server(request.param)
     return partial(DatabaseTablesHarness, servers[request.param], tmp_path)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.mutants.runner import Fault
 
 _CALLS = "tests/unit/subscriber_sdk/test_backfill_calls.py"
+_POSTGRES = "tests/unit/publisher/sources/postgres"
 _ARCHIVE = "tests/unit/spark_replay/archive/test_existing_rows.py"
 
 EXISTING_ROWS_FAULTS: list[Fault] = [
@@ -76,5 +77,37 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         new="        case Op.INSERT | Op.MERGE:\n",
         tests=("tests/unit/wormhole/filters/test_evaluate.py",),
         promise="a filter selects existing rows by what they are",
+    ),
+    Fault(
+        name="a-delivered-commit-is-taken-to-be-visible",
+        file="publisher/sources/postgres/existing_rows/snapshot.py",
+        old="            if not unseen:\n",
+        new="            if True:\n",
+        tests=(f"{_POSTGRES}/existing_rows/test_snapshot.py",),
+        promise="no row goes back: a chunk shows every transaction that was delivered before it",
+    ),
+    Fault(
+        name="unfinished-transactions-are-no-suspects",
+        file="publisher/sources/postgres/delivered_transactions.py",
+        old="                    return frozenset(late) | (self._unfinished - self._ends.keys())\n",
+        new="                    return frozenset(late)\n",
+        tests=(f"{_POSTGRES}/test_delivered_transactions.py",),
+        promise="a commit that was delivered before the publisher's start may be invisible still",
+    ),
+    Fault(
+        name="an-answer-from-before-the-floor-counts",
+        file="publisher/sources/postgres/delivered_transactions.py",
+        old="            if self._beginnings == beginnings:  #",
+        new="            if True:  #",
+        tests=(f"{_POSTGRES}/test_delivered_transactions.py",),
+        promise="what may be invisible is asked for when the log has come to where nothing was noted",
+    ),
+    Fault(
+        name="an-extensions-type-is-compared-as-text",
+        file="publisher/sources/postgres/existing_rows/definition.py",
+        old="    return sign if sign in PLAIN else ",
+        new='    return sign.rpartition(".")[2] if sign else ',
+        tests=(f"{_POSTGRES}/existing_rows/test_definition.py",),
+        promise="keys are compared as their index orders them",
     ),
 ]

@@ -21,7 +21,15 @@ import pytest
 from examples.demo.postgres_server import ACCOUNTS, PostgresServer
 from wormhole.model.errors import ConfigError
 
-__all__ = ["NewPostgres", "PostgresServer", "new_postgres", "postgres_database", "postgres_server", "template"]
+__all__ = [
+    "NewPostgres",
+    "PostgresServer",
+    "new_database",
+    "new_postgres",
+    "postgres_database",
+    "postgres_server",
+    "template",
+]
 
 _TEMPLATES: Final = Path(sys.prefix) / "databases"
 _STOP_TIMEOUT_S: Final = 30.0
@@ -94,17 +102,24 @@ def postgres_server(_postgres_template: Path) -> Iterator[PostgresServer]:
         yield server
 
 
+@contextlib.contextmanager
+def new_database(server: PostgresServer) -> Iterator[str]:
+    """The name of a new database. What holds on to it goes with it."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    server.sql(f"CREATE DATABASE {name}")
+    yield name
+    server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+    slots = server.sql(f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'")
+    for (slot,) in slots:
+        _drop_slot(server, slot)
+    server.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
 @pytest.fixture
 def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
-    """The name of a new database of the shared server. What holds on to it goes with it."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    postgres_server.sql(f"CREATE DATABASE {name}")
-    yield name
-    postgres_server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-    slots = postgres_server.sql(f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'")
-    for (slot,) in slots:
-        _drop_slot(postgres_server, slot)
-    postgres_server.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    """A new database of the shared server."""
+    with new_database(postgres_server) as name:
+        yield name
 
 
 def _drop_slot(server: PostgresServer, slot: str) -> None:

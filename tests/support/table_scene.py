@@ -19,60 +19,30 @@ from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
-from wormhole.ports.table_source import Chunk, ChunkLimits
+from wormhole.ports.log_source import LogSource
+from wormhole.ports.table_source import Chunk, ChunkLimits, TableSource
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import decode_row
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["FEW", "TableScene", "held_commits"]
+__all__ = ["FEW", "Scene", "TableScene", "held_commits"]
 
 FEW: Final = ChunkLimits(rows=3)
 _MIB: Final = 1 << 20
 
 
-class TableScene:
-    """Follows the log of ``server`` from its present end on.
+class Scene:
+    """Follows a log from its present end on, and reads its tables. ``folder`` is removed at the end.
 
     ``rows``: by table and key, the READ update that the log's last image of the row would be; ``shards``: theirs;
     ``schemas``: of each table the last one. ``replaced``: names that other tables took. ``marker``: how
     far the log was read.
     """
 
-    def __init__(
-        self,
-        server: DatabaseServer,
-        *,
-        user: str = "",
-        max_update_bytes: int = 64 * _MIB,
-        sharding: Sharding = Sharding("log"),  # noqa: B008 - frozen
-        skip_tables: frozenset[str] = frozenset(),
-        history_tables: frozenset[str] = frozenset(),
-    ) -> None:
-        self.server = server
-        self._folder = Path(tempfile.mkdtemp())
-        login = Login(server.password_file)
-        url = server.url.replace("wormhole@", f"{user}@") if user else server.url
-        self.source = open_source(
-            server.url,
-            log="db",
-            state_dir=self._folder,
-            sharding=sharding,
-            max_update_bytes=max_update_bytes,
-            login=login,
-            skip_tables=skip_tables,
-            history_tables=history_tables,
-        )
-        options = SourceOptions(
-            "db",
-            self._folder,
-            sharding,
-            max_update_bytes,
-            0,
-            login,
-            skip_tables=skip_tables,
-            history_tables=history_tables,
-        )
-        self.tables = datastore(server.flavour).open_tables(url, options)
+    def __init__(self, source: LogSource, tables: TableSource, folder: Path) -> None:
+        self.source = source
+        self.tables = tables
+        self._folder = folder
         self.rows: dict[str, dict[bytes, bytes]] = {}
         self.schemas: dict[str, Schema] = {}
         self.shards: dict[str, dict[bytes, str]] = {}
@@ -92,19 +62,6 @@ class TableScene:
         self._reader.close()
         self.source.stop()
         shutil.rmtree(self._folder)
-
-    def run(self, *statements: str) -> None:
-        """Write as root, and read the log up to there."""
-        self.server.sql("SET SESSION sql_mode = '', time_zone = '+00:00'", *statements)
-        self.follow()
-
-    def follow(self) -> Datamarker:
-        """Read the log up to its end."""
-        status = "SHOW MASTER STATUS" if self.server.flavour == "mariadb" else "SHOW BINARY LOG STATUS"
-        file, offset, *_ = self.server.sql(status)[0]
-        end = int(file.rpartition(".")[2]), offset
-        until(lambda: self._reads(end), f"the reader does not reach {end}")
-        return self.marker
 
     def step(self) -> None:
         """Read on, whatever the log's end is."""
@@ -162,6 +119,59 @@ class TableScene:
             assert not found.keys() & chunk.rows.keys()
             found |= chunk.rows
         return found
+
+
+class TableScene(Scene):
+    """Of a MariaDB or MySQL server."""
+
+    def __init__(
+        self,
+        server: DatabaseServer,
+        *,
+        user: str = "",
+        max_update_bytes: int = 64 * _MIB,
+        sharding: Sharding = Sharding("log"),  # noqa: B008 - frozen
+        skip_tables: frozenset[str] = frozenset(),
+        history_tables: frozenset[str] = frozenset(),
+    ) -> None:
+        self.server = server
+        folder = Path(tempfile.mkdtemp())
+        login = Login(server.password_file)
+        url = server.url.replace("wormhole@", f"{user}@") if user else server.url
+        source = open_source(
+            server.url,
+            log="db",
+            state_dir=folder,
+            sharding=sharding,
+            max_update_bytes=max_update_bytes,
+            login=login,
+            skip_tables=skip_tables,
+            history_tables=history_tables,
+        )
+        options = SourceOptions(
+            "db",
+            folder,
+            sharding,
+            max_update_bytes,
+            0,
+            login,
+            skip_tables=skip_tables,
+            history_tables=history_tables,
+        )
+        super().__init__(source, datastore(server.flavour).open_tables(url, options), folder)
+
+    def run(self, *statements: str) -> None:
+        """Write as root, and read the log up to there."""
+        self.server.sql("SET SESSION sql_mode = '', time_zone = '+00:00'", *statements)
+        self.follow()
+
+    def follow(self) -> Datamarker:
+        """Read the log up to its end."""
+        status = "SHOW MASTER STATUS" if self.server.flavour == "mariadb" else "SHOW BINARY LOG STATUS"
+        file, offset, *_ = self.server.sql(status)[0]
+        end = int(file.rpartition(".")[2]), offset
+        until(lambda: self._reads(end), f"the reader does not reach {end}")
+        return self.marker
 
 
 def key_of(values: object) -> bytes:

@@ -8,14 +8,18 @@ from pathlib import Path
 from examples.demo.database_server import DatabaseServer
 from publisher.sources.memory.tables import MemoryTables
 from publisher.sources.mysql.existing_rows.source import MySqlTables
+from publisher.sources.postgres.existing_rows.source import PostgresTables
+from publisher.sources.postgres.lsn import format_delivered
 from publisher.sources.rocksdb.existing_rows import RocksTables
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
+from tests.support.postgres_harness import DATABASE, PostgresHarness
+from tests.support.postgres_server import PostgresServer
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.testing.table_contract import TableHarness
 
-__all__ = ["DatabaseTablesHarness", "MemoryTablesHarness", "RocksTablesHarness"]
+__all__ = ["DatabaseTablesHarness", "MemoryTablesHarness", "PostgresTablesHarness", "RocksTablesHarness"]
 
 
 class MemoryTablesHarness(MemoryHarness, TableHarness):
@@ -84,6 +88,34 @@ class DatabaseTablesHarness(DatabaseHarness, TableHarness):
         if self.server.flavour == "mysql":
             delivered = f"{self.server.sql('SELECT @@GLOBAL.server_uuid')[0][0]}:1-1000000"
         return replace(marker, order=LogPosition(order.incarnation, order.file + 1, 4), delivered=delivered)
+
+    def close(self) -> None:
+        self.tables.close()
+        super().close()
+
+
+class PostgresTablesHarness(PostgresHarness, TableHarness):
+    """The tables of a PostgreSQL server."""
+
+    def __init__(self, server: PostgresServer, folder: Path, sharding: Sharding) -> None:
+        super().__init__(server, folder, sharding)
+        self.tables = self._tables()
+
+    def _tables(self) -> PostgresTables:
+        login = Login(self.server.password_file)
+        options = SourceOptions("log", self.state, self.sharding, 1 << 26, 0, login)
+        return PostgresTables(self.server.url(DATABASE), options)
+
+    def reopen_tables(self) -> None:
+        self.tables.close()
+        self.tables = self._tables()
+
+    def drop(self, name: str) -> None:
+        self.server.sql(f"DROP TABLE shop.{name}", database=DATABASE)
+
+    def ahead(self, marker: Datamarker) -> Datamarker:
+        order = replace(marker.order, offset=marker.order.offset + (1 << 30))
+        return replace(marker, order=order, delivered=format_delivered(1, order.offset))
 
     def close(self) -> None:
         self.tables.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import psycopg
@@ -35,6 +36,9 @@ TIMEOUT_S: Final = 30.0
 Row = tuple[str | None, ...]
 
 _ENDED: Final = frozenset({"57P01", "57P02"})
+_NEVER: Final = -1
+_COPIES: Final = frozenset({pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT})
+_MESSAGES_AT_ONCE: Final = 1000
 _NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
 _REQUIRE_AUTH_SINCE: Final = 160000  # the version of libpq
 _TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
@@ -53,11 +57,16 @@ class SessionEnded(SourceUnavailable):
 
 
 class Connection:
-    """A session. Used by one thread at a time; ``close`` may be called again."""
+    """A session. Used by one thread at a time; ``close`` may be called again.
 
-    def __init__(self, pgconn: pq.abc.PGconn, address: Address) -> None:
+    ``interrupt``: a file descriptor; when it can be read, whoever waits for the server gets a
+    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed.
+    """
+
+    def __init__(self, pgconn: pq.abc.PGconn, address: Address, interrupt: int = _NEVER) -> None:
         self.pgconn = pgconn
         self._address = address
+        self._interrupt = interrupt
 
     @property
     def version(self) -> int:
@@ -96,6 +105,31 @@ class Connection:
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise ServerError(f"{self._address}: the server does not begin to send its log")
 
+    def copy_rows(self, statement: str, *, timeout_s: float) -> Iterator[list[bytes]]:
+        """What a ``COPY … TO STDOUT`` sends, message by message as they come; whoever stops before the end has to close
+        the session. Raises as :meth:`query`, also between messages.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._execute(statement, deadline)
+            size = 0
+            while size >= 0:
+                messages: list[bytes] = []
+                size, data = self.pgconn.get_copy_data(1)
+                while size > 0:
+                    messages.append(bytes(data))
+                    if len(messages) == _MESSAGES_AT_ONCE:
+                        break
+                    size, data = self.pgconn.get_copy_data(1)
+                if messages:
+                    yield messages
+                elif size == 0:
+                    self._wait(select.POLLIN, deadline)
+                    self.pgconn.consume_input()
+            self._last(deadline)
+        except psycopg.Error:
+            raise self._broke() from None
+
     def close(self) -> None:
         """Close the session; the server drops what is temporary of it."""
         self.pgconn.finish()
@@ -125,29 +159,40 @@ class Connection:
         )
 
     def _execute(self, statement: str, deadline: float) -> pq.abc.PGresult:
-        last: pq.abc.PGresult | None = None
-        broken = False
         try:
             self.pgconn.send_query(statement.encode())
             while self.pgconn.flush():
                 self._wait(select.POLLIN | select.POLLOUT, deadline)
                 self.pgconn.consume_input()
+            return self._last(deadline)
+        except psycopg.Error:
+            raise self._broke() from None
+
+    def _last(self, deadline: float) -> pq.abc.PGresult:
+        """The last result of what was sent, or the one that begins a copy."""
+        last: pq.abc.PGresult | None = None
+        broken = False
+        try:
             while (result := self._result(deadline)) is not None:
                 # Behind the server's own last word libpq adds that the connection ended.
                 last = result if last is None or last.status != pq.ExecStatus.FATAL_ERROR else last
-                if result.status == pq.ExecStatus.COPY_BOTH:
+                if result.status in _COPIES:
                     return result
         except psycopg.Error:
             broken = True
         if broken or last is None or (last.status == pq.ExecStatus.FATAL_ERROR and not self.is_open):
-            error = self.broken()
+            error = self._broke()
             if last is not None and _text(last.error_field(pq.DiagnosticField.SQLSTATE)) in _ENDED:
                 error = SessionEnded(error.message, hint=error.hint)
-            self.close()
             raise error
         if last.status == pq.ExecStatus.FATAL_ERROR:
             raise self.refusal(last)
         return last
+
+    def _broke(self) -> SourceUnavailable:
+        error = self.broken()
+        self.close()
+        return error
 
     def _result(self, deadline: float) -> pq.abc.PGresult | None:
         while self.pgconn.is_busy():
@@ -156,15 +201,22 @@ class Connection:
         return self.pgconn.get_result()
 
     def _wait(self, events: int, deadline: float) -> None:
-        if not _ready(self.pgconn.socket, events, deadline):
+        try:
+            ready = _ready(self.pgconn.socket, events, deadline, self._interrupt)
+        except SourceUnavailable:
+            self.close()
+            raise
+        if not ready:
             self.close()
             raise SourceSilent(
                 f"{self._address}: the server does not answer in time", hint="check the server's load and its network"
             )
 
 
-def connect(address: Address, *, walsender: bool = False, timeout_s: float = TIMEOUT_S) -> Connection:
-    """A session with fixed forms of dates, numbers and bytes.
+def connect(
+    address: Address, *, walsender: bool = False, timeout_s: float = TIMEOUT_S, interrupt: int = _NEVER
+) -> Connection:
+    """A session with fixed forms of dates, numbers and bytes. ``interrupt``: see :class:`Connection`.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server cannot be reached or does not take the
     session now, :class:`~wormhole.model.errors.UsageError` for a login that it refuses.
@@ -175,7 +227,7 @@ def connect(address: Address, *, walsender: bool = False, timeout_s: float = TIM
         status: int = pq.PollingStatus.WRITING
         while status not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED) and pgconn.status != pq.ConnStatus.BAD:
             events = select.POLLOUT if status == pq.PollingStatus.WRITING else select.POLLIN
-            if not _ready(pgconn.socket, events, deadline):
+            if not _ready(pgconn.socket, events, deadline, interrupt):
                 raise SourceUnavailable(
                     f"{address.where} does not answer within {timeout_s:g} s",
                     hint="check the address, the network and the server's load; it is tried again",
@@ -185,7 +237,7 @@ def connect(address: Address, *, walsender: bool = False, timeout_s: float = TIM
             raise _refused(address, pgconn)
         pgconn.nonblocking = 1
         pgconn.notice_handler = _ignore
-        connection = Connection(pgconn, address)
+        connection = Connection(pgconn, address, interrupt)
         connection.query(_settings(connection), timeout_s=max(0.1, deadline - time.monotonic()))
     except BaseException:
         pgconn.finish()
@@ -206,6 +258,7 @@ def quote_literal(text: str) -> str:
 def _settings(connection: Connection) -> str:
     """The forms in which values come, whatever the server, the database or the account has as its defaults."""
     settings = {**SESSION_SETTINGS, "client_min_messages": "error", "statement_timeout": "0"}
+    settings["standard_conforming_strings"] = "on"
     if connection.pgconn.parameter_status(b"server_encoding") == b"SQL_ASCII":
         settings["client_encoding"] = "SQL_ASCII"
     if connection.version >= 140000:
@@ -250,10 +303,15 @@ def _refused(address: Address, pgconn: pq.abc.PGconn) -> SourceUnavailable | Usa
     )
 
 
-def _ready(socket: int, events: int, deadline: float) -> bool:
+def _ready(socket: int, events: int, deadline: float, interrupt: int) -> bool:
     poll = select.poll()
     poll.register(socket, events)
-    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+    if interrupt != _NEVER:
+        poll.register(interrupt, select.POLLIN)
+    ready = [found for found, _ in poll.poll(max(0.0, deadline - time.monotonic()) * 1000)]
+    if interrupt in ready:
+        raise SourceUnavailable("the server was no longer waited for", hint="it is tried again")
+    return bool(ready)
 
 
 def _quoted(value: str) -> str:

@@ -19,6 +19,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.datastore import Datastore, Login, ServerObjects, SourceOptions
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.table_source import TableSource
 
 if TYPE_CHECKING:
     from publisher.sources.postgres.address import Address
@@ -84,6 +85,11 @@ class PostgresDatastore(Datastore):
     def name_in(self, url: str) -> str:
         """The database's: the log is one of a database."""
         return ServerUrl.parse(url).database
+
+    def open_tables(self, url: str, options: SourceOptions) -> TableSource:
+        from publisher.sources.postgres.existing_rows.source import PostgresTables
+
+        return PostgresTables(url, options)
 
     def is_place(self, text: str) -> bool:
         return bool(PLACE.fullmatch(text))

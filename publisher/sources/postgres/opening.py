@@ -19,6 +19,7 @@ from publisher.sources.postgres.connection import Connection, connect, quote_ide
 from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
 from publisher.sources.postgres.decode.messages import Relation
 from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
 from publisher.sources.postgres.incarnations import History, Incarnations
 from publisher.sources.postgres.lsn import format_delivered, format_lsn, parse_delivered
 from publisher.sources.postgres.proof import (
@@ -72,7 +73,7 @@ class Opening:
     """Everything that a reader of one source is made from.
 
     ``published_from``: see :class:`~publisher.sources.postgres.reader.WalReader`. ``opened`` and ``ended`` are called
-    with each stream, which has to be answered in between.
+    with each stream, which has to be answered in between. ``delivered`` gets the transactions that readers deliver.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Opening:
         published_from: Callable[[int], int],
         opened: Callable[[Stream], None],
         ended: Callable[[Stream], None],
+        delivered: DeliveredTransactions,
     ) -> None:
         self._address = address
         self._options = options
@@ -93,6 +95,7 @@ class Opening:
         self._published_from = published_from
         self._opened = opened
         self._ended = ended
+        self._delivered = delivered
 
     def open(
         self,
@@ -129,6 +132,7 @@ class Opening:
             published_from=self._published_from,
             silent_until=self._publication.since if log.state.version >= SILENT_SINCE else 0,
             prove=lambda place: log_bytes_anchor(self._address, log.state.system, log.timelines, place),
+            delivered=self._delivered,
         )
 
     def verify(self, log: Log, marker: Datamarker) -> None:

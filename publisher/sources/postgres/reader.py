@@ -18,6 +18,7 @@ from publisher.sources.encode.runs import open_shards, runs_of
 from publisher.sources.postgres.connection import ServerError
 from publisher.sources.postgres.decode.encoder import Encoder
 from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
 from publisher.sources.postgres.incarnations import History
 from publisher.sources.postgres.lsn import format_delivered
 from publisher.sources.postgres.proof import transaction_anchor
@@ -43,6 +44,7 @@ class WalReader:
     ``passed`` is called with every datamarker; ``closed`` once, when the reader is closed. ``prove`` makes the anchor
     of an idle place, where the server lets it. ``published_from``: up to where log behind an LSN may have been written
     without the publication. ``silent_until``: up to there it may have been, and the server does not refuse it.
+    ``delivered`` gets the transactions.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class WalReader:
         passed: Callable[[Datamarker], None],
         closed: Callable[[WalReader], None],
         prove: Callable[[LogPosition], Anchor | None],
+        delivered: DeliveredTransactions,
         published_from: Callable[[int], int],
         silent_until: int = 0,
     ) -> None:
@@ -80,11 +83,13 @@ class WalReader:
         self._prove = prove
         self._published_from = published_from
         self._unpublished = silent_until > marker.order.offset
+        self._delivered = delivered
         self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
         self._failure: WormholeError | None = None
         self._closed = threading.Event()
         self._reading = threading.Lock()
         encoder.place = self._end
+        delivered.begin(self._place)
 
     @property
     def place(self) -> LogPosition:
@@ -216,6 +221,8 @@ class WalReader:
         runs = self._runs(piece, whole) if piece.tx_number else {}
         marker = self._marker(end) if whole else None
         if marker is not None:
+            self._delivered.note(end, encoder.ended_ids, encoder.ended_at)
+            del encoder.ended_ids[:], encoder.ended_at[:]
             self._passed(marker)
         begin, self._place = self._place, end
         log_bytes, encoder.log_bytes = encoder.log_bytes, 0

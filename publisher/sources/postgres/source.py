@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -16,6 +17,7 @@ from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address, parse
 from publisher.sources.postgres.connection import Connection, SessionEnded, connect, quote_literal
 from publisher.sources.postgres.decode.tables import shard_name
+from publisher.sources.postgres.delivered_transactions import delivered_transactions
 from publisher.sources.postgres.doctor_slots import NEAR_BYTES
 from publisher.sources.postgres.incarnations import Incarnations
 from publisher.sources.postgres.lsn import format_lsn
@@ -75,6 +77,7 @@ class PostgresSource:
         self._readers: set[WalReader] = set()
         self._streams: set[Stream] = set()
         self._shards: frozenset[str] = frozenset()
+        self._delivered = delivered_transactions(self._state_dir)
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -102,6 +105,7 @@ class PostgresSource:
             published_from=self._published_from,
             opened=self._streams.add,
             ended=self._streams.discard,
+            delivered=self._delivered,
         )
         self._slots = {
             name: name for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot))
@@ -172,6 +176,8 @@ class PostgresSource:
                 self._shown = None  # the next look compares how far the log was read
             raise
         self._readers.add(reader)
+        with suppress(WormholeError):  # it is asked again
+            self._ask(self._delivered.refresh)
         return reader
 
     def shards(self) -> frozenset[str]:
@@ -346,6 +352,7 @@ class PostgresSource:
     def _poll(self) -> None:
         try:
             self._look()
+            self._ask(self._delivered.refresh)
             self._high_water.sync()
             problem = NO_PROBLEM
         except WormholeError as error:

@@ -16,7 +16,7 @@ def key_columns(connection: Connection, schema: str, table: str) -> tuple[str, .
     rows = connection.query(
         "SELECT a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "  # noqa: S608
         "LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
-        "LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey) "
+        "LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) "
         f"WHERE n.nspname = {quote_literal(schema)} AND c.relname = {quote_literal(table)} ORDER BY a.attnum"
     )
     return tuple(name for (name,) in rows if name is not None) if rows else None

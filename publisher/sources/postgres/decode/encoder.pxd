@@ -22,6 +22,7 @@ cdef Py_ssize_t _BEGIN_BYTES
 cdef Py_ssize_t _END_BYTES
 cdef long long _EPOCH_US
 cdef long long _LIMIT
+cdef unsigned long long _LOWER_HALF
 
 cdef class Encoder:
     cdef readonly object tables
@@ -39,6 +40,9 @@ cdef class Encoder:
     cdef readonly unsigned int last_checksum
     cdef public long long log_bytes
     cdef readonly Py_ssize_t first_index
+    cdef readonly object ended_ids
+    cdef readonly object ended_at
+    cdef unsigned int _id
     cdef Py_ssize_t _next_first_index
     cdef Py_ssize_t _tx_first
     cdef Py_ssize_t _tx_taken

@@ -11,6 +11,7 @@ of the commits. The other messages stand in `publisher.sources.postgres.decode.m
 
 from __future__ import annotations
 
+from array import array
 from typing import Any, Final
 from zlib import crc32
 
@@ -48,6 +49,7 @@ _BEGIN_BYTES: Final = 21
 _END_BYTES: Final = 26
 _EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, in microseconds since 1970
 _LIMIT: Final = (1 << 31) - 1
+_LOWER_HALF: Final = (1 << 32) - 1
 
 _NAMES: Final = {
     _BEGIN: "Begin",
@@ -72,7 +74,9 @@ class Encoder:
 
     ``transactions`` has those that ended. ``commit``: LSN of the open transaction's commit. ``last_…`` is about the
     last transaction that ended: LSN of its commit, the place after it, its time (microseconds since 1970) and the
-    CRC-32 of its Begin and Commit messages. ``log_bytes``: of what `add_all` took.
+    CRC-32 of its Begin and Commit messages. ``log_bytes``: of what `add_all` took. ``ended_ids`` and ``ended_at``: of
+    the transactions that ended since the caller last cleared them, the ids (their lower halves) and the places after
+    them.
 
     A logical message that is not transactional moves ``place`` only: its update has a transaction of its own, numbered
     with the LSN before ``place`` and dated as the transaction before it, or as it was sent. The server does not send it
@@ -96,6 +100,9 @@ class Encoder:
         self.log_bytes = 0
         self.first_index = 0
         self._next_first_index = 0
+        self.ended_ids = array("I")
+        self.ended_at = array("Q")
+        self._id = 0
         self._tx_first = 0  # its first update among those that are not taken yet
         self._tx_taken = 0
         self._checksum = 0
@@ -246,6 +253,7 @@ class Encoder:
         self.commit = self._number(data, _HEADER + 1)
         self.tx_begin = self.place
         self.committed_at_us = self._time(data, _HEADER + 9)
+        self._id = self._number(data, _HEADER + 13) & _LOWER_HALF
         self._checksum = crc32(data[_HEADER:])
         self._tx_first = self.rows.updates.count
         self._tx_taken = 0
@@ -264,6 +272,8 @@ class Encoder:
             self.transactions.end(count)
         self.in_transaction = False
         self.place = end
+        self.ended_ids.append(self._id)
+        self.ended_at.append(end)
         self.last_commit = self.commit
         self.last_end = end
         self.last_committed_at_us = self.committed_at_us

@@ -8,6 +8,7 @@ from publisher.sources.postgres.decode.table cimport Table
 cdef int _INSERT
 cdef int _UPDATE
 cdef int _DELETE
+cdef int _READ
 cdef int _KEY
 cdef int _AFTER
 cdef int _BEFORE
@@ -41,6 +42,9 @@ cdef class Rows:
 
     @cython.locals(shard="unsigned int")
     cpdef int insert(self, bytes data, Py_ssize_t at, Py_ssize_t end, Table table) except -1
+
+    @cython.locals(after=Image, size=Py_ssize_t, i=Py_ssize_t, c=int)
+    cpdef Py_ssize_t existing(self, bytes data, Py_ssize_t at, Py_ssize_t end, Table table, bint left_out) except -1
 
     @cython.locals(
         p="const unsigned char *", old=bint, after=Image, key="unsigned int[::1]", i=Py_ssize_t, shard="unsigned int",

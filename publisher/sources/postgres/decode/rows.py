@@ -26,6 +26,7 @@ __all__ = ["Rows"]
 _INSERT: Final = 1
 _UPDATE: Final = 2
 _DELETE: Final = 3
+_READ: Final = 8
 
 # Tags of Update's fields.
 _KEY: Final = 0x12
@@ -88,6 +89,20 @@ class Rows:
         if shard == _HASHED:
             shard = self._hash_shard(table, True, False)
         self._update(table, _INSERT, False, True, False, shard)
+
+    def existing(self, data: bytes, at: int, end: int, table: Table, left_out: bool) -> int:
+        """Encode a row that the table holds, likewise; returns the bytes that its key takes. ``left_out``: it goes
+        without its values."""
+        at = self._new(data, at, end, table)
+        self._end_of_row(table, at, end)
+        after = self._after
+        after.too_large = after.too_large or left_out
+        self._update(table, _READ, False, True, False, 0)
+        size = 0
+        for i in range(len(table.key)):
+            c = table.key[i]
+            size += after.starts[c + 1] - after.starts[c]
+        return size
 
     def update(self, data: bytes, at: int, end: int, table: Table) -> None:
         """Encode the change of a row, likewise."""

@@ -11,6 +11,7 @@ import pytest
 from publisher.sources.postgres.connection import ServerError
 from publisher.sources.postgres.decode.encoder import Encoder
 from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
 from publisher.sources.postgres.incarnations import History
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.stream import Stream
@@ -62,6 +63,7 @@ def _made(stream: Played, silent_until: int = 0) -> WalReader:
         passed=lambda _: None,
         closed=lambda _: None,
         prove=lambda _: None,
+        delivered=DeliveredTransactions(),
         published_from=lambda lsn: max(lsn, 400),
         silent_until=silent_until,
     )

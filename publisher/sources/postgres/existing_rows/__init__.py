@@ -1,0 +1,1 @@
+"""The rows that PostgreSQL's tables hold now."""

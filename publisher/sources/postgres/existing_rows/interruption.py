@@ -1,0 +1,48 @@
+"""What ends a wait for the server from another thread."""
+
+from __future__ import annotations
+
+import os
+import select
+import weakref
+from contextlib import suppress
+
+from wormhole.model.errors import SourceUnavailable
+
+__all__ = ["Interruption"]
+
+
+class Interruption:
+    """``descriptor``: can be read while it is set."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        weakref.finalize(self, os.close, self.descriptor)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it was set since it was cleared."""
+        return self._within(0)
+
+    def set(self) -> None:
+        """From any thread."""
+        os.eventfd_write(self.descriptor, 1)
+
+    def clear(self) -> None:
+        """Wait for the next one."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self.descriptor)
+
+    def wait(self, seconds: float) -> None:
+        """Pause. Raises :class:`~wormhole.model.errors.SourceUnavailable` when it is set."""
+        if self._within(seconds):
+            raise self.error()
+
+    def error(self) -> SourceUnavailable:
+        """What the interrupted call raises."""
+        return SourceUnavailable("reading existing rows was interrupted", hint="it is tried again")
+
+    def _within(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))

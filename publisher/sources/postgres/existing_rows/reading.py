@@ -1,0 +1,133 @@
+"""One SELECT after the other within a snapshot, until a chunk's limits are reached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from publisher.sources.postgres.connection import Connection, ServerError
+from publisher.sources.postgres.existing_rows.copied_rows import CopiedRows
+from publisher.sources.postgres.existing_rows.definition import Definition
+from publisher.sources.postgres.existing_rows.keys import ROW, above, column_of_row, literals_of, order_by
+from wormhole.ports.table_source import ChunkLimits
+
+__all__ = ["CANCELED", "Reading", "copied", "copied_key", "timeout"]
+
+CANCELED: Final = "57014"
+"""The error of a statement that took longer than it was allowed to."""
+_LEAST_SHARE: Final = 8  # a chunk is full when less than this part of its bytes is left
+_GRACE_S: Final = 5.0  # for what the server ends itself, before the connection is given up
+_UNLIMITED: Final = 1 << 62
+_CHEAP: Final = 64 << 10  # bytes of unwanted rows that are taken for the connection's sake
+
+
+def copied(definition: Definition, conditions: Sequence[str], most: int, limit: int) -> str:
+    """The COPY of the rows for which all conditions hold, in the order of the key; ``limit`` 0: all.
+
+    Values of long columns are left out where they come to more than ``most`` bytes; with such columns, a last one says
+    whether they were.
+    """
+    asked = list(definition.asked)
+    if definition.long:
+        total = " + ".join(f"coalesce(pg_catalog.octet_length({name}), 0)::bigint" for name in sorted(definition.long))
+        fits = f"{total} <= {most}"
+        asked = [f"CASE WHEN {fits} THEN {name} END" if name in definition.long else name for name in asked]
+        asked.append(f"NOT ({fits})")
+    return f"COPY ({_select(definition, asked, conditions)}{f' LIMIT {limit}' if limit else ''}) TO STDOUT"
+
+
+def copied_key(definition: Definition, conditions: Sequence[str], offset: int) -> str:
+    """The COPY of one key, in the order that the log's keys have their columns in."""
+    names = [column_of_row(name) for name in definition.key_table.columns]
+    return f"COPY ({_select(definition, names, conditions)} OFFSET {offset} LIMIT 1) TO STDOUT"
+
+
+def timeout(seconds: float) -> str:
+    """The server ends a statement of the transaction after so many seconds."""
+    return f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}"
+
+
+def _select(definition: Definition, asked: Sequence[str], conditions: Sequence[str]) -> str:
+    wanted = [*conditions, *([f"({definition.filter})"] if definition.filter else [])]
+    parts = [
+        f"SELECT {', '.join(asked)} FROM {definition.source} AS {ROW}",  # noqa: S608
+        f"WHERE {' AND '.join(wanted)}" if wanted else "",
+        f"ORDER BY {order_by(definition.key)}",
+    ]
+    return " ".join(filter(None, parts))
+
+
+@dataclass(slots=True)
+class Reading:
+    """Fills ``rows`` up to the limits. ``row_bytes``: what a row takes, as far as is known, 0: nothing is known.
+
+    ``done``: nothing is left; ``timed_out``: the server ended a statement, so that nothing may have come, and the
+    transaction is over. ``cut``: rows were on their way that were not wanted any more, so that the connection has to be
+    closed.
+    """
+
+    connection: Connection
+    definition: Definition
+    most: int
+    limits: ChunkLimits
+    row_bytes: int
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+    done: bool = False
+    timed_out: bool = False
+    cut: bool = False
+    encoder: CopiedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.encoder = CopiedRows(self.definition.table, self.most, bool(self.definition.long))
+
+    def run(self, after: Sequence[str] | None, until: str) -> None:
+        """Read on behind the key ``after`` (literals) while the condition ``until`` holds (empty: to the end)."""
+        deadline = time.monotonic() + self.limits.seconds
+        while True:
+            left = self.limits.rows - len(self.rows)
+            room = self.limits.bytes - self.encoder.size
+            seconds = deadline - time.monotonic()
+            if self.rows and (left <= 0 or room < self.limits.bytes // _LEAST_SHARE or seconds <= 0):
+                return
+            if self.row_bytes:
+                left = min(left, max(1, room // self.row_bytes + 1))
+            conditions = [above(self.definition.key, after)] if after is not None else []
+            if until:
+                conditions.append(until)
+            if not self._take(copied(self.definition, conditions, self.most, left), left, seconds):
+                return
+            after = literals_of(self.definition.key, next(reversed(self.rows)))
+
+    def run_keys(self, condition: str) -> None:
+        """Read all rows for which the condition holds."""
+        self._take(copied(self.definition, [condition], self.most, 0), 0, self.limits.seconds)
+
+    def _take(self, statement: str, asked: int, seconds: float) -> bool:
+        """Run one statement; returns whether another one may bring more."""
+        got = dropped = unwanted = 0
+        begin, full = self.encoder.size, False
+        try:
+            self.connection.query(timeout(seconds))
+            for lines in self.connection.copy_rows(statement, timeout_s=seconds + _GRACE_S):
+                taken = 0
+                if not full:
+                    taken = self.encoder.add(lines, self.rows, self.limits.bytes if asked else _UNLIMITED)
+                    got += taken
+                    full = asked > 0 and self.encoder.size >= self.limits.bytes
+                dropped += len(lines) - taken
+                unwanted += sum(map(len, lines[taken:]))
+                if unwanted > self.limits.bytes + _CHEAP:
+                    self.cut = True
+                    break
+        except ServerError as error:
+            if error.sqlstate != CANCELED:
+                raise
+            self.timed_out = True
+        if got:
+            self.row_bytes = max(1, (self.encoder.size - begin) // got)
+        if self.timed_out:
+            return False
+        self.done = got < asked and not dropped
+        return not self.done and not dropped
