@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import platform
+import sys
+from functools import cached_property
+from importlib import import_module
 from inspect import getdoc
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command_from_info, get_command_name, get_group_from_info, solve_typer_info_help
 from typer.models import CommandInfo, TyperInfo
 
 from wormhole import __version__
@@ -36,36 +42,10 @@ from wormholectl import (
 from wormholectl.errors import GuardedGroup
 from wormholectl.show.printer import print_text
 
-__all__ = ["app"]
+__all__ = ["ListedCommand", "RootGroup", "app"]
 
 
-def _flow_help(commands: typer.Typer) -> None:
-    """Make each paragraph of the commands' help one line, for the terminal to wrap: typer keeps a docstring's
-    breaks."""
-    documented: list[CommandInfo | TyperInfo] = [*commands.registered_commands]
-    if commands.registered_callback is not None:
-        documented.append(commands.registered_callback)
-    for command in documented:
-        paragraphs = (command.help or getdoc(command.callback) or "").split("\n\n")
-        command.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
-    for group in commands.registered_groups:
-        if group.typer_instance is not None:
-            _flow_help(group.typer_instance)
-
-
-app = typer.Typer(
-    cls=GuardedGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Wormhole pub-sub: every committed change of a database, pushed to the services that asked for it.",
-    epilog=(
-        "Exit codes: 0 all well, 1 a problem, 2 a wrong request, 3 unreachable. WORMHOLE_DEBUG=1 shows where an "
-        "error came from."
-    ),
-)
-for _commands, _noun in (  # in the order of `--help`
+_NOUNS: Final = (  # in the order of `--help`
     (tail.app, None),
     (doctor.app, None),
     (init.app, None),
@@ -90,9 +70,90 @@ for _commands, _noun in (  # in the order of `--help`
     (audit.app, None),
     (snapshots.app, None),
     (zookeeper.app, "zookeeper"),
-):
+)
+
+
+def _flow_help(commands: typer.Typer) -> None:
+    """Make each paragraph of the commands' help one line, for the terminal to wrap: typer keeps a docstring's
+    breaks."""
+    documented: list[CommandInfo | TyperInfo] = [*commands.registered_commands]
+    if commands.registered_callback is not None:
+        documented.append(commands.registered_callback)
+    for command in documented:
+        paragraphs = (command.help or getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _flow_help(group.typer_instance)
+
+
+for _commands, _ in _NOUNS:
     _flow_help(_commands)
-    app.add_typer(_commands, name=_noun)
+
+
+class ListedCommand(TyperCommand):
+    """A command or a group that is built when it is used: the root's help needs names and first lines only."""
+
+    def __init__(self, declared: CommandInfo | TyperInfo, name: str, text: str) -> None:
+        super().__init__(name, help=text)
+        self._declared = declared
+
+    @cached_property
+    def built(self) -> Any:
+        """With its options, its arguments and the commands inside."""
+        how: Any = {"pretty_exceptions_short": True, "rich_markup_mode": _MARKUP}
+        if isinstance(self._declared, CommandInfo):
+            return get_command_from_info(self._declared, **how)
+        return get_group_from_info(self._declared, suggest_commands=True, **how)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """What is called first, of a command that runs, shows its help or is completed."""
+        return self.built.make_context(*args, **kwargs)
+
+
+class RootGroup(GuardedGroup):
+    """The root, with every noun and command of this package."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for commands, noun in _NOUNS:
+            if noun is None:
+                for command in commands.registered_commands:
+                    assert command.callback is not None
+                    name = command.name or get_command_name(command.callback.__name__)
+                    self.add_command(ListedCommand(command, name, command.help or ""))
+            else:
+                group = TyperInfo(commands, name=noun)
+                self.add_command(ListedCommand(group, noun, solve_typer_info_help(group)))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """As Typer prints it, without what it would import for help in Markdown and for tracebacks: neither is used
+        here, and both take a sixth of the command's time."""
+        unused = {"rich.markdown", "rich.traceback"}.difference(sys.modules)
+        for name in unused:
+            sys.modules[name] = placeholder = ModuleType(name)
+            vars(placeholder)["__getattr__"] = lambda _: None
+        try:
+            import_module("typer.rich_utils")
+        finally:
+            for name in unused:
+                del sys.modules[name]
+        super().format_help(ctx, formatter)
+
+
+_MARKUP: Final = "rich"
+app = typer.Typer(
+    cls=RootGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=_MARKUP,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Wormhole pub-sub: every committed change of a database, pushed to the services that asked for it.",
+    epilog=(
+        "Exit codes: 0 all well, 1 a problem, 2 a wrong request, 3 unreachable. WORMHOLE_DEBUG=1 shows where an "
+        "error came from."
+    ),
+)
 
 
 def _print_version(wanted: bool) -> None:

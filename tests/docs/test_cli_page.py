@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from tests.support.command_line import can_be_typed
+from tests.support.command_line import can_be_typed, inside
 from tests.support.pages import Page
 from wormholectl.app import app
 
@@ -19,7 +19,7 @@ ROOT: Any = typer.main.get_command(app)
 
 def commands(of: Any, name: str = "") -> Iterator[str]:
     """Every command that does something."""
-    inner = getattr(of, "commands", {})
+    inner = inside(of)
     if name and (not inner or of.invoke_without_command):
         yield name
     for word, command in inner.items():

@@ -13,6 +13,7 @@ import typer
 import yaml
 
 from scripts.metrics_page import PAGE, filled
+from tests.support.command_line import inside
 from wormhole.metrics import METRICS, Kind
 from wormhole.model import errors
 from wormholectl.app import app
@@ -99,9 +100,9 @@ def test_every_command_of_the_runbook_is_one() -> None:
     for words in quoted:
         command: Any = root
         for word in words.split():
-            if word not in getattr(command, "commands", {}):
+            if word not in inside(command):
                 break
-            command = command.commands[word]
+            command = inside(command)[word]
         assert command is not root or words.startswith("--"), words
         options = {name for parameter in command.params for name in parameter.opts}
         for option in re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", words):

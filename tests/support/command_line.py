@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Any, Final
 
 import typer
@@ -19,13 +20,19 @@ def run(*arguments: str, answer: str = "") -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+def inside(command: Any) -> Mapping[str, Any]:
+    """The commands of a group by their names, each with its options."""
+    return {name: getattr(one, "built", one) for name, one in getattr(command, "commands", {}).items()}
+
+
 def can_be_typed(line: str) -> None:
     """Fails where a command, an option or a value of ``line``, which begins with the program, is none."""
     command, words = _COMMAND, shlex.split(line, comments=True)[1:]
     while True:
         context = command.make_context("wormholectl", list(words), ignore_unknown_options=False)
         rest = context._protected_args + context.args  # what is left for the verb
-        if not getattr(command, "commands", {}) or not rest:
+        inner = inside(context.command)
+        if not inner or not rest:
             assert not rest, line
             return
-        command, words = command.commands[rest[0]], rest[1:]
+        command, words = inner[rest[0]], rest[1:]

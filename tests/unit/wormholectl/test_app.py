@@ -12,7 +12,7 @@ import typer.main
 from typer.testing import CliRunner
 
 import wormholectl
-from tests.support.command_line import run
+from tests.support.command_line import inside, run
 from wormhole import __version__
 from wormhole.host import compiled as compiled_module
 from wormholectl.app import app
@@ -100,7 +100,7 @@ def test_the_terminal_wraps_the_help_and_not_the_docstring() -> None:
     def broken(command: Any, name: str) -> Iterator[str]:
         if "\n" in (command.help or "").replace("\n\n", ""):
             yield name
-        for word, inner in getattr(command, "commands", {}).items():
+        for word, inner in inside(command).items():
             yield from broken(inner, f"{name} {word}".strip())
 
     assert list(broken(typer.main.get_command(app), "")) == []
@@ -151,6 +151,24 @@ def test_a_command_imports_only_what_it_needs() -> None:
         text=True,
     ).stdout.split()
     assert {"pydantic", "grpc", "rich", "asyncio", "kazoo", "google.protobuf"}.isdisjoint(told)
+
+
+def test_the_help_of_the_root_builds_no_command_and_imports_no_markdown() -> None:
+    code = """
+import sys
+from wormholectl.app import app
+from typer.main import get_command
+root = get_command(app)
+try:
+    root(["--help"], prog_name="wormholectl")
+except SystemExit as ended:
+    built = [name for name, one in root.commands.items() if "built" in vars(one)]
+    print(ended.code, built, {"rich.markdown", "rich.traceback", "markdown_it", "pygments"} & set(sys.modules))
+    import rich.markdown
+    print(rich.markdown.Markdown("text").markup)
+"""
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert told.splitlines()[-2:] == ["0 [] set()", "text"]
 
 
 def test_the_command_names_its_extra_where_a_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
