@@ -38,6 +38,7 @@ __all__ = [
     "at_rest",
     "command_seconds",
     "configuration",
+    "help_seconds",
     "host",
     "imported",
     "rocksdb_log",
@@ -49,6 +50,7 @@ MODULES: Final = {
     "monitor": "wormholectl.app wormhole.host.logs monitor.daemon",
     "flows": "wormholectl.app wormholectl.show.lists wormholectl.show.flows wormhole.admin.admin_service "
     "wormhole.coordination",
+    "SDK": "subscriber_sdk",
     "nothing": "",
 }
 """What each process has imported when it is up: the limit of what its own work can bring."""
@@ -279,6 +281,11 @@ def command_seconds(runs: int) -> list[float]:
         running.until_running(1)
         words = [sys.executable, "-m", "wormholectl", "flows", "-c", str(running.path)]
         return [_seconds(words) for _ in range(runs)]
+
+
+def help_seconds(runs: int) -> list[float]:
+    """How long ``wormholectl --help`` takes, from its start to its end."""
+    return [_seconds([sys.executable, "-m", "wormholectl", "--help"]) for _ in range(runs)]
 
 
 def _seconds(words: Sequence[str]) -> float:

@@ -30,10 +30,12 @@ def test_memory_is_in_megabytes_and_the_anonymous_part_is_a_part() -> None:
 
 def test_every_figure_is_beside_its_limit_and_a_missed_mark_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     limits = {name: [Imported(0.7, 50.0)] for name in MODULES}
-    module._print_times({"RocksDB": [Start(1.5, 2.5)]}, [0.9], limits)
+    module._print_times({"RocksDB": [Start(0.8, 2.5)]}, [0.9], [0.1, 0.2, 0.1], limits)
     module._print_rests({"monitor": Rest(0.5, 61.0, 40.0), "publisher, each": Rest(1.5, 90.0, 50.0)}, limits)
     rows = capsys.readouterr().out.splitlines()
-    assert any("first start" in row and "1.50" in row and "0.70" in row and "< 2 met" in row for row in rows)
-    assert any("after kill -9" in row and "2.50" in row and "< 2 MISSED" in row for row in rows)
+    assert any("first start" in row and "0.80" in row and "0.70" in row and "< 0.9 met" in row for row in rows)
+    assert any("after kill -9" in row and "2.50" in row and "< 0.9 MISSED" in row for row in rows)
+    assert any("wormholectl --help" in row and "0.10  (0.10 - 0.20)" in row and "< 0.15 met" in row for row in rows)
+    assert any("import subscriber_sdk" in row and "0.70" in row and "< 0.25 MISSED" in row for row in rows)
     assert any("monitor" in row and "61.0" in row and "MISSED" in row for row in rows)
     assert any("publisher, each" in row and "90.0" in row for row in rows)

@@ -347,8 +347,8 @@ class DatasetConfig(Settings):
     shard_by: ShardBy = Sharding("log")
     value_format: ValueFormat | None = None
     values: Mapping[str, ValueFormat] = Field(default_factory=dict)
-    caravans: CaravanCaps = CaravanCaps()
-    existing_rows: ExistingRows = ExistingRows()
+    caravans: CaravanCaps = CaravanCaps.model_construct()
+    existing_rows: ExistingRows = ExistingRows.model_construct()
     archive: ArchiveConfig | None = None
     copies: Mapping[Name, CopyConfig] = Field(min_length=1)
 
@@ -418,7 +418,7 @@ class ApplicationConfig(Settings):
     columns: Texts = ()
     mask: Mapping[str, Literal["hash", "null"]] = Field(default_factory=dict)
     start: str
-    retry: RetryConfig = RetryConfig()
+    retry: RetryConfig = RetryConfig.model_construct()
     on_failure: Literal["halt", "park"] = "halt"
     on_bad_value: Literal["deliver", "halt"] = "deliver"
     allow: Names = ()
@@ -468,10 +468,10 @@ class Config(Settings):
     version: Literal[1]
     insecure: bool = False
     tls: TlsFiles | None = None
-    coordinator: CoordinatorConfig = CoordinatorConfig()
+    coordinator: CoordinatorConfig = CoordinatorConfig.model_construct()
     sources: Mapping[SourceName, SourceConfig] | None = None
-    publisher: PublisherConfig = PublisherConfig()
-    monitor: MonitorConfig = MonitorConfig()
+    publisher: PublisherConfig = PublisherConfig.model_construct()
+    monitor: MonitorConfig = MonitorConfig.model_construct()
     datasets: Mapping[Name, DatasetConfig] = Field(default_factory=dict)
     applications: Mapping[Name, ApplicationConfig] = Field(default_factory=dict)
 

@@ -204,7 +204,7 @@ class MonitorConfig(Settings):
     listen: Address = "127.0.0.1:7480"
     # How long a publisher may take to end. More than its own stop_timeout, within which it waits for subscribers.
     stop_timeout: Seconds = 30.0
-    restart: RestartConfig = RestartConfig()
+    restart: RestartConfig = RestartConfig.model_construct()
 
     @property
     def host_name(self) -> str:

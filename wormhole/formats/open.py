@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError as ProtobufDecodeError
-
 from wormhole.formats.decoders import Decoder, JsonDecoder, MsgpackDecoder, ProtobufDecoder
 from wormhole.formats.spec import FormatSpec
 from wormhole.formats.table import ValueFormats
@@ -46,6 +43,10 @@ def _open(spec: FormatSpec) -> Decoder | None:
 
 
 def _open_protobuf(spec: FormatSpec) -> ProtobufDecoder:
+    # Only few processes need them, and importing them takes long.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf.message import DecodeError as ProtobufDecodeError
+
     path = spec.descriptor_set
     assert path is not None
     where = f"value_format: the descriptor set {path}"
