@@ -37,6 +37,7 @@ _CASES = ("throughput", "latency", "caravans", "mysql", "existing_rows", "operat
 _MODES = {
     "values": "values read in on_updates",
     "single values": "values read in on_update",
+    "values as columns": "values as columns in on_arrow",
     "transport": "transport alone (a count)",
 }
 _MESSAGE = 256 << 10  # what a batch is; raw gRPC carries messages of the same size
@@ -68,9 +69,9 @@ def throughput(runs: int, scale: float) -> list[dict[str, Any]]:
     shown: list[Sequence[str]] = []
     rows = []
     for size, count, per_batch, modes in (
-        (100, 2_000_000, 1, ("values", "single values", "transport")),
-        (100, 2_000_000, 10, ("values", "transport")),
-        (2500, 400_000, 1, ("values", "single values", "transport")),
+        (100, 2_000_000, 1, ("values", "single values", "values as columns", "transport")),
+        (100, 2_000_000, 10, ("values", "values as columns", "transport")),
+        (2500, 400_000, 1, ("values", "single values", "values as columns", "transport")),
     ):
         total = int(count * scale)
         with cases.filled_store(total, size, per_batch) as folder:

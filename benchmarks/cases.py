@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,9 +59,15 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def program(*words: str, profile: Path | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A Python module as a process, ended when the block ends; ``profile``: where its flame graph goes."""
-    process = subprocess.Popen([sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def program(
+    *words: str, profile: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A Python module as a process, ended when the block ends; ``profile``: where its flame graph goes;
+    ``environment``: more of it."""
+    variables = {**os.environ, **(environment or {})}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
+    )
     watching = None if profile is None else _profiler(process.pid, profile)
     try:
         yield process

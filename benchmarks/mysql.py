@@ -5,6 +5,7 @@ Each case makes one binlog and gives it, in the same run, to
 * the publisher and a subscriber's batch callback that reads every value, from the log's first byte to the last
   callback,
 * the same with a callback that only counts: transport alone,
+* the same with ``on_arrow``, which gets the values as columns,
 * ``mysql-replication`` alone, iterating the rows (a sample when it would take minutes),
 * ``mariadb-binlog --read-from-remote-server --raw``: how fast the server hands the bytes out to somebody who does
   nothing with them.
@@ -159,9 +160,17 @@ def publisher(server: MariaDbServer, case: Case, mode: str = "values", profile: 
 def peers(server: MariaDbServer, case: Case) -> Peers:
     """The same binlog read by those who do less."""
     newest = server.binlogs[-1]
-    words = (server.host, str(server.port), server.user, server.password, newest.name, str(min(case.sample, case.rows)))
-    with program("benchmarks.mysql_replication", *words) as reader:
-        rate = float(line(reader))
+    environment = {
+        "PEER_HOST": server.host,
+        "PEER_PORT": str(server.port),
+        "PEER_USER": server.user,
+        "PEER_PASSWORD": server.password,
+        "PEER_FILE": newest.name,
+        "PEER_ROWS": str(min(case.sample, case.rows)),
+    }
+    with program("benchmarks.peers.mysql_replication", environment=environment) as reader:
+        told = json.loads(line(reader))
+        rate = told["rows"] / told["seconds"]
     with scratch() as folder:
         command = [*server.program("binlog"), "--no-defaults", f"--host={server.host}", f"--port={server.port}"]
         command += [f"--user={server.user}", f"--password={server.password}", "--protocol=TCP"]

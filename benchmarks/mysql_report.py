@@ -21,7 +21,8 @@ def mysql_report(runs: int, *, quick: bool, profile: Callable[[str], Path | None
     """
     title = "MariaDB's binlog to one subscriber's on_updates, which reads every value; medians"
     columns = (
-        "case", "rows/s", "transport alone", "transactions/s", "MB/s", "x mysql-replication", "of the raw copy's time",
+        "case", "rows/s", "transport alone", "on_arrow (of transport alone, of rows/s)",
+        "transactions/s", "MB/s", "x mysql-replication", "of the raw copy's time",
         "publisher s", "subscriber s", "peak MiB",
     )  # fmt: skip
     shown: list[Sequence[str]] = []
@@ -33,19 +34,22 @@ def mysql_report(runs: int, *, quick: bool, profile: Callable[[str], Path | None
         with mysql.filled_server(case) as server:
             ours: list[Rate] = []
             counted: list[Rate] = []
+            columnar: list[Rate] = []
             theirs: list[Peers] = []
             for run in range(runs):
                 print_text(f"  {case.name}: run {run + 1} of {runs} ...", flush=True)
                 ours.append(mysql.publisher(server, case, profile=profile(f"mysql-{number}")))
                 counted.append(mysql.publisher(server, case, "transport"))
+                columnar.append(mysql.publisher(server, case, "values as columns"))
                 theirs.append(mysql.peers(server, case))
-        shown.append(_row(case, ours, counted, theirs))
+        shown.append(_row(case, ours, counted, columnar, theirs))
         told.append(
             {
                 "case": case.name,
                 "rows": case.rows,
                 "values_read": [asdict(one) for one in ours],
                 "transport_alone": [asdict(one) for one in counted],
+                "on_arrow": [asdict(one) for one in columnar],
                 "peers": [asdict(one) for one in theirs],
             }
         )
@@ -53,14 +57,18 @@ def mysql_report(runs: int, *, quick: bool, profile: Callable[[str], Path | None
     return told
 
 
-def _row(case: Case, ours: Sequence[Rate], counted: Sequence[Rate], theirs: Sequence[Peers]) -> list[str]:
+def _row(
+    case: Case, ours: Sequence[Rate], counted: Sequence[Rate], columnar: Sequence[Rate], theirs: Sequence[Peers]
+) -> list[str]:
     seconds = statistics.median(one.streaming_s for one in ours)
     peer = statistics.median(one.replication_rows_per_s for one in theirs)
+    transport_s, columns_s = (statistics.median(one.streaming_s for one in ones) for ones in (counted, columnar))
     raw_s = statistics.median(one.raw_s for one in theirs)
     return [
         case.name,
         f"{case.rows / seconds:,.0f}",
-        f"{case.rows / statistics.median(one.streaming_s for one in counted):,.0f}",
+        f"{case.rows / transport_s:,.0f}",
+        f"{case.rows / columns_s:,.0f}  ({transport_s / columns_s:.2f}, {seconds / columns_s:.2f})",
         f"{case.transactions / seconds:,.0f}",
         f"{theirs[0].log_bytes / seconds / 1e6:.0f}",
         f"{case.rows / seconds / peer:.0f}  ({peer:,.0f} rows/s)",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, chain, pairwise
+from struct import Struct
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wormhole.model.errors import ProtocolError, UsageError, WormholeError
 from wormhole.model.position import LogPosition
@@ -24,24 +24,24 @@ from wormhole.model.values import Op
 from wormhole.wire.body import Slices
 from wormhole.wire.columns import (
     PLACE_BYTES,
-    bitmap,
-    bits,
     bits_of_bytes,
-    copy_bytes,
     copy_missing,
+    kinds_of,
     spread,
     unavailable,
+    write_columns,
+    write_ids,
+    write_names,
 )
 from wormhole.wire.update import Batch, Update, stretch
 from wormhole.wire.v1 import update_pb2
-from wormhole.wire.values import KEY, check_decimals, locate, one_value
+from wormhole.wire.values import KEY, Ints, check_decimals, locate, one_value
 
 __all__ = ["BatchInfo", "RecordBatches"]
 
 _MOST_BYTES: Final = 1 << 30  # of updates in one record batch: Arrow counts the bytes of a column in 31 bits
 _LEAST_ROWS: Final = 64  # tried after a batch that ended at a value of another type
 _SCHEMAS: Final = 64  # remembered
-_NO_VALUE: Final = b"\x00\x08\x09"  # kinds of cells: no value, NULL, UNAVAILABLE
 
 # The field of wormhole.wire.v1.Value by the type of a column, and what Arrow calls it. A decimal has no scale in the
 # log, so it is text, exact to the last digit.
@@ -56,8 +56,7 @@ _NAMES: Final[Mapping[int, str]] = {
     10: "entries",
 }
 _KIND: Final = {**{name: kind for kind, name in _NAMES.items()}, "hash": 2}
-_NUMBERS: Final = frozenset({3, 4, 5})
-_BOOL: Final = 6
+_WIDTHS: Final = {**dict.fromkeys(_NAMES, 5), 3: 9, 4: 9, 5: 9, 6: 1}  # bytes of a row at most, beside a text's own
 _DECIMAL: Final = 7
 _ENTRIES: Final = 10
 _TYPES: Final[Mapping[int, pa.DataType]] = {
@@ -109,6 +108,21 @@ class BatchInfo:
 _METADATA: Final = b"wormhole"
 
 
+@dataclass(slots=True, frozen=True)
+class _Names:
+    """Texts one after the other, and where each ends."""
+
+    joined: bytes
+    ends: array[int]
+    longest: int
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> _Names:
+        encoded = [text.encode() for text in texts]
+        ends = array("i", accumulate(map(len, encoded)))
+        return cls(b"".join(encoded), ends, max(map(len, encoded), default=0))
+
+
 @dataclass(slots=True)
 class _Layout:
     """Where the cells of a schema lie: columns of a grid, one row for each update.
@@ -118,8 +132,9 @@ class _Layout:
     """
 
     names: tuple[str, ...]
-    shown: pa.Array  # the names
-    kinds: tuple[int, ...]  # of all columns of the grid, as the schema has them
+    shown: _Names  # the names
+    own: int  # how many of them are the table's
+    kinds: bytes  # of all columns of the grid, as the schema has them
     key: tuple[int, ...]  # of each column of the key, where it is in the table
     bases: array[int]
     widths: array[int]
@@ -138,13 +153,98 @@ class _Layout:
         grid = (*columns, *schema.key, *schema.key, *schema.key, *(schema.columns if before else ()))
         return cls(
             names,
-            _texts(names),
-            tuple(_KIND.get(column.type, _KIND["bytes"]) for column in grid),
+            _Names.of(names),
+            len(own),
+            bytes(_KIND.get(column.type, _KIND["bytes"]) for column in grid),
             tuple(place[column.name] for column in schema.key),
             array("i", (-1, -1, beyond, 0, beyond + 3 * keys if before else -1, beyond + keys, beyond + 2 * keys)),
             array("i", (0, 0, keys, len(own), len(own), keys, keys)),
             beyond + 3 * keys + (len(own) if before else 0),
         )
+
+
+class _Message:
+    """A record batch in the bytes of Arrow's format for exchange (IPC: a message of format version 5, not compressed).
+
+    pyarrow makes all arrays of a batch from it in one call, which takes a third of the time of a call for each. The
+    order of the columns is that of the schema.
+    """
+
+    # Where a message's fields are in it is fixed by these tables of a flatbuffer: of a Message, which has version,
+    # header (its type and where it is) and the bytes of the body, and of the header, a RecordBatch with its rows, nodes
+    # and buffers. Each node is two numbers, and each buffer is.
+    _PREFIX = Struct("<ii I6H iI q hBx 4x 5H6x iI q I").pack
+    _NODES_AT = 8 + 76
+    _VERSION, _RECORD_BATCH = 4, 3
+
+    def __init__(self, rows: int, pairs: int, most: int) -> None:
+        """``pairs``: nodes and buffers. ``most``: bytes of the body."""
+        self.rows = rows
+        self.body = self.at = _aligned(self._NODES_AT + 4 + 4 + 4 + 16 * pairs, 64)
+        self.out = bytearray(self.body + _aligned(most + 64, 8))
+        self.nodes: list[int] = []
+        self.buffers: list[int] = []
+
+    def node(self, nulls: int = 0, rows: int = -1) -> None:
+        """A column begins."""
+        self.nodes += (self.rows if rows < 0 else rows, nulls)
+
+    def empty(self) -> None:
+        """A buffer that is left out."""
+        self.buffers += (self.at - self.body, 0)
+
+    def buffer(self, size: int) -> int:
+        """A buffer of 0s: where it begins."""
+        begin = self.at
+        self.buffers += (begin - self.body, size)
+        self.at = _aligned(begin + size, 8)
+        if self.at > len(self.out):
+            raise ValueError(f"{len(self.out)} bytes are too few for a buffer of {size} bytes at {begin}")
+        return begin
+
+    def fill(self, content: bytes | bytearray | Ints) -> None:
+        """A buffer with this content."""
+        view = memoryview(content).cast("B")
+        begin = self.buffer(len(view))
+        self.out[begin : begin + len(view)] = view
+
+    def room(self, size: int) -> None:
+        """This much more than the bytes of the body."""
+        self.out.extend(bytes(_aligned(size, 8)))
+
+    def text(self, offsets: int, end: int, count: int) -> None:
+        """The two buffers of ``count`` texts that were written from ``offsets``, the free place, to ``end``."""
+        assert self.buffer(4 * count + 4) == offsets
+        self.buffer(end - self.at)
+
+    def flags(self, values: bytearray | None) -> None:
+        """A column of booleans; ``None``: all false."""
+        self.node()
+        self.empty()
+        at = self.buffer((self.rows + 7) // 8)
+        if values is not None:
+            bits_of_bytes(values, 0, self.rows, self.out, at)
+
+    def made(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The record batch. It keeps these bytes."""
+        out, nodes, buffers = self.out, self.nodes, self.buffers
+        several = array("q", nodes).tobytes()
+        buffers_at = self._NODES_AT + 4 + len(several) + 4
+        if buffers_at + 4 + 8 * len(buffers) > self.body:
+            raise ValueError(f"{len(buffers) // 2} buffers do not fit their message")
+        # fmt: off
+        out[: self._NODES_AT] = self._PREFIX(
+            -1, self.body - 8, 16, 12, 20, 16, 18, 4, 8, 12, 36, self.at - self.body, self._VERSION, self._RECORD_BATCH,
+            10, 20, 8, 4, 16, 16, 16, self.rows, buffers_at - 8 - 72,
+        )
+        # fmt: on
+        begin = self._NODES_AT
+        out[begin : begin + 4] = (len(nodes) // 2).to_bytes(4, "little")
+        out[begin + 4 : buffers_at - 4] = several
+        out[buffers_at : buffers_at + 4] = (len(buffers) // 2).to_bytes(4, "little")
+        out[buffers_at + 4 : buffers_at + 4 + 8 * len(buffers)] = array("q", buffers).tobytes()
+        del out[self.at :]
+        return pa.ipc.read_record_batch(pa.py_buffer(out), schema)
 
 
 class _Cells:
@@ -155,67 +255,74 @@ class _Cells:
         self.data = data
         self.count = count
         self.kinds = bytearray(size)
-        self.numbers = array("Q", bytes(8 * size))
-        self.sizes = array("i", bytes(4 * size))
+        self.numbers = memoryview(bytearray(8 * size)).cast("Q")
+        self.sizes = memoryview(bytearray(4 * size)).cast("i")
         self.ops = bytearray(count)
         locate(data, spans, first, count, layout.bases, layout.widths, self.kinds, self.numbers, self.sizes, self.ops)
         for i, column in enumerate(layout.key):
             source = (layout.bases[KEY] + i) * count
             copy_missing(self.kinds, self.numbers, self.sizes, source, column * count, count)
 
-    def kind(self, column: int, declared: int) -> tuple[int, int]:
-        """The kind of a column's values, and how many rows have no value of another one."""
-        begin, end = column * self.count, (column + 1) * self.count
-        rows = self.kinds[begin:end]
-        typed = rows.translate(None, _NO_VALUE)
-        kind = typed[0] if typed else declared
-        if typed.count(kind) == len(typed):
-            return kind, self.count
-        return kind, next(i for i, one in enumerate(rows) if one not in _NO_VALUE and one != kind)
+    def write(self, column: int, types: bytearray, message: _Message) -> None:
+        """Columns from ``column`` on, whose values are of these kinds."""
+        if _DECIMAL in types:
+            for i, kind in enumerate(types, column):
+                if kind == _DECIMAL:
+                    begin = i * self.count
+                    check_decimals(self.data, self.kinds, self.numbers, self.sizes, begin, begin + self.count)
+        first, _, rest = types.partition(b"\x0a")  # entries
+        message.at = write_columns(
+            self.data, self.kinds, self.numbers, self.sizes, self.count, column, first, message.out, message.body,
+            message.at, message.nodes, message.buffers,
+        )  # fmt: skip
+        if len(first) < len(types):
+            column += len(first)
+            self._write_entries(column, message)
+            self.write(column + 1, rest, message)
 
-    def any(self, column: int, columns: int) -> bool:
-        """Whether there is a value in any of these columns."""
-        begin, end = column * self.count, (column + columns) * self.count
-        return self.kinds.count(0, begin, end) != end - begin
-
-    def array(self, column: int, kind: int) -> pa.Array:
-        """A column as Arrow has it."""
-        count, begin = self.count, column * self.count
-        if kind == _ENTRIES:
-            return pa.array([self._entries(cell) for cell in range(begin, begin + count)], _TYPES[kind])
-        valid, nulls = None, 0
-        if self.kinds.count(kind, begin, begin + count) != count:
-            held, nulls = bitmap(self.kinds, begin, count)
-            valid = pa.py_buffer(held)
-        if kind == _BOOL:
-            buffers = [pa.py_buffer(bits(self.numbers, begin, count))]
-        elif kind in _NUMBERS:
-            buffers = [pa.py_buffer(self.numbers[begin : begin + count])]
-        else:
-            if kind == _DECIMAL:
-                check_decimals(self.data, self.kinds, self.numbers, self.sizes, begin, begin + count)
-            buffers = list(map(pa.py_buffer, copy_bytes(self.data, self.kinds, self.numbers, self.sizes, begin, count)))
-        return pa.Array.from_buffers(_TYPES[kind], count, [valid, *buffers], nulls)
-
-    def rows(self, column: int, kinds: Sequence[int], fields: pa.DataType) -> pa.Array:
+    def rows(self, column: int, types: bytearray, message: _Message) -> None:
         """Several columns as one of structs, null where the update does not have them."""
-        if not self.any(column, len(kinds)):
-            return pa.nulls(self.count, fields)
-        begin = column * self.count
-        there = pa.py_buffer(bits_of_bytes(self.kinds, begin, self.count))
-        children = [self.array(column + i, kind) for i, kind in enumerate(kinds)]
-        return pa.Array.from_buffers(fields, self.count, [there], children=children)
+        at = message.buffer((self.count + 7) // 8)
+        message.node(bits_of_bytes(self.kinds, column * self.count, self.count, message.out, at))
+        self.write(column, types, message)
 
-    def unavailable(self, column: int, names: pa.Array) -> pa.Array:
+    def unavailable(self, column: int, columns: int, names: _Names, message: _Message) -> None:
         """For each row the names of the columns, from ``column`` on, that the log does not have; null for none."""
-        begin, columns = column * self.count, len(names)
+        begin = column * self.count
         end = begin + columns * self.count
         if self.kinds.find(0, begin, end) < 0 and self.kinds.find(9, begin, end) < 0:
-            return pa.nulls(self.count, _LIST)
-        there, offsets, found = unavailable(self.kinds, begin, columns, self.count)
-        children = [names.take(_numbers(pa.int32(), found))]
-        buffers = [pa.py_buffer(there), pa.py_buffer(offsets)]
-        return pa.Array.from_buffers(_LIST, self.count, buffers, children=children)
+            message.node(self.count)
+            message.buffer((self.count + 7) // 8)
+            message.buffer(4 * self.count + 4)
+            found = array("i")
+        else:
+            there, offsets, found = unavailable(self.kinds, begin, columns, self.count)
+            message.node(self.count - sum(map(int.bit_count, there)))
+            message.room((8 + names.longest) * len(found) + 32)
+            message.fill(there)
+            message.fill(offsets)
+        message.node(rows=len(found))
+        message.empty()
+        end = write_names(found, names.joined, names.ends, message.out, message.at)
+        message.text(message.at, end, len(found))
+
+    def _write_entries(self, column: int, message: _Message) -> None:
+        begin = column * self.count
+        cells = [self._entries(cell) for cell in range(begin, begin + self.count)]
+        there = bytearray(cell is not None for cell in cells)
+        at = message.buffer((self.count + 7) // 8)
+        message.node(bits_of_bytes(there, 0, self.count, message.out, at))
+        message.fill(array("i", accumulate((len(cell or ()) for cell in cells), initial=0)))
+        entries = list(chain.from_iterable(cell or () for cell in cells))
+        message.room(sum(8 + len(name) + len(value) for name, value in entries) + 64)
+        message.node(rows=len(entries))
+        message.empty()
+        for part in range(2):
+            texts = [entry[part] for entry in entries]
+            message.node(rows=len(entries))
+            message.empty()
+            message.fill(array("i", accumulate(map(len, texts), initial=0)))
+            message.fill(b"".join(texts))
 
     def _entries(self, cell: int) -> list[tuple[bytes, bytes]] | None:
         if self.kinds[cell] != _ENTRIES:
@@ -241,7 +348,11 @@ class _Places:
         self.numbers = array("Q", body.tx_number)
         self.source_of = array("i", body.tx_source or (0,))
         self.times = array("q", body.tx_committed_at_us)
-        self.sources = _texts(body.sources)
+        self.unknown_times = 0 in self.times
+        self.sources = [source.encode() for source in body.sources]
+        number = len(str(max(self.numbers, default=0)))
+        self.longest = max(map(len, self.sources), default=0) + 1 + number  # of a transaction's id
+        self.reads = frozenset(i for i, source in enumerate(body.sources) if is_read_source(source))
         if isinstance(body.updates, Slices):
             self.data, self.spans = body.updates.data, body.updates.spans
         else:
@@ -250,13 +361,14 @@ class _Places:
             self.data = b"".join(rows)
             self.spans = array("q", chain.from_iterable(pairwise(ends)))
 
-    def columns(self, first: int, count: int) -> dict[str, pa.Array]:
-        """The columns of ``count`` updates from ``first`` on."""
-        body = self.batch.body
-        places = bytearray(PLACE_BYTES * count)
-        numbers, indexes, times = (array(code, bytes(size * count)) for code, size in (("Q", 8), ("i", 4), ("q", 8)))
-        sources = array("i", bytes(4 * count))
-        ends = bytearray(count)
+    def write(self, first: int, message: _Message) -> None:
+        """The columns of the updates from ``first`` on, from ``_place`` to ``_left``."""
+        body, count = self.batch.body, message.rows
+        numbers = memoryview(bytearray(8 * count)).cast("Q")
+        sources = memoryview(bytearray(4 * count)).cast("i")
+        indexes = memoryview(bytearray(4 * count)).cast("i")
+        times = memoryview(bytearray(8 * count)).cast("q")
+        places, ends = bytearray(PLACE_BYTES * count), bytearray(count)
         spread(
             self.stops,
             self.ended,
@@ -276,26 +388,31 @@ class _Places:
             ends,
             first,
         )
-        number = _numbers(pa.uint64(), numbers).cast(pa.string())
-        source = self.sources[0] if len(self.sources) == 1 else self.sources.take(_numbers(pa.int32(), sources))
-        if any(map(is_read_source, body.sources)):
+        if self.reads:
             # Behind the updates of the log at the same place, as the archive has it.
             for row, source_id in enumerate(sources):
-                if is_read_source(body.sources[source_id]):
+                if source_id in self.reads:
                     places[PLACE_BYTES * row + LogPosition.SIZE + 1] |= 0x80
-        marks = bytearray(body.marks[first : first + count]) if body.marks else bytearray(count)
-        unknown = None
-        if times.count(0):
-            unknown = pa.py_buffer(bits(array("Q", times.tobytes()), 0, count))
-        return {
-            "_tx": pc.binary_join_element_wise(source, number, _COLON),
-            "_index": _numbers(pa.int32(), indexes),
-            "_place": pa.Array.from_buffers(_PLACE, count, [None, pa.py_buffer(places)]),
-            "_committed_at": pa.Array.from_buffers(_TIME, count, [unknown, pa.py_buffer(times)]),
-            "_ends_tx": _flags(ends),
-            "_entered": _flags(marks.translate(_IS_ENTERED)),
-            "_left": _flags(marks.translate(_IS_LEFT)),
-        }
+        message.node()
+        message.empty()
+        message.fill(places)
+        message.node()
+        message.empty()
+        message.text(message.at, write_ids(numbers, sources, self.sources, message.out, message.at), count)
+        message.node()
+        message.empty()
+        message.fill(indexes)
+        message.flags(ends)
+        if self.unknown_times:
+            at = message.buffer((count + 7) // 8)
+            message.node(bits_of_bytes(bytearray(map(bool, times)), 0, count, message.out, at))
+        else:
+            message.node()
+            message.empty()
+        message.fill(times)
+        marks = bytes(body.marks[first : first + count]) if body.marks else b""
+        for mark in (_IS_ENTERED, _IS_LEFT):
+            message.flags(bytearray(marks.translate(mark)) if marks else None)
 
 
 class RecordBatches:
@@ -342,29 +459,30 @@ class RecordBatches:
         cells = _Cells(places.data, places.spans, first, count, layout)
         if cells.ops.translate(None, _KNOWN):
             raise ProtocolError("an update has an operation that this release does not know")
-        kinds, until = [], count
-        for column, declared in enumerate(layout.kinds):
-            kind, rows = cells.kind(column, declared)
-            kinds.append(kind)
-            until = min(until, rows)
+        kinds, until = kinds_of(cells.kinds, count, layout.kinds)
         if until < count:
             return self._made(places, first, until)
         own, keys = len(layout.names), len(layout.key)
-        arrow = self._schema(schema, layout, kinds, places.batch)
-        more = places.columns(first, count)
-        more["_op"] = _OP_NAMES.take(_numbers(pa.uint8(), cells.ops))
-        more["_unavailable"] = cells.unavailable(0, layout.shown)
-        if keys:
-            more["_old_key"] = cells.rows(own + keys, kinds[own + keys : own + 2 * keys], arrow.field("_old_key").type)
-            end = own + 2 * keys
-            more["_key_end"] = cells.rows(end, kinds[end : end + keys], arrow.field("_key_end").type)
+        columns = own + 3 * keys
+        spans = places.spans
+        # Not far too much, which would be returned to the system at each batch. A row before may be there twice.
+        most = (spans[2 * (first + count) - 1] - spans[2 * first]) * (2 if self._before else 1)
+        most += (
+            count * (sum(map(_WIDTHS.__getitem__, kinds)) + places.longest + PLACE_BYTES + 50) + 40 * len(kinds) + 600
+        )
+        message = _Message(count, _pairs(kinds), most)
+        cells.write(0, kinds[:own], message)
+        message.node()
+        message.empty()
+        message.text(message.at, write_names(_wide(cells.ops), *_OP_NAMES, message.out, message.at), count)
+        places.write(first, message)
+        cells.unavailable(0, own, layout.shown, message)
+        for begin in (own + keys, own + 2 * keys) if keys else ():
+            cells.rows(begin, kinds[begin : begin + keys], message)
         if self._before:
-            begin = own + 3 * keys
-            more["_before"] = cells.rows(begin, kinds[begin:], arrow.field("_before").type)
-            more["_before_unavailable"] = cells.unavailable(begin, layout.shown.slice(0, len(kinds) - begin))
-        columns = [cells.array(column, kinds[column]) for column in range(own)]
-        columns += [more[name] for name in arrow.names[own:]]
-        return count, pa.RecordBatch.from_arrays(columns, schema=arrow)
+            cells.rows(columns, kinds[columns:], message)
+            cells.unavailable(columns, layout.own, layout.shown, message)
+        return count, message.made(self._schema(schema, layout, kinds, places.batch))
 
     def _layout(self, schema: Schema) -> _Layout:
         found = self._layouts.get(schema.id)
@@ -374,7 +492,7 @@ class RecordBatches:
             found = self._layouts[schema.id] = _Layout.of(schema, before=self._before)
         return found
 
-    def _schema(self, schema: Schema, layout: _Layout, kinds: list[int], batch: Batch) -> pa.Schema:
+    def _schema(self, schema: Schema, layout: _Layout, kinds: bytearray, batch: Batch) -> pa.Schema:
         known = (schema.id, bytes(kinds), batch.shard, batch.epoch, batch.generation, batch.replayed)
         found = self._schemas.get(known)
         if found is None:
@@ -384,7 +502,7 @@ class RecordBatches:
         return found
 
 
-def _arrow_schema(schema: Schema, layout: _Layout, kinds: list[int], batch: Batch, *, before: bool) -> pa.Schema:
+def _arrow_schema(schema: Schema, layout: _Layout, kinds: bytearray, batch: Batch, *, before: bool) -> pa.Schema:
     def field(name: str, kind: int) -> pa.Field:
         return pa.field(name, _TYPES[kind], metadata={_METADATA: _NAMES[kind]})
 
@@ -413,23 +531,21 @@ def _arrow_schema(schema: Schema, layout: _Layout, kinds: list[int], batch: Batc
     return pa.schema(fields, metadata={_METADATA: json.dumps(asdict(info))})
 
 
-def _numbers(type_: pa.DataType, values: array[int] | bytearray) -> pa.Array:
-    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+def _pairs(kinds: bytearray) -> int:
+    """Nodes and buffers at the most: each column's, those of the columns that every batch has, and of structs."""
+    return 4 * len(kinds) + 9 * kinds.count(_ENTRIES) + 46
 
 
-def _flags(values: bytearray) -> pa.Array:
-    count = len(values)
-    return pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(bits_of_bytes(values, 0, count))])
+def _wide(values: bytearray) -> memoryview:
+    """The same numbers with four bytes for each."""
+    wide = bytearray(4 * len(values))
+    wide[::4] = values
+    return memoryview(wide).cast("i")
 
 
-def _texts(values: Sequence[str]) -> pa.Array:
-    """Made from memory: what pyarrow makes of Python's objects makes it import pandas where that is installed."""
-    encoded = [value.encode() for value in values]
-    offsets = array("i", accumulate(map(len, encoded), initial=0))
-    return pa.Array.from_buffers(
-        pa.string(), len(encoded), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    )
+def _aligned(size: int, to: int) -> int:
+    return -(-size // to) * to
 
 
-_OP_NAMES: Final = _texts(_OPS)
-_COLON: Final = _texts((":",))[0]
+_OPERATIONS: Final = _Names.of(_OPS)
+_OP_NAMES: Final = (_OPERATIONS.joined, _OPERATIONS.ends)

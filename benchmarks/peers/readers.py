@@ -16,6 +16,9 @@ __all__ = ["DEBEZIUM_JSON", "GO_JSON", "OURS", "RAW", "TRANSPORT", "every_reader
 OURS: Final = "ours, second process, values read (on_updates)"
 TRANSPORT: Final = "ours, transport alone (a count)"
 RAW: Final = "raw copy in large pieces (the floor)"
+_OF_JVM: Final = 2
+"""Of the rows that others read: so many that its compiler has been done for most of them."""
+
 GO_JSON: Final = "go-mysql + JSON over TCP to a second process"
 DEBEZIUM_JSON: Final = "Debezium 3.5 embedded + JSON to a second process"
 
@@ -110,21 +113,21 @@ def every_reader(build: Path, missing: dict[str, str]) -> list[BinlogReader]:
             "Debezium 3.5 embedded in process",
             "makes a Connect record with its schema; the handler reads all values",
             _alone("java", "-cp", java("debezium"), "Debezium", "read"),
-            divisor=16,
+            divisor=_OF_JVM,
             missing=without("debezium"),
         ),
         BinlogReader(
             DEBEZIUM_JSON,
             "makes JSON without schemas; the second (Go) parses it and reads all values",
             _to_go(go, "java", "-cp", java("debezium"), "Debezium", "json"),
-            divisor=16,
+            divisor=_OF_JVM,
             missing=without("debezium", "go"),
         ),
         BinlogReader(
             "Maxwell 1.22 stdout to a second process",
             "makes JSON; the second (Go) parses it and reads all values",
             _maxwell(go, java("maxwell")),
-            divisor=16,
+            divisor=_OF_JVM,
             missing=without("maxwell", "go"),
         ),
         BinlogReader(

@@ -5,6 +5,7 @@ cdef unsigned int _LARGE
 cdef Py_ssize_t _PLACE
 cdef unsigned char _NULL
 cdef unsigned char _UNAVAILABLE
+cdef unsigned char _BOOL
 cdef bint _COMPILED
 
 @cython.locals(
@@ -38,21 +39,41 @@ cpdef object copy_missing(
     object kinds, object numbers, object sizes, Py_ssize_t source, Py_ssize_t target, Py_ssize_t count
 )
 
-@cython.locals(kind="const unsigned char[::1]", bit="unsigned char[::1]", missing=Py_ssize_t, i=Py_ssize_t)
-cpdef tuple bitmap(object kinds, Py_ssize_t begin, Py_ssize_t count)
+@cython.locals(
+    kind="const unsigned char[::1]", out="unsigned char[::1]", until=Py_ssize_t, c=Py_ssize_t, first="unsigned char",
+    i=Py_ssize_t, one="unsigned char",
+)
+cpdef tuple kinds_of(object kinds, Py_ssize_t count, bytes declared)
 
-@cython.locals(number="const unsigned long long[::1]", bit="unsigned char[::1]", i=Py_ssize_t)
-cpdef object bits(object numbers, Py_ssize_t begin, Py_ssize_t count)
-
-@cython.locals(value="const unsigned char[::1]", bit="unsigned char[::1]", i=Py_ssize_t)
-cpdef object bits_of_bytes(object values, Py_ssize_t begin, Py_ssize_t count)
+@cython.locals(value="const unsigned char[::1]", bit="unsigned char[::1]", zeros=Py_ssize_t, i=Py_ssize_t)
+cpdef Py_ssize_t bits_of_bytes(object values, Py_ssize_t begin, Py_ssize_t count, object out, Py_ssize_t at)
 
 @cython.locals(
     p="const unsigned char *", kind="const unsigned char[::1]", number="const unsigned long long[::1]",
-    size="const int[::1]", out_offset="int[::1]", total="long long", i=Py_ssize_t, out="unsigned char[::1]", at=Py_ssize_t,
-    length=Py_ssize_t, first=Py_ssize_t, k=Py_ssize_t,
+    size="const int[::1]", type_of="const unsigned char[::1]", byte="unsigned char[::1]", word="unsigned long long[::1]",
+    integer="int[::1]", end=Py_ssize_t, c=Py_ssize_t, wanted="unsigned char", cell=Py_ssize_t, missing=Py_ssize_t,
+    total="long long", i=Py_ssize_t, slot=Py_ssize_t, start=Py_ssize_t, length=Py_ssize_t, source=Py_ssize_t, k=Py_ssize_t,
+    fixed=Py_ssize_t,
 )
-cpdef tuple copy_bytes(bytes data, object kinds, object numbers, object sizes, Py_ssize_t begin, Py_ssize_t count)
+cpdef Py_ssize_t write_columns(
+    bytes data, object kinds, object numbers, object sizes, Py_ssize_t count, Py_ssize_t first, object types, object out,
+    Py_ssize_t body, Py_ssize_t at, list nodes, list buffers
+)
+
+@cython.locals(
+    number_of="const unsigned long long[::1]", source_of="const int[::1]", byte="unsigned char[::1]", integer="int[::1]",
+    count=Py_ssize_t, end=Py_ssize_t, slot=Py_ssize_t, start=Py_ssize_t, at=Py_ssize_t, previous=Py_ssize_t,
+    length=Py_ssize_t, number="unsigned long long", source=int, i=Py_ssize_t, text=bytes, p="const unsigned char *",
+    k=Py_ssize_t,
+)
+cpdef Py_ssize_t write_ids(object numbers, object sources, list texts, object out, Py_ssize_t offsets)
+
+@cython.locals(
+    code_of="const int[::1]", ends_of="const int[::1]", p="const unsigned char *", byte="unsigned char[::1]",
+    integer="int[::1]", count=Py_ssize_t, end=Py_ssize_t, slot=Py_ssize_t, start=Py_ssize_t, at=Py_ssize_t, i=Py_ssize_t,
+    code=int, begin=Py_ssize_t, length=Py_ssize_t, k=Py_ssize_t,
+)
+cpdef Py_ssize_t write_names(object codes, bytes names, object ends, object out, Py_ssize_t offsets)
 
 @cython.locals(
     kind="const unsigned char[::1]", bit="unsigned char[::1]", out_offset="int[::1]", total=Py_ssize_t, i=Py_ssize_t,

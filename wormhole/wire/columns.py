@@ -12,9 +12,10 @@ from array import array
 from typing import Final
 
 from wormhole.model.errors import DecodeError
+from wormhole.wire.values import Ints
 
-__all__ = ["LARGE", "PARTIAL", "PLACE_BYTES", "bitmap", "bits", "bits_of_bytes"]
-__all__ += ["copy_bytes", "copy_missing", "scan", "spread", "unavailable"]
+__all__ = ["LARGE", "PARTIAL", "PLACE_BYTES", "bits_of_bytes", "copy_missing", "kinds_of", "scan", "spread"]
+__all__ += ["unavailable", "write_columns", "write_ids", "write_names"]
 
 PARTIAL: Final = 1
 """Of a row: `after` may lack columns, or the values were left out."""
@@ -30,6 +31,7 @@ _LARGE: Final = 2
 _PLACE: Final = 25
 _NULL: Final = 8  # of Value: the fields without a value
 _UNAVAILABLE: Final = 9
+_BOOL: Final = 6
 _COMPILED: Final = not __file__.endswith(".py")
 
 
@@ -124,10 +126,10 @@ def spread(
     numbers_in: array[int],
     sources_in: array[int],
     times_in: array[int],
-    numbers: array[int],
-    sources: array[int],
-    times: array[int],
-    tx_indexes: array[int],
+    numbers: Ints,
+    sources: Ints,
+    times: Ints,
+    tx_indexes: Ints,
     ends_tx: bytearray,
     first: int,
 ) -> None:
@@ -216,9 +218,7 @@ def spread(
 # --- cells, as wormhole.wire.values.locate fills them ---
 
 
-def copy_missing(
-    kinds: bytearray, numbers: array[int], sizes: array[int], source: int, target: int, count: int
-) -> None:
+def copy_missing(kinds: bytearray, numbers: Ints, sizes: Ints, source: int, target: int, count: int) -> None:
     """Copy ``count`` cells from ``source`` to those from ``target`` on, where the target is of no value."""
     kind = kinds
     number = numbers
@@ -230,77 +230,198 @@ def copy_missing(
             size[target + i] = size[source + i]
 
 
-def bitmap(kinds: bytearray, begin: int, count: int) -> tuple[bytearray, int]:
-    """Arrow's validity of ``count`` cells: a bit for each that has a value; and how many have none."""
-    out = bytearray((count + 7) // 8)
+def kinds_of(kinds: bytearray, count: int, declared: bytes) -> tuple[bytearray, int]:
+    """The kind of each column's values, of ``count`` cells each: ``declared`` where there is none; and how many rows
+    have no value of another one.
+    """
     kind = kinds
-    bit = out
-    missing = 0
-    for i in range(count):
-        if kind[begin + i] == 0 or kind[begin + i] == _NULL or kind[begin + i] == _UNAVAILABLE:
-            missing += 1
-        else:
-            bit[i >> 3] |= 1 << (i & 7)
-    return out, missing
+    found = bytearray(declared)
+    out = found
+    until = count
+    for c in range(len(found)):
+        first = 0
+        for i in range(count):
+            one = kind[c * count + i]
+            if one in (0, _NULL, _UNAVAILABLE, first):
+                continue
+            if first == 0:
+                first = one
+                out[c] = one
+            else:
+                until = min(until, i)
+                break
+    return found, until
 
 
-def bits(numbers: array[int], begin: int, count: int) -> bytearray:
-    """Arrow's booleans: a bit for each of ``count`` numbers that is not 0."""
-    out = bytearray((count + 7) // 8)
-    number = numbers
-    bit = out
-    for i in range(count):
-        if number[begin + i]:
-            bit[i >> 3] |= 1 << (i & 7)
-    return out
-
-
-def bits_of_bytes(values: bytearray, begin: int, count: int) -> bytearray:
-    """The same of bytes."""
-    out = bytearray((count + 7) // 8)
+def bits_of_bytes(values: bytearray, begin: int, count: int, out: bytearray, at: int) -> int:
+    """Arrow's booleans into ``out`` from ``at`` on: a bit for each of ``count`` bytes that is not 0. How many are 0."""
     value = values
     bit = out
+    zeros = 0
     for i in range(count):
         if value[begin + i]:
-            bit[i >> 3] |= 1 << (i & 7)
-    return out
+            bit[at + (i >> 3)] |= 1 << (i & 7)
+        else:
+            zeros += 1
+    return zeros
 
 
-def copy_bytes(
-    data: bytes, kinds: bytearray, numbers: array[int], sizes: array[int], begin: int, count: int
-) -> tuple[array[int], bytearray]:
-    """The bytes of ``count`` cells one after the other, and where each begins and the last one ends. Cells without a
-    value have none.
+def write_columns(
+    data: bytes,
+    kinds: bytearray,
+    numbers: Ints,
+    sizes: Ints,
+    count: int,
+    first: int,
+    types: bytearray,
+    out: bytearray,
+    body: int,
+    at: int,
+    nodes: list[int],
+    buffers: list[int],
+) -> int:
+    """Columns as Arrow has them, from ``at`` in ``out`` on, which is a multiple of 8 and of 0s: ``count`` cells of each
+    column from ``first`` on, whose values are of the kinds ``types``; no entries. Returns the first free place.
 
-    Raises ``OverflowError`` where they are more than Arrow counts in 32 bits.
+    Adds to ``nodes`` the rows and the nulls of each, and to ``buffers`` where each buffer begins, from ``body`` on, and
+    its bytes. Raises ``OverflowError`` where a column has more bytes than Arrow counts in 32 bits, and ``ValueError``
+    for an ``out`` that is too short.
     """
     p = data
     kind = kinds
     number = numbers
     size = sizes
-    offsets = array("i", bytes(4 * count + 4))
-    out_offset = offsets
-    total = 0
-    for i in range(begin, begin + count):
-        if kind[i] != 0 and kind[i] != _NULL and kind[i] != _UNAVAILABLE:
-            total += size[i]
-            if total > 0x7FFF_FFFF:
-                raise OverflowError("the values of a column have more than 2 GiB")
-        out_offset[i + 1 - begin] = total
-    copied = bytearray(total)
-    if not total:
-        return offsets, copied
-    out = copied
-    for i in range(begin, begin + count):
-        at = out_offset[i - begin]
-        length = out_offset[i + 1 - begin] - at
-        first = number[i]
-        if _COMPILED:
+    type_of = types
+    byte = out
+    view = memoryview(out)
+    word = view.cast("Q")
+    integer = view.cast("i")
+    end = len(out)
+    for c in range(len(types)):
+        wanted = type_of[c]
+        cell = (first + c) * count
+        missing = 0
+        total = 0
+        for i in range(cell, cell + count):
+            if kind[i] == wanted:
+                total += size[i]
+            else:
+                missing += 1
+        if total > 0x7FFF_FFFF:
+            raise OverflowError("the values of a column have more than 2 GiB")
+        fixed = 8 * count if 3 <= wanted <= 5 else 0 if wanted == _BOOL else 4 * count + total + 16
+        if at + fixed + (count + 63) // 64 * 16 > end:
+            raise ValueError(f"{end} bytes are too few for the columns of {count} rows")
+        nodes.append(count)
+        nodes.append(missing)
+        buffers.append(at - body)
+        buffers.append((count + 7) // 8 if missing else 0)
+        if missing:
+            for i in range(count):
+                if kind[cell + i] == wanted:
+                    byte[at + (i >> 3)] |= 1 << (i & 7)
+            at += (count + 63) // 64 * 8
+        buffers.append(at - body)
+        if wanted == _BOOL:
+            for i in range(count):
+                if kind[cell + i] == wanted and number[cell + i]:
+                    byte[at + (i >> 3)] |= 1 << (i & 7)
+            buffers.append((count + 7) // 8)
+            at += (count + 63) // 64 * 8
+        elif 3 <= wanted <= 5:
+            slot = at >> 3
+            for i in range(count):
+                if kind[cell + i] == wanted:
+                    word[slot + i] = number[cell + i]
+            buffers.append(8 * count)
+            at += 8 * count
+        else:
+            slot = at >> 2
+            buffers.append(4 * count + 4)
+            at += (count + 2) // 2 * 8
+            buffers.append(at - body)
+            buffers.append(total)
+            start = at
+            for i in range(count):
+                if kind[cell + i] == wanted:
+                    length = size[cell + i]
+                    source = number[cell + i]
+                    if _COMPILED:
+                        for k in range(length):
+                            byte[at + k] = p[source + k]
+                    else:
+                        byte[at : at + length] = p[source : source + length]
+                    at += length
+                integer[slot + 1 + i] = at - start
+            at = (at + 7) & -8
+    return at
+
+
+def write_ids(numbers: Ints, sources: Ints, texts: list[bytes], out: bytearray, offsets: int) -> int:
+    """A text of Arrow's for each of ``numbers``: its source's, ``:`` and the number, in decimal. Offsets are written
+    from ``offsets`` in ``out`` on, a multiple of 8, and the text behind them. Returns where it ends.
+
+    Raises ``ValueError`` for an ``out`` that is too short.
+    """
+    number_of = numbers
+    source_of = sources
+    byte = out
+    integer = memoryview(out).cast("i")
+    count = len(numbers)
+    end = len(out)
+    slot = offsets >> 2
+    start = at = offsets + (count + 2) // 2 * 8
+    previous = length = 0
+    number = 0
+    source = -1
+    for i in range(count):
+        if number_of[i] != number or source_of[i] != source:
+            number = number_of[i]
+            source = source_of[i]
+            text = b"%b:%d" % (texts[source], number)
+            length = len(text)
+            if at + length > end:
+                raise ValueError(f"{end} bytes are too few for the transactions of {count} rows")
+            p = text
             for k in range(length):
-                out[at + k] = p[first + k]
-        elif length:
-            out[at : at + length] = p[first : first + length]
-    return offsets, copied
+                byte[at + k] = p[k]
+        else:
+            if at + length > end:
+                raise ValueError(f"{end} bytes are too few for the transactions of {count} rows")
+            for k in range(length):
+                byte[at + k] = byte[previous + k]
+        previous = at
+        at += length
+        integer[slot + 1 + i] = at - start
+    return at
+
+
+def write_names(codes: Ints | Ints, names: bytes, ends: Ints, out: bytearray, offsets: int) -> int:
+    """As :func:`write_ids` the name of each of ``codes``: of all ``names``, one after the other, that which ends at
+    ``ends``. Raises as it, and for a code without a name.
+    """
+    code_of = codes
+    ends_of = ends
+    p = names
+    byte = out
+    integer = memoryview(out).cast("i")
+    count = len(codes)
+    end = len(out)
+    slot = offsets >> 2
+    start = at = offsets + (count + 2) // 2 * 8
+    for i in range(count):
+        code = code_of[i]
+        if code < 0 or code >= len(ends):
+            raise ValueError(f"name {code} of {len(ends)}")
+        begin = ends_of[code - 1] if code else 0
+        length = ends_of[code] - begin
+        if at + length > end:
+            raise ValueError(f"{end} bytes are too few for {count} names")
+        for k in range(length):
+            byte[at + k] = p[begin + k]
+        at += length
+        integer[slot + 1 + i] = at - start
+    return at
 
 
 def unavailable(kinds: bytearray, begin: int, columns: int, count: int) -> tuple[bytearray, array[int], array[int]]:

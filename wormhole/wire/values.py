@@ -12,16 +12,19 @@ from __future__ import annotations
 from array import array
 from decimal import Decimal, InvalidOperation
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from wormhole.model.errors import DecodeError, ProtocolError
 from wormhole.model.values import UNAVAILABLE, Value
 
-__all__ = ["AFTER", "BEFORE", "KEY", "KEY_END", "OLD_KEY"]
+__all__ = ["AFTER", "BEFORE", "KEY", "KEY_END", "OLD_KEY", "Ints"]
 __all__ += ["check", "check_decimals", "cut", "known", "locate", "named", "one_value", "split", "values"]
 
 KEY, AFTER, BEFORE, OLD_KEY, KEY_END = range(2, 7)
 """The fields of an update that hold values."""
+
+Ints: TypeAlias = "array[int] | memoryview"
+"""Numbers in C's form, of an array or of a part of other bytes."""
 
 _AFTER: Final = 3  # the .pxd makes a C integer of it
 _BEFORE: Final = 4
@@ -139,14 +142,14 @@ def _values(data: bytes, begin: int, end: int, field: int) -> list[Value]:
 
 def locate(
     data: bytes,
-    spans: array[int],
+    spans: Ints,
     first: int,
     count: int,
-    bases: array[int],
-    widths: array[int],
+    bases: Ints,
+    widths: Ints,
     kinds: bytearray,
-    numbers: array[int],
-    sizes: array[int],
+    numbers: Ints,
+    sizes: Ints,
     ops: bytearray,
 ) -> None:
     """Where the values of ``count`` updates of a batch lie, column by column: of value ``j`` of field ``f`` of update
@@ -265,7 +268,7 @@ def one_value(data: bytes, begin: int, end: int) -> Value:
     return _value(data, begin, end)
 
 
-def check_decimals(data: bytes, kinds: bytearray, numbers: array[int], sizes: array[int], begin: int, end: int) -> None:
+def check_decimals(data: bytes, kinds: bytearray, numbers: Ints, sizes: Ints, begin: int, end: int) -> None:
     """Whether the decimals from cell ``begin`` to ``end`` of :func:`locate` are numbers. Raises
     :class:`~wormhole.model.errors.ProtocolError`.
     """
