@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import replace
 from typing import Any
@@ -108,6 +109,40 @@ def test_existing_rows_and_their_end(wormhole_kit: Kit) -> None:
     flow.backfill(TABLE, [read(TABLE, key={"id": key}, after={"id": key, "name": "x"}) for key in (1, 2, 3)])
     assert loader.batches == [[1, 2, 3]]
     assert ends == [TABLE]
+
+
+def test_rows_that_are_gone_are_named_between_batches(wormhole_kit: Kit) -> None:
+    loader = Loader()
+    loader.on_range = lambda keys: loader.calls.append(f"range of {keys.generation}: {(7,) in keys}")  # type: ignore[method-assign]
+    flow = wormhole_kit.attach(loader)
+    flow.begin_backfill()
+    flow.chunk(TABLE, *(read(TABLE, key={"id": key}, after={"id": key, "name": "x"}) for key in (1, 3)), until=5)
+    flow.chunk(TABLE, read(TABLE, key={"id": 9}, after={"id": 9, "name": "x"}), after=5)
+    flow.end_scan(TABLE)
+    assert [call for call in loader.calls if call != "datamarker"] == [
+        "shop.users [1, 3]", "range of 1: False", "shop.users [9]", "range of 1: True",
+    ]  # fmt: skip
+    assert flow.datamarker == flow.end
+
+
+def test_a_batch_over_its_time_is_cancelled_and_tried_again(wormhole_kit: Kit) -> None:
+    class Stuck(Loader):
+        async def on_arrow(self, batch: pa.RecordBatch) -> None:
+            if BatchInfo.of(batch).table == "shop.orders" and "rollback" not in self.calls:
+                await asyncio.Event().wait()
+            self.loaded(batch)
+
+        async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
+            self.calls.append("rollback")
+            causes.append(str(cause.__cause__ or cause))
+
+    causes: list[str] = []
+    flow = wormhole_kit.attach(loader := Stuck(), handler_timeout=8.0)
+    flow.commit(row(1), row(2, table="shop.orders"))
+    assert loader.batches == [[1], [1], [2]]
+    assert len(causes) == 1
+    assert "on_arrow ran longer than handler_timeout = 8 s" in causes[0]
+    assert flow.datamarker == flow.end
 
 
 def test_a_schema_is_announced_before_its_batch(wormhole_kit: Kit) -> None:

@@ -10,11 +10,23 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscriber_sdk import UNAVAILABLE, AckLater, HandlerFailed, Key, KeyRange, Op, Subscriber, Update, UsageError
+from subscriber_sdk import (
+    UNAVAILABLE,
+    AckLater,
+    BatchInfo,
+    HandlerFailed,
+    Key,
+    KeyRange,
+    Op,
+    Subscriber,
+    Update,
+    UsageError,
+)
 from subscriber_sdk.comparing import canonical
 from subscriber_sdk.known_keys import KnownKeys
 from subscriber_sdk.testing import Kit, KitFlow, body_of, frames, marker_at, read, update
@@ -98,6 +110,21 @@ class Together(Copy):
             self.apply(one)
 
 
+class AsColumns(Copy):
+    on_update = Subscriber.on_update  # type: ignore[assignment]
+
+    async def on_arrow(self, batch: pa.RecordBatch) -> None:
+        info = BatchInfo.of(batch)
+        for one in batch.to_pylist():
+            key = tuple(one[name] for name in info.key)
+            self.calls.append((one["_op"], *key))
+            self.failing(repr(key))
+            self.rows.pop(tuple((one["_old_key"] or {}).values()) or key, None)
+            if one["_op"] != "delete":
+                self.rows[key] = {"name": one["name"]}
+                self.stamps[key] = info.generation
+
+
 class InThreads(Copy):
     """Plain ``def`` throughout, and a generator."""
 
@@ -128,6 +155,7 @@ KINDS: list[Any] = [
     (Copy, {}),
     (Copy, {"concurrency": 4}),
     (Together, {}),
+    (AsColumns, {}),
     (InThreads, {}),
     (InThreads, {"concurrency": 4}),
     (Asynchronous, {}),

@@ -103,3 +103,32 @@ def test_both_forms_read_the_same(updates: list[bytes]) -> None:
         except DecodeError as error:
             said.append(str(error))  # type: ignore[arg-type]
     assert all(one == said[0] for one in said)
+
+
+def test_what_does_not_fit_is_refused(columns: Any) -> None:
+    data, kinds = b"abcdef", bytearray(b"\x02\x02\x03\x03")
+    numbers, sizes = array("Q", [0, 3, 7, 8]), array("i", [3, 3, 0, 0])
+    out, nodes, buffers = bytearray(144), [], []
+    end = columns.write_columns(data, kinds, numbers, sizes, 2, 0, bytearray(b"\x02\x03"), out, 64, 64, nodes, buffers)
+    assert (nodes, buffers) == ([2, 0, 2, 0], [0, 0, 0, 12, 16, 6, 24, 0, 24, 16])
+    assert (end, bytes(out[80:86]), bytes(out[88:104])) == (104, data, (7 | 8 << 64).to_bytes(16, "little"))
+    with pytest.raises(ValueError, match="too few for the columns of 2 rows"):
+        columns.write_columns(data, kinds, numbers, sizes, 2, 0, bytearray(b"\x02"), out[:96], 64, 64, [], [])
+    with pytest.raises(OverflowError, match="2 GiB"):
+        columns.write_columns(
+            data, kinds, numbers, array("i", [1 << 30] * 4), 2, 0, bytearray(b"\x02"), out, 0, 0, [], []
+        )
+    ids = array("Q", [7, 7, 8]), array("i", [0, 0, 0])
+    assert columns.write_ids(*ids, [b"s"], out, 0) == 25
+    assert bytes(out[16:25]) == b"s:7s:7s:8"
+    for count in (17, 21):
+        with pytest.raises(ValueError, match="transactions of 3 rows"):
+            columns.write_ids(*ids, [b"s"], bytearray(count // 8 * 8), 0)
+    names = b"insertread", array("i", [6, 10])
+    assert columns.write_names(array("i", [1, 0]), *names, out, 0) == 26
+    assert bytes(out[16:26]) == b"readinsert"
+    with pytest.raises(ValueError, match="2 names"):
+        columns.write_names(array("i", [1, 0]), *names, bytearray(24), 0)
+    for code in (2, -1):
+        with pytest.raises(ValueError, match="of 2"):
+            columns.write_names(array("i", [code]), *names, out, 0)
