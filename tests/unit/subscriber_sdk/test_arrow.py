@@ -21,7 +21,7 @@ from tests.support.hot import compiled, forms, interpreted
 from wormhole.model.errors import DecodeError, ProtocolError, UsageError, WormholeError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
-from wormhole.wire import columns, values
+from wormhole.wire import arrow_message, cells, columns, values
 from wormhole.wire.body import parse_body
 from wormhole.wire.rows import encode_row
 from wormhole.wire.update import Batch, Update
@@ -163,8 +163,9 @@ def test_cells_are_what_the_updates_say(
     with pytest.MonkeyPatch.context() as patch:
         for loaded in form.values():
             for name in loaded.__all__:
-                if hasattr(arrow, name):
-                    patch.setattr(arrow, name, getattr(loaded, name))
+                for user in (arrow, cells, arrow_message):
+                    if hasattr(user, name):
+                        patch.setattr(user, name, getattr(loaded, name))
         seen = 0
         for part, batch in batches(updates_of(body, schemas=[schema]), before=True):
             for row, one in enumerate(part):
@@ -191,7 +192,7 @@ def test_bytes_are_refused_that_an_update_refuses(
     except WormholeError:
         refused = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow, "locate", form[values].locate)
+        patch.setattr(cells, "locate", form[values].locate)
         try:
             RecordBatches(before=True).take([one], 0)
         except WormholeError:
@@ -259,7 +260,7 @@ def test_alternating_types_are_not_looked_at_again_and_again(monkeypatch: pytest
         looked.append(given[3])
         values.locate(*given)
 
-    monkeypatch.setattr(arrow, "locate", counted)
+    monkeypatch.setattr(cells, "locate", counted)
     assert sum(1 for _ in batches(from_changes(*changes))) == 2000
     assert sum(looked) < 2000 * 80
 

@@ -1,0 +1,169 @@
+"""Updates of one schema as a grid of cells, one row for each update and one column for each value that it can have, and
+columns of it as Arrow has them. Pure.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any, Final
+
+from wormhole.model.schema import Schema, free_names
+from wormhole.wire.arrow_message import Message, Names
+from wormhole.wire.columns import bits_of_bytes, copy_missing, unavailable, write_columns, write_names
+from wormhole.wire.values import KEY, check_decimals, locate, one_value
+
+__all__ = ["DECIMAL", "ENTRIES", "KINDS", "NAMES", "Cells", "Layout", "pairs", "width_of"]
+
+NAMES: Final[Mapping[int, str]] = {
+    1: "bytes",
+    2: "text",
+    3: "int",
+    4: "uint",
+    5: "double",
+    6: "bool",
+    7: "decimal",
+    10: "entries",
+}
+"""The types of columns by the field of ``wormhole.wire.v1.Value`` that holds them."""
+KINDS: Final = {**{name: kind for kind, name in NAMES.items()}, "hash": 2}
+DECIMAL: Final = 7
+ENTRIES: Final = 10
+_WIDTHS: Final = {**dict.fromkeys(NAMES, 5), 3: 9, 4: 9, 5: 9, 6: 1}
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where the cells of a schema lie: columns of a grid, one row for each update.
+
+    First the table's columns, those of the key among them that the table has not; then key, old key, end of a range of
+    keys, and the row before.
+    """
+
+    names: tuple[str, ...]
+    shown: Names  # the names
+    own: int  # how many of them are the table's
+    kinds: bytes  # of all columns of the grid, as the schema has them
+    key: tuple[int, ...]  # of each column of the key, where it is in the table
+    bases: array[int]
+    widths: array[int]
+    width: int
+
+    @classmethod
+    def of(cls, schema: Schema, *, before: bool) -> Layout:
+        own = [column.name for column in schema.columns]
+        extra = [column for column in schema.key if column.name not in own]
+        columns = (*schema.columns, *extra)
+        shown = free_names(column.name for column in columns)
+        place = {column.name: i for i, column in enumerate(columns)}
+        keys = len(schema.key)
+        beyond = len(columns)
+        names = tuple(shown[column.name] for column in columns)
+        grid = (*columns, *schema.key, *schema.key, *schema.key, *(schema.columns if before else ()))
+        return cls(
+            names,
+            Names.of(names),
+            len(own),
+            bytes(KINDS.get(column.type, KINDS["bytes"]) for column in grid),
+            tuple(place[column.name] for column in schema.key),
+            array("i", (-1, -1, beyond, 0, beyond + 3 * keys if before else -1, beyond + keys, beyond + 2 * keys)),
+            array("i", (0, 0, keys, len(own), len(own), keys, keys)),
+            beyond + 3 * keys + (len(own) if before else 0),
+        )
+
+
+class Cells:
+    """The cells of ``count`` updates, as :func:`~wormhole.wire.values.locate` fills them."""
+
+    def __init__(self, data: bytes, spans: array[int], first: int, count: int, layout: Layout) -> None:
+        size = layout.width * count
+        self.data = data
+        self.count = count
+        self.kinds = bytearray(size)
+        self.numbers = memoryview(bytearray(8 * size)).cast("Q")
+        self.sizes = memoryview(bytearray(4 * size)).cast("i")
+        self.ops = bytearray(count)
+        locate(data, spans, first, count, layout.bases, layout.widths, self.kinds, self.numbers, self.sizes, self.ops)
+        for i, column in enumerate(layout.key):
+            source = (layout.bases[KEY] + i) * count
+            copy_missing(self.kinds, self.numbers, self.sizes, source, column * count, count)
+
+    def write(self, column: int, types: bytearray, message: Message) -> None:
+        """Columns from ``column`` on, whose values are of these kinds."""
+        if DECIMAL in types:
+            for i, kind in enumerate(types, column):
+                if kind == DECIMAL:
+                    begin = i * self.count
+                    check_decimals(self.data, self.kinds, self.numbers, self.sizes, begin, begin + self.count)
+        first, _, rest = types.partition(b"\x0a")  # entries
+        message.at = write_columns(
+            self.data, self.kinds, self.numbers, self.sizes, self.count, column, first, message.out, message.body,
+            message.at, message.nodes, message.buffers,
+        )  # fmt: skip
+        if len(first) < len(types):
+            column += len(first)
+            self._write_entries(column, message)
+            self.write(column + 1, rest, message)
+
+    def rows(self, column: int, types: bytearray, message: Message) -> None:
+        """Several columns as one of structs, null where the update does not have them."""
+        at = message.buffer((self.count + 7) // 8)
+        message.node(bits_of_bytes(self.kinds, column * self.count, self.count, message.out, at))
+        self.write(column, types, message)
+
+    def unavailable(self, column: int, columns: int, names: Names, message: Message) -> None:
+        """For each row the names of the columns, from ``column`` on, that the log does not have; null for none."""
+        begin = column * self.count
+        end = begin + columns * self.count
+        if self.kinds.find(0, begin, end) < 0 and self.kinds.find(9, begin, end) < 0:
+            message.node(self.count)
+            message.buffer((self.count + 7) // 8)
+            message.buffer(4 * self.count + 4)
+            found = array("i")
+        else:
+            there, offsets, found = unavailable(self.kinds, begin, columns, self.count)
+            message.node(self.count - sum(map(int.bit_count, there)))
+            message.room((8 + names.longest) * len(found) + 32)
+            message.fill(there)
+            message.fill(offsets)
+        message.node(rows=len(found))
+        message.empty()
+        end = write_names(found, names.joined, names.ends, message.out, message.at)
+        message.text(message.at, end, len(found))
+
+    def _write_entries(self, column: int, message: Message) -> None:
+        begin = column * self.count
+        cells = [self._entries(cell) for cell in range(begin, begin + self.count)]
+        there = bytearray(cell is not None for cell in cells)
+        at = message.buffer((self.count + 7) // 8)
+        message.node(bits_of_bytes(there, 0, self.count, message.out, at))
+        message.fill(array("i", accumulate((len(cell or ()) for cell in cells), initial=0)))
+        entries = list(chain.from_iterable(cell or () for cell in cells))
+        message.room(sum(8 + len(name) + len(value) for name, value in entries) + 64)
+        message.node(rows=len(entries))
+        message.empty()
+        for part in range(2):
+            texts = [entry[part] for entry in entries]
+            message.node(rows=len(entries))
+            message.empty()
+            message.fill(array("i", accumulate(map(len, texts), initial=0)))
+            message.fill(b"".join(texts))
+
+    def _entries(self, cell: int) -> list[tuple[bytes, bytes]] | None:
+        if self.kinds[cell] != ENTRIES:
+            return None
+        begin = self.numbers[cell]
+        value: Any = one_value(self.data, begin, begin + self.sizes[cell])
+        return list(value.items())
+
+
+def pairs(kinds: bytearray) -> int:
+    """Nodes and buffers at the most: each column's, those of the columns that every batch has, and of structs."""
+    return 4 * len(kinds) + 9 * kinds.count(ENTRIES) + 46
+
+
+def width_of(kinds: bytearray) -> int:
+    """Bytes of a row of such columns at the most, beside those of a text itself."""
+    return sum(map(_WIDTHS.__getitem__, kinds))
