@@ -5,24 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_replay import frames
+from spark_replay.archive.arrays import ends_of
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.columns import TableColumn, arrow_type, converter, parse_type, unite
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.selection import EARLIEST, LATEST, select
 from wormhole.formats import ABSENT, COMPOSITE, BadValue, FormatSpec, open_formats
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import ArchiveError, DecodeError, UsageError
 from wormhole.model.schema import Schema, free_names
-from wormhole.model.values import UNAVAILABLE, Op, Value
-from wormhole.wire.rows import Row, op_of, values_of
+from wormhole.model.values import Op, Value
+from wormhole.wire.arrow_message import Message
+from wormhole.wire.cells import DECIMAL, ENTRIES, Cells, Layout, pairs, width_of
+from wormhole.wire.columns import bits_of_bytes, empty, kinds_of, unavailable
+from wormhole.wire.rows import number_of_op
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +35,25 @@ if TYPE_CHECKING:
 __all__ = ["Decoding", "decoded", "decoding", "read", "rows"]
 
 _VALUE: Final = "value"  # a store of bytes has one column of this name
-_PLAIN: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
-_WITHOUT_IMAGE: Final = frozenset({Op.DELETE, Op.TRUNCATE, Op.DELETE_RANGE})
+_GIVEN: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
+_KNOWN: Final = bytes(map(number_of_op, Op))
+_MERGE: Final = number_of_op(Op.MERGE)
+# Bytes to 1 or 0: operations without an image; kinds of cells in which there is nothing.
+_WITHOUT_IMAGE: Final = frozenset(map(number_of_op, (Op.DELETE, Op.TRUNCATE, Op.DELETE_RANGE)))
+_NO_IMAGE: Final = bytes(number in _WITHOUT_IMAGE for number in range(256))
+_ABSENT: Final = b"\1" + bytes(255)
+# By the type of a column: the kinds of cells whose values are of this type already, and as what they are read.
+_AS_THEY_ARE: Final[Mapping[str, Mapping[int, pa.DataType]]] = {
+    "bytes": {1: pa.binary(), 2: pa.binary(), DECIMAL: pa.binary()},
+    "text": {2: pa.string(), DECIMAL: pa.string()},
+    "int": {3: pa.int64()},
+    "uint": {4: pa.uint64(), 3: pa.int64()},
+    "double": {5: pa.float64()},
+    "bool": {6: pa.bool_()},
+    "decimal": {DECIMAL: pa.string(), 2: pa.string()},
+    "entries": {ENTRIES: pa.map_(pa.binary(), pa.binary())},
+}
+_PLAIN: Final = r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?|NaN|-?Infinity)$"
 _FIELDS: Final[Mapping[str, pa.DataType]] = {
     "_op": pa.string(),
     "_shard": pa.string(),
@@ -87,7 +109,7 @@ def decoded(df: DataFrame, table: str, plan: Decoding) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     kept = [one for one in df.schema.fields if one.name.startswith("_")]
-    wanted = df.where(f.col("table") == table).select(*_PLAIN, *(one.name for one in kept))
+    wanted = df.where(f.col("table") == table).select(*_GIVEN, *(one.name for one in kept))
     shape = from_arrow_schema(plan.shape())
     for one in kept:
         shape.add(one)
@@ -105,16 +127,17 @@ class Decoding:
     before: bool = False
 
     @property
-    def _of_key(self) -> tuple[TableColumn, ...]:
+    def of_key(self) -> tuple[TableColumn, ...]:
+        """Of the columns those that are in the key of a schema."""
         names = {column.name for schema in self.schemas for column in schema.key}
         return tuple(column for column in self.columns if column.name in names)
 
     def shape(self) -> pa.Schema:
         """The columns that come out, without those that are only kept."""
-        key = pa.struct([_field(column) for column in self._of_key])
+        key = pa.struct([_field(column) for column in self.of_key])
         given = [_field(column) for column in (*self.columns, *self.fields)]
         given += [pa.field(name, kind) for name, kind in _FIELDS.items()]
-        if self._of_key:
+        if self.of_key:
             given += [pa.field("_old_key", key), pa.field("_key_end", key)]
         if self.fields:
             given.append(pa.field("_bad_value", pa.string()))
@@ -127,7 +150,7 @@ class Decoding:
         """The rows as columns, batch by batch."""
         reader = _Reader(self)
         for batch in given:
-            yield reader.read(batch)
+            yield from reader.read(batch)
 
 
 def decoding(
@@ -182,111 +205,194 @@ class _Reader:
         self._fields = [(column, converter(column.type)) for column in plan.fields]
         self._paths = [tuple(column.name.split(".")) for column in plan.fields]
         self._decoder = open_formats(plan.value_format, {}).of("") if plan.value_format else None
+        self._layouts: dict[int, Layout] = {}
 
-    def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        plan = self._plan
-        given = {name: batch.column(name) for name in batch.schema.names}
-        updates, ids = given["update"].to_pylist(), given["schema_id"].to_pylist()
-        cells: dict[str, list[Any]] = {field.name: [] for field in self._shape}
-        for update, schema_id in zip(updates, ids, strict=True):
-            row, schema = read_row(update), self._schema_of(schema_id)
-            image, unknown = self._image(schema, row)
-            for column in plan.columns:
-                cells[column.shown].append(image.get(column.shown))
-            cells["_unavailable"].append(unknown or None)
-            if "_old_key" in cells:
-                cells["_old_key"].append(self._key(schema, values_of(row.old_key)))
-                cells["_key_end"].append(self._key(schema, values_of(row.key_end)))
-            if plan.fields:
-                # The operand of a MERGE is no value.
-                self._read_fields(cells, () if op_of(row) is Op.MERGE else values_of(row.after))
-            if plan.before:
-                before, missing = self._named(schema, values_of(row.before))
-                cells["_before"].append(before or None)
-                cells["_before_unavailable"].append(missing or None)
-        sources, numbers = given["tx_source"].to_pylist(), given["tx_number"].to_pylist()
-        cells["_tx"] = [f"{source}:{number & (1 << 64) - 1}" for source, number in zip(sources, numbers, strict=True)]
-        ready = {
-            "_op": given["op"],
-            "_shard": given["shard"],
-            "_place": given["place"],
-            "_index": given["tx_index"],
-            "_committed_at": given["committed_at"],
-        }
-        columns = [
-            ready[field.name].cast(field.type) if field.name in ready else pa.array(cells[field.name], field.type)
-            for field in self._shape
-        ]
-        kept = [name for name in given if name.startswith("_")]
+    def read(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of each schema by themselves."""
+        ids = batch.column("schema_id")
+        found = ids.unique().to_pylist()
+        for schema_id in found:
+            part = batch if len(found) == 1 else batch.filter(pc.equal(ids, schema_id))
+            yield self._read(part, self._schema_of(schema_id))
+
+    def _read(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+        plan, count = self._plan, batch.num_rows
+        layout = self._layouts.get(schema.id)
+        if layout is None:
+            layout = self._layouts[schema.id] = Layout.of(schema, before=plan.before)
+        cells = _cells(batch.column("update"), layout)
+        own, keys = len(layout.names), len(schema.key)
+        columns = _Columns(cells, schema, self._convert)
+        places = _places(schema)
+        mine = [columns.add(column, places.get(column.name)) for column in plan.columns]
+        rows: dict[str, tuple[int, list[int]]] = {}
+        if plan.of_key:
+            of_key = {column.name: i for i, column in enumerate(schema.key)}
+            for name, begin in (("_old_key", own + keys), ("_key_end", own + 2 * keys)):
+                within = {key: begin + i for key, i in of_key.items()}
+                rows[name] = begin, [columns.add(column, within.get(column.name)) for column in plan.of_key]
+        made = {"_unavailable": _unavailable(cells, [places.get(column.name) for column in plan.columns], plan)}
+        if plan.before:
+            begin = own + 3 * keys
+            within = {column.name: begin + i for i, column in enumerate(schema.columns)}
+            wanted = [within.get(column.name) for column in plan.columns]
+            rows["_before"] = (
+                begin,
+                [columns.add(column, place) for column, place in zip(plan.columns, wanted, strict=True)],
+            )
+            there = cells.kinds[begin * count : (begin + 1) * count]
+            made["_before_unavailable"] = _unavailable(cells, wanted, plan, there)
+        if plan.fields:
+            made |= self._read_fields(cells)
+        arrays = columns.made()
+        made |= {column.shown: arrays[slot] for column, slot in zip(plan.columns, mine, strict=True)}
+        for name, (begin, slots) in rows.items():
+            kind = self._shape.field(name).type
+            if not schema.key and name != "_before":
+                made[name] = pa.nulls(count, kind)
+                continue
+            valid = bytearray((count + 7) // 8)
+            bits_of_bytes(cells.kinds, begin * count, count, valid, 0)
+            children = [arrays[slot] for slot in slots]
+            made[name] = pa.Array.from_buffers(kind, count, [pa.py_buffer(valid)], children=children)
+        number = batch.column("tx_number").view(pa.uint64()).cast(pa.string())
+        made["_tx"] = pc.binary_join_element_wise(batch.column("tx_source").cast(pa.string()), number, ":")
+        for name in ("op", "shard", "place", "committed_at"):
+            made[f"_{name}"] = batch.column(name)
+        made["_index"] = batch.column("tx_index")
+        kept = [name for name in batch.schema.names if name.startswith("_")]
         fields = [*self._shape, *(batch.schema.field(name) for name in kept)]
-        return pa.RecordBatch.from_arrays([*columns, *(given[name] for name in kept)], schema=pa.schema(fields))
+        given = [made[field.name].cast(field.type) for field in self._shape]
+        return pa.RecordBatch.from_arrays([*given, *map(batch.column, kept)], schema=pa.schema(fields))
 
-    def _image(self, schema: Schema, row: Row) -> tuple[dict[str, Any], list[str]]:
-        op = op_of(row)
-        key = {column.name: value for column, value in zip(schema.key, values_of(row.key), strict=False)}
-        if op in _WITHOUT_IMAGE:
-            return {shown: self._converted(schema, name, key[name]) for name, shown in self._shown() if name in key}, []
-        after = values_of(row.after) or (UNAVAILABLE,) * len(schema.columns)
-        values = {column.name: value for column, value in zip(schema.columns, after, strict=True)}
-        for name, value in key.items():
-            if values.get(name, UNAVAILABLE) is UNAVAILABLE:
-                values[name] = value
-        return self._all(schema, values)
-
-    def _named(self, schema: Schema, given: Sequence[Value]) -> tuple[dict[str, Any], list[str]]:
-        if not given:
-            return {}, []
-        return self._all(schema, {column.name: value for column, value in zip(schema.columns, given, strict=True)})
-
-    def _all(self, schema: Schema, values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:
-        cells: dict[str, Any] = {}
-        unknown: list[str] = []
-        for name, shown in self._shown():
-            value = values.get(name, UNAVAILABLE)
-            if value is UNAVAILABLE:
-                unknown.append(shown)
-                cells[shown] = None
-            else:
-                cells[shown] = self._converted(schema, name, value)
-        return cells, unknown
-
-    def _shown(self) -> Iterator[tuple[str, str]]:
-        return ((column.name, column.shown) for column in self._plan.columns)
-
-    def _key(self, schema: Schema, values: Sequence[Value]) -> dict[str, Any] | None:
-        if not values:
-            return None
-        shown = dict(self._shown())
-        return {
-            shown[column.name]: self._converted(schema, column.name, value)
-            for column, value in zip(schema.key, values, strict=True)
+    def _read_fields(self, cells: Cells) -> dict[str, pa.Array]:
+        named: list[list[Any]] = [[] for _ in self._fields]
+        bad: list[str | None] = []
+        for i in range(cells.count):
+            # The operand of a MERGE is no value.
+            value = cells.value(i) if cells.ops[i] != _MERGE else None
+            found: Sequence[Any] = [ABSENT] * len(self._paths)
+            problems: list[str] = []
+            if isinstance(value, bytes) and self._decoder is not None:
+                try:
+                    found = self._decoder.extract(value, self._paths)
+                except BadValue as error:
+                    problems.append(str(error))
+            for (column, convert), into, one in zip(self._fields, named, found, strict=True):
+                cell = None
+                if one is COMPOSITE:
+                    problems.append(f"{column.name} is a list or an object")
+                elif one is not ABSENT:
+                    try:
+                        cell = convert(one)
+                    except ValueError as error:
+                        problems.append(f"{column.name}: {error}")
+                into.append(cell)
+            bad.append("; ".join(problems) or None)
+        arrays = {
+            column.shown: pa.array(one, arrow_type(column.type))
+            for (column, _), one in zip(self._fields, named, strict=True)
         }
+        return {**arrays, "_bad_value": pa.array(bad, pa.string())}
 
-    def _converted(self, schema: Schema, name: str, value: Value) -> Any:
+
+class _Columns:
+    """Columns of one schema's cells in the types of the table."""
+
+    def __init__(self, cells: Cells, schema: Schema, convert: Mapping[str, Callable[[Value], Any]]) -> None:
+        self._cells = cells
+        self._schema = schema
+        self._convert = convert
+        self._wanted: list[tuple[TableColumn, int | None]] = []
+        self._kinds: list[int] = []  # of the columns that are taken as they are; 0 for others
+
+    def add(self, column: TableColumn, place: int | None) -> int:
+        """The column in ``place`` of the grid, ``None`` for one that the schema does not have: its number in
+        :meth:`made`.
+        """
+        kind = 0
+        if place is not None and (as_they_are := _AS_THEY_ARE.get(column.type)):
+            count = self._cells.count
+            found, until = kinds_of(
+                self._cells.kinds[place * count : (place + 1) * count], count, bytes((next(iter(as_they_are)),))
+            )
+            kind = found[0] if until == count and found[0] in as_they_are else 0
+        self._wanted.append((column, place))
+        self._kinds.append(kind)
+        return len(self._wanted) - 1
+
+    def made(self) -> list[pa.Array]:
+        """All of them. Raises :class:`~wormhole.model.errors.UsageError` for a value that a type does not hold."""
+        cells, kinds = self._cells, bytearray(filter(None, self._kinds))
+        most = cells.count * width_of(kinds) + 2 * len(cells.data) + 40 * len(kinds) + 600
+        message = Message(cells.count, pairs(kinds), most)
+        fields: list[pa.Field] = []
+        for (column, place), kind in zip(self._wanted, self._kinds, strict=True):
+            if kind and place is not None:
+                cells.write(place, bytearray((kind,)), message)
+                fields.append(pa.field(str(len(fields)), _AS_THEY_ARE[column.type][kind]))
+        ready = iter(pa.ipc.read_record_batch(pa.py_buffer(message.written()), pa.schema(fields)).columns)
+        return [
+            self._checked(next(ready), column, place, kind) if kind else self._converted(column, place)
+            for (column, place), kind in zip(self._wanted, self._kinds, strict=True)
+        ]
+
+    def _checked(self, values: pa.Array, column: TableColumn, place: int | None, kind: int) -> pa.Array:
+        # A decimal is as Python writes it, which is how encoders do.
+        plain = (
+            kind != DECIMAL or pc.all(pc.match_substring_regex(values.cast(pa.string()), _PLAIN)).as_py() is not False
+        )
+        return values.cast(arrow_type(column.type)) if plain else self._converted(column, place)
+
+    def _converted(self, column: TableColumn, place: int | None) -> pa.Array:
+        cells, kind = self._cells, arrow_type(column.type)
+        if place is None:
+            return pa.nulls(cells.count, kind)
+        convert, begin = self._convert[column.name], place * cells.count
         try:
-            return self._convert[name](value)
+            return pa.array([convert(cells.value(cell)) for cell in range(begin, begin + cells.count)], kind)
         except ValueError as error:
             raise UsageError(
-                f"column {name} of {schema.table}: {error}", hint=f"ask for a wider type, or for {name} as text"
+                f"column {column.name} of {self._schema.table}: {error}",
+                hint=f"ask for a wider type, or for {column.name} as text",
             ) from error
 
-    def _read_fields(self, cells: dict[str, list[Any]], after: Sequence[Value]) -> None:
-        value = after[0] if after else None
-        found: Sequence[Any] = [ABSENT] * len(self._paths)
-        problems: list[str] = []
-        if isinstance(value, bytes) and self._decoder is not None:
-            try:
-                found = self._decoder.extract(value, self._paths)
-            except BadValue as error:
-                problems.append(str(error))
-        for (column, convert), one in zip(self._fields, found, strict=True):
-            cell = None
-            if one is COMPOSITE:
-                problems.append(f"{column.name} is a list or an object")
-            elif one is not ABSENT:
-                try:
-                    cell = convert(one)
-                except ValueError as error:
-                    problems.append(f"{column.name}: {error}")
-            cells[column.shown].append(cell)
-        cells["_bad_value"].append("; ".join(problems) or None)
+
+def _cells(updates: pa.Array, layout: Layout) -> Cells:
+    data, ends = ends_of(updates)
+    first = ends[0]
+    spans = array("q", bytes(16 * len(updates)))
+    spans[::2] = array("q", (end - first for end in ends[:-1]))
+    spans[1::2] = array("q", (end - first for end in ends[1:]))
+    try:
+        cells = Cells(bytes(data[first : ends[-1]]), spans, 0, len(updates), layout, falls_back=False)
+        if cells.ops.translate(None, _KNOWN):
+            raise DecodeError("it has an operation that this release does not know")
+    except DecodeError as error:
+        raise ArchiveError(
+            f"an archived update is no valid row: {error}",
+            hint="`wormholectl archive verify --deep` names the files that are damaged",
+        ) from error
+    return cells
+
+
+def _places(schema: Schema) -> dict[str, int]:
+    """Of each column of a schema, also of its key, the place in the grid."""
+    return {name: i for i, name in enumerate(dict.fromkeys(c.name for c in (*schema.columns, *schema.key)))}
+
+
+def _unavailable(
+    cells: Cells, places: Sequence[int | None], plan: Decoding, there: bytearray | None = None
+) -> pa.Array:
+    """For each row the columns that are not known; null for none, and for rows that are not ``there``."""
+    count = cells.count
+    kinds = bytearray().join(
+        bytes(count) if place is None else cells.kinds[place * count : (place + 1) * count] for place in places
+    )
+    rows = cells.ops.translate(_NO_IMAGE) if there is None else bytearray(there.translate(_ABSENT))
+    empty(kinds, count, 0, len(places), rows)
+    valid, offsets, found = unavailable(kinds, 0, len(places), count)
+    names = pa.array([column.shown for column in plan.columns], pa.string())
+    indexes = pa.Array.from_buffers(pa.int32(), len(found), [None, pa.py_buffer(found)])
+    buffers = [pa.py_buffer(valid), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(pa.list_(pa.string()), count, buffers, children=[names.take(indexes)])

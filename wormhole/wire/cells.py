@@ -7,10 +7,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import accumulate, chain
+from struct import Struct
 from typing import Any, Final
 
 from wormhole.model.schema import Schema, free_names
+from wormhole.model.values import UNAVAILABLE, Value
 from wormhole.wire.arrow_message import Message, Names
 from wormhole.wire.columns import bits_of_bytes, copy_missing, unavailable, write_columns, write_names
 from wormhole.wire.values import KEY, check_decimals, locate, one_value
@@ -31,6 +34,7 @@ NAMES: Final[Mapping[int, str]] = {
 KINDS: Final = {**{name: kind for kind, name in NAMES.items()}, "hash": 2}
 DECIMAL: Final = 7
 ENTRIES: Final = 10
+_DOUBLE: Final = Struct("<d")
 _WIDTHS: Final = {**dict.fromkeys(NAMES, 5), 3: 9, 4: 9, 5: 9, 6: 1}
 
 
@@ -77,7 +81,9 @@ class Layout:
 class Cells:
     """The cells of ``count`` updates, as :func:`~wormhole.wire.values.locate` fills them."""
 
-    def __init__(self, data: bytes, spans: array[int], first: int, count: int, layout: Layout) -> None:
+    def __init__(
+        self, data: bytes, spans: array[int], first: int, count: int, layout: Layout, *, falls_back: bool = True
+    ) -> None:
         size = layout.width * count
         self.data = data
         self.count = count
@@ -85,10 +91,39 @@ class Cells:
         self.numbers = memoryview(bytearray(8 * size)).cast("Q")
         self.sizes = memoryview(bytearray(4 * size)).cast("i")
         self.ops = bytearray(count)
-        locate(data, spans, first, count, layout.bases, layout.widths, self.kinds, self.numbers, self.sizes, self.ops)
+        locate(
+            data, spans, first, count, layout.bases, layout.widths, self.kinds, self.numbers, self.sizes, self.ops,
+            falls_back,
+        )  # fmt: skip
         for i, column in enumerate(layout.key):
             source = (layout.bases[KEY] + i) * count
             copy_missing(self.kinds, self.numbers, self.sizes, source, column * count, count)
+
+    def value(self, cell: int) -> Value:
+        """What a cell holds."""
+        kind, number = self.kinds[cell], self.numbers[cell]
+        match kind:
+            case 0 | 9:
+                return UNAVAILABLE
+            case 1:
+                return self.data[number : number + self.sizes[cell]]
+            case 2:
+                return self.data[number : number + self.sizes[cell]].decode()
+            case 3:
+                return number - (1 << 64) if number >> 63 else number
+            case 4:
+                return number
+            case 5:
+                value: float = _DOUBLE.unpack(number.to_bytes(8, "little"))[0]
+                return value
+            case 6:
+                return number != 0
+            case 7:
+                check_decimals(self.data, self.kinds, self.numbers, self.sizes, cell, cell + 1)
+                return Decimal(self.data[number : number + self.sizes[cell]].decode())
+            case 10:
+                return one_value(self.data, number, number + self.sizes[cell])
+        return None
 
     def write(self, column: int, types: bytearray, message: Message) -> None:
         """Columns from ``column`` on, whose values are of these kinds."""

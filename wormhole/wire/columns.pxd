@@ -39,6 +39,9 @@ cpdef object copy_missing(
     object kinds, object numbers, object sizes, Py_ssize_t source, Py_ssize_t target, Py_ssize_t count
 )
 
+@cython.locals(kind="unsigned char[::1]", wanted="const unsigned char[::1]", c=Py_ssize_t, i=Py_ssize_t)
+cpdef object empty(object kinds, Py_ssize_t count, Py_ssize_t first, Py_ssize_t columns, object rows)
+
 @cython.locals(
     kind="const unsigned char[::1]", out="unsigned char[::1]", until=Py_ssize_t, c=Py_ssize_t, first="unsigned char",
     i=Py_ssize_t, one="unsigned char",

@@ -14,7 +14,7 @@ from typing import Final
 from wormhole.model.errors import DecodeError
 from wormhole.wire.values import Ints
 
-__all__ = ["LARGE", "PARTIAL", "PLACE_BYTES", "bits_of_bytes", "copy_missing", "kinds_of", "scan", "spread"]
+__all__ = ["LARGE", "PARTIAL", "PLACE_BYTES", "bits_of_bytes", "copy_missing", "empty", "kinds_of", "scan", "spread"]
 __all__ += ["unavailable", "write_columns", "write_ids", "write_names"]
 
 PARTIAL: Final = 1
@@ -228,6 +228,16 @@ def copy_missing(kinds: bytearray, numbers: Ints, sizes: Ints, source: int, targ
             kind[target + i] = kind[source + i]
             number[target + i] = number[source + i]
             size[target + i] = size[source + i]
+
+
+def empty(kinds: bytearray, count: int, first: int, columns: int, rows: bytearray) -> None:
+    """Make cells without a value NULL, in columns from ``first`` on and in the rows whose byte in ``rows`` is set."""
+    kind = kinds
+    wanted = rows
+    for c in range(first, first + columns):
+        for i in range(count):
+            if wanted[i] and (kind[c * count + i] == 0 or kind[c * count + i] == _UNAVAILABLE):
+                kind[c * count + i] = _NULL
 
 
 def kinds_of(kinds: bytearray, count: int, declared: bytes) -> tuple[bytearray, int]:

@@ -22,6 +22,7 @@ __all__ = [
     "encode_row",
     "entry",
     "entry_head",
+    "number_of_op",
     "op_numbered",
     "op_of",
     "value_of",
@@ -157,6 +158,11 @@ def values_of(field: Sequence[update_pb2.Value]) -> tuple[Value, ...]:
 def op_of(row: Row) -> Op:
     """The row's operation. Raises as :func:`op_numbered`."""
     return op_numbered(row.op)
+
+
+def number_of_op(op: Op) -> int:
+    """Of an operation in ``wormhole.wire.v1.Op``."""
+    return int(_OP_NUMBER[op])
 
 
 def op_numbered(number: int) -> Op:

@@ -31,7 +31,7 @@ cpdef list known(bytes data, Py_ssize_t begin, Py_ssize_t end, unsigned int fiel
 )
 cpdef object locate(
     bytes data, object spans, Py_ssize_t first, Py_ssize_t count, object bases, object widths, object kinds, object numbers,
-    object sizes, object ops
+    object sizes, object ops, bint falls_back=*
 )
 
 cpdef object one_value(bytes data, Py_ssize_t begin, Py_ssize_t end)

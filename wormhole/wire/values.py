@@ -151,16 +151,17 @@ def locate(
     numbers: Ints,
     sizes: Ints,
     ops: bytearray,
+    falls_back: bool = True,
 ) -> None:
     """Where the values of ``count`` updates of a batch lie, column by column: of value ``j`` of field ``f`` of update
     ``i`` the cell ``(bases[f] + j) * count + i``. ``spans``: as of :func:`split`; ``first``: the first of the updates
     in it.
 
-    ``bases``: by field; below 0: its values are not wanted. ``widths``: how many values a field has, if it has any. An
-    update without AFTER has its BEFORE in place of it. ``kinds``: the field of ``Value`` that is set, ``unavailable``
-    for none; left 0 where there is no value at all. ``numbers``: what a number is as 64 bits; of other values where
-    they begin, with their ``sizes``; of entries, where the whole ``Value`` does. ``ops``: the numbers of the
-    operations; left 0 for one that no byte holds. All are filled with 0 before.
+    ``bases``: by field; below 0: its values are not wanted. ``widths``: how many values a field has, if it has any.
+    ``falls_back``: an update without AFTER has its BEFORE in place of it. ``kinds``: the field of ``Value`` that is
+    set, ``unavailable`` for none; left 0 where there is no value at all. ``numbers``: what a number is as 64 bits; of
+    other values where they begin, with their ``sizes``; of entries, where the whole ``Value`` does. ``ops``: the
+    numbers of the operations; left 0 for one that no byte holds. All are filled with 0 before.
 
     Raises as :func:`check`, and :class:`~wormhole.model.errors.ProtocolError` for another number of values.
     """
@@ -255,7 +256,7 @@ def locate(
                             number_of[cell] = start
                             size_of[cell] = last - start
                 at = stop
-            if image == _BEFORE or found[_AFTER] or not found[_BEFORE]:
+            if not falls_back or image == _BEFORE or found[_AFTER] or not found[_BEFORE]:
                 break
             image = _BEFORE
         for k in range(2, 7):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
 
 from spark_replay.tables.rows import Decoding, decoding
 from spark_replay.tables.schemas import by_signed_id
+from tests.unit.spark_replay.tables.row_by_row import RowByRow
 from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
@@ -29,7 +33,7 @@ def batch(*updates: tuple[Schema, bytes], **kept: list[Any]) -> pa.RecordBatch:
     signed = {schema: id_ for id_, schema in by_signed_id([schema for schema, _ in updates]).items()}
     columns = {
         "shard": ["db1"] * len(updates),
-        "place": [bytes([i]) for i in range(len(updates))],
+        "place": [i.to_bytes(4, "big") for i in range(len(updates))],
         "tx_source": ["u"] * len(updates),
         "tx_number": pa.array([-1] * len(updates), pa.int64()),
         "tx_index": pa.array(range(len(updates)), pa.int32()),
@@ -145,3 +149,83 @@ def test_wrong_requests() -> None:
         decoding([STORE], "default", fields={"a": "text"})
     with pytest.raises(UsageError, match="value_format must be"):
         decoding([STORE], "default", fields={"a": "text"}, value_format="xml")
+
+
+VALUES: dict[str, st.SearchStrategy[Value]] = {
+    "bytes": st.binary(max_size=6),
+    "text": st.text(max_size=6),
+    "int": st.integers(-(1 << 63), (1 << 63) - 1),
+    "uint": st.integers(0, (1 << 64) - 1),
+    "double": st.floats(allow_nan=False),
+    "bool": st.booleans(),
+    "decimal": st.decimals(allow_nan=False, allow_infinity=False, places=2) | st.just(Decimal("Infinity")),
+    "entries": st.dictionaries(st.binary(max_size=2), st.binary(max_size=2), max_size=2),
+}
+
+
+@st.composite
+def archived(draw: st.DrawFn) -> tuple[list[Schema], list[tuple[Schema, bytes]]]:
+    """Rows of up to three schemas of a table; few values are of another type than their column."""
+
+    def schema() -> Schema:
+        names = draw(st.lists(st.sampled_from("abcde"), min_size=1, max_size=4, unique=True))
+        own = tuple(Column(name, draw(st.sampled_from([*VALUES]))) for name in names)
+        key = draw(st.sampled_from([(), own[:1], (Column("id", "int"),), (own[0], Column("id", "int"))]))
+        return Schema("shop.t", key, own)
+
+    def image(columns: tuple[Column, ...]) -> list[Value]:
+        def value(column: Column) -> Value:
+            kind = draw(st.sampled_from([*VALUES])) if draw(st.integers(0, 40)) == 0 else column.type
+            return draw(st.one_of(VALUES[kind], VALUES[kind], st.none(), st.just(UNAVAILABLE)))
+
+        return [value(column) for column in columns]
+
+    schemas = [schema() for _ in range(draw(st.integers(1, 3)))]
+    rows = []
+    for _ in range(draw(st.integers(1, 12))):
+        one, op = draw(st.sampled_from(schemas)), draw(st.sampled_from([*Op]))
+        after = op not in {Op.DELETE, Op.TRUNCATE, Op.DELETE_RANGE} and draw(st.booleans())
+        row = encode_row(
+            op,
+            image(one.key) if op is not Op.TRUNCATE else (),
+            after=image(one.columns) if after else (),
+            before=image(one.columns) if draw(st.booleans()) else (),
+            old_key=image(one.key) if draw(st.booleans()) else (),
+            key_end=image(one.key) if draw(st.booleans()) else (),
+            too_large=draw(st.booleans()),
+        )
+        rows.append((one, row))
+    return schemas, rows
+
+
+def shown(read_it: Callable[[], list[dict[str, Any]]]) -> Any:
+    try:
+        return sorted(repr(row) for row in read_it())
+    except (UsageError, pa.ArrowInvalid, OverflowError) as error:
+        return type(error)
+
+
+@settings(deadline=None)
+@given(archived(), st.booleans())
+def test_columns_hold_what_a_row_at_a_time_gives(given: Any, before: bool) -> None:
+    schemas, rows = given
+    plan = decoding(schemas, "shop.t", before=before)
+    rows_of = RowByRow(plan)
+    assert shown(lambda: read(plan, *rows)) == shown(lambda: rows_of.read(batch(*rows)).to_pylist())
+
+
+@pytest.mark.parametrize("text", ["1E+3", "007", "+1", "-0.50", "NaN"])
+def test_a_decimal_is_written_as_ever(text: str) -> None:
+    row = encode_row(Op.INSERT, (1,), after=(1, 2, Decimal("1.50"), None)).replace(b"1.50", text.encode().ljust(4)[:4])
+    row = row if len(text) == 4 else encode_row(Op.INSERT, (1,), after=(1, 2, Decimal(text), None))
+    plan = decoding([TABLE], "shop.t")
+    rows_of = RowByRow(plan)
+    assert read(plan, (TABLE, row)) == rows_of.read(batch((TABLE, row))).to_pylist()
+
+
+def test_an_operation_of_a_later_release_ends_the_reading() -> None:
+    plan = decoding([TABLE], "shop.t")
+    with pytest.raises(ArchiveError, match="no valid row: it has an operation that this release does not know"):
+        read(plan, (TABLE, b"\x08\x63"))
+    with pytest.raises(ArchiveError, match="no valid row"):
+        read(plan, (TABLE, b"\xff"))
