@@ -108,7 +108,9 @@ def test_both_forms_read_the_same(updates: list[bytes]) -> None:
 def test_what_does_not_fit_is_refused(columns: Any) -> None:
     data, kinds = b"abcdef", bytearray(b"\x02\x02\x03\x03")
     numbers, sizes = array("Q", [0, 3, 7, 8]), array("i", [3, 3, 0, 0])
-    out, nodes, buffers = bytearray(144), [], []
+    out = bytearray(144)
+    nodes: list[int] = []
+    buffers: list[int] = []
     end = columns.write_columns(data, kinds, numbers, sizes, 2, 0, bytearray(b"\x02\x03"), out, 64, 64, nodes, buffers)
     assert (nodes, buffers) == ([2, 0, 2, 0], [0, 0, 0, 12, 16, 6, 24, 0, 24, 16])
     assert (end, bytes(out[80:86]), bytes(out[88:104])) == (104, data, (7 | 8 << 64).to_bytes(16, "little"))
