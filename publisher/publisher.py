@@ -605,4 +605,5 @@ class Publisher:
             due = loop.time() + every
             await asyncio.sleep(every)
             self._lag = 0.5 * self._lag + 0.5 * max(0.0, loop.time() - due)
-            self._round_cost.measured(self.clock.processor(), self._rounds)
+            reading_s = sum(stream.traffic.reading_s for stream in self.assigner.streams())
+            self._round_cost.measured(self.clock.processor() - reading_s, self._rounds)

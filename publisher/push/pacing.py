@@ -24,15 +24,19 @@ _SHARE: Final = 0.4  # of the loop's time that rounds may take
 
 
 class RoundCost:
-    """Processor seconds of the event loop's thread for one round, over the last few measurements. Pure."""
+    """Processor seconds of the event loop's thread for one round, over the last few measurements. Pure.
+
+    What subscribers send is not meant: their datamarkers and progress come by time, not by rounds. Counted in, a
+    thousand flows drew rounds apart for acknowledgements that came all the same.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self._before: tuple[float, int] | None = None
 
     def measured(self, spent_s: float, rounds: int) -> None:
-        """Called about ten times a second. ``spent_s``: what the thread has used so far; ``rounds``: how many there
-        were so far.
+        """Called about ten times a second. ``spent_s``: what the thread has used so far, but for what subscribers
+        sent; ``rounds``: how many there were so far.
         """
         if self._before is not None:
             spent_before_s, rounds_before = self._before

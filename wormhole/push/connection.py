@@ -58,7 +58,8 @@ class Traffic:
     """Counts of one subscriber, over all its connections.
 
     ``bytes``: of the messages written. ``refused``: how often it lost its connection by a fault of its own. ``rests``:
-    how often reading was suspended because it had caused much work.
+    how often reading was suspended because it had caused much work. ``reading_s``: processor seconds of the event loop
+    for what the subscriber sent.
     """
 
     connections: int = 0
@@ -68,6 +69,7 @@ class Traffic:
     acks: int = 0
     refused: Counter[Refusal] = field(default_factory=Counter)
     rests: int = 0
+    reading_s: float = 0.0
 
 
 class Owner(Protocol):
@@ -194,11 +196,11 @@ class Connection:
         return await why_not_reached(error, peer, self._subscriber)
 
     async def _read(self, peer: Peer) -> None:
-        session = self.session
+        session, traffic, processor = self.session, self._traffic, self._clock.processor
         try:
             async for data in self._call:
                 self.heard_at = self._clock.monotonic()
-                done = session.work
+                done, began = session.work, processor()
                 for event in session.receive(data):
                     if isinstance(event, Welcomed):
                         await self._welcome(peer)
@@ -210,8 +212,10 @@ class Connection:
                         parted = f"subscriber {self._subscriber} parted ({event.reason_name}): {event.message}"
                         raise StreamBroken(parted, hint=event.hint or None)
                     if session.work - done >= _SLICE:
+                        traffic.reading_s += processor() - began
                         await self._rest(session.work - done)
-                        done = session.work
+                        done, began = session.work, processor()
+                traffic.reading_s += processor() - began
                 if session.work != done:
                     await self._rest(session.work - done)
         except ProtocolError as error:

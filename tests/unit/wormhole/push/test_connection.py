@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.eventually import eventually, patience
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import ProtocolError, ReplayError, StreamBroken
 from wormhole.push import connection as module
 from wormhole.push.allowance import Reading
@@ -22,7 +23,7 @@ from wormhole.wire.v1 import push_pb2
 class Owner:
     """A connection and what it reports. ``out``: the messages to write next. ``fails``: raised at the first event."""
 
-    def __init__(self, heartbeat_s: float = 30.0) -> None:
+    def __init__(self, heartbeat_s: float = 30.0, clock: Clock = SYSTEM_CLOCK) -> None:
         hello = push_pb2.Hello(
             min_version=1,
             max_version=2,
@@ -32,7 +33,7 @@ class Owner:
             max_frame_bytes=1 << 20,
         )
         self.traffic = Traffic()
-        self.connection = Connection(PushSession(hello), self, Reading().allowance(0.0), self.traffic)
+        self.connection = Connection(PushSession(hello), self, Reading().allowance(0.0), self.traffic, clock)
         self.events: list[Event] = []
         self.ends: list[StreamBroken | None] = []
         self.out: list[bytes] = []
@@ -99,6 +100,29 @@ async def test_the_owner_is_asked_once_for_each_wake(
         await eventually(lambda number=number: owner.traffic.messages == number + 1, "it is counted")  # type: ignore[misc]
     await asyncio.sleep(0)
     assert owner.asked == asked + 5
+    owner.connection.close()
+    await run
+
+
+async def test_what_the_subscriber_sent_is_accounted_apart_from_all_other_work(
+    subscriber: ScriptedSubscriber,
+) -> None:
+    used = 0.0
+
+    class Busy(Owner):
+        def received(self, event: Event) -> None:
+            nonlocal used
+            used += 1.0
+            super().received(event)
+
+    owner = Busy(clock=Clock(processor=lambda: used))
+    run = await welcomed(owner, subscriber)
+    await eventually(lambda: owner.traffic.reading_s == 1.0, "the welcome")
+    used += 5.0  # what it sends, for example
+    heard_at = owner.connection.heard_at
+    await subscriber.says(heartbeat=push_pb2.Heartbeat(number=1))
+    await eventually(lambda: owner.connection.heard_at > heard_at, "it was read")
+    assert owner.traffic.reading_s == 1.0
     owner.connection.close()
     await run
 
