@@ -1,7 +1,7 @@
 """`make quickstart-test`: follows docs/quickstart.md as its reader does, and prints the seconds of each step.
 
-Every fenced command runs, in order, in an empty HOME and an empty folder, against a private MySQL, MariaDB and RocksDB
-that are written to all the while. A step fails when a command of it does, or when what the page shows of its output
+Every fenced command runs, in order, in an empty HOME and an empty folder, against a private MySQL, MariaDB,
+PostgreSQL and RocksDB that are written to all the while. A step fails when a command of it does, or when what the page shows of its output
 does not appear. How the page is read:
 
 - each ``##`` heading is a step;
@@ -36,6 +36,8 @@ from scripts.prepare import ROOT
 from tests.support.databases import FLAVOURS, DatabaseServer, template
 from tests.support.marked import MARK, marked
 from tests.support.pages import Process, Reader, own_port
+from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_server import template as postgres_template
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import WormholeError
 
@@ -56,7 +58,7 @@ __all__ = [
 ]
 
 PAGE: Final = ROOT / "docs" / "quickstart.md"
-DATASTORES: Final = ("MySQL", "MariaDB", "RocksDB")
+DATASTORES: Final = ("MySQL", "MariaDB", "PostgreSQL", "RocksDB")
 SECOND: Final = "Second terminal"
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LABEL: Final = re.compile(r"\*\*(.+?)\*\*")
@@ -153,6 +155,21 @@ def store(kind: str, folder: Path) -> Iterator[Store]:
         finally:
             rocks.exit()
         return
+    if kind == "PostgreSQL":
+        with PostgresServer(template=postgres_template()) as postgres:
+            postgres.sql(f"DROP ROLE {postgres.user}", "CREATE DATABASE shop")  # the page makes its own account
+            postgres.sql(
+                "CREATE TABLE users (id int PRIMARY KEY, name text, visits int DEFAULT 0)",
+                *(f"INSERT INTO users VALUES ({n}, 'Eve')" for n in range(1, 11)),
+                database="shop",
+            )
+            visit = "UPDATE users SET visits = visits + 1 WHERE id = {}"
+            yield Store(
+                ("db1:5432", f"{postgres.host}:{postgres.port}"),
+                lambda n: postgres.sql(visit.format(n % 9 + 2), database="shop"),
+                lambda text: postgres.sql(*_statements(text), database="shop"),
+            )
+        return
     # As servers are when nobody thought of tailing them.
     no_gtids = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
     usual = {"binlog-row-metadata": "MINIMAL"} | (no_gtids if kind == "MySQL" else {"binlog-format": "MIXED"})
@@ -175,7 +192,11 @@ def _visit(server: DatabaseServer, number: int) -> None:
 
 
 def _run(server: DatabaseServer, text: str) -> None:
-    server.sql(*filter(None, map(str.strip, re.sub(r"--.*", "", text).split(";"))))
+    server.sql(*_statements(text))
+
+
+def _statements(text: str) -> list[str]:
+    return list(filter(None, map(str.strip, re.sub(r"--.*", "", text).split(";"))))
 
 
 def _no_sql(text: str) -> None:
