@@ -1,8 +1,8 @@
 """`make quickstart-test`: follows docs/quickstart.md as its reader does, and prints the seconds of each step.
 
-Every fenced command runs, in order, in an empty HOME and an empty folder, against a private MySQL, MariaDB,
-PostgreSQL and RocksDB that are written to all the while. A step fails when a command of it does, or when what the page shows of its output
-does not appear. How the page is read:
+Every fenced command runs, in order, in an empty HOME and an empty folder, against a private MySQL, MariaDB, PostgreSQL
+and RocksDB that are written to all the while. A step fails when a command of it does, or when what the page shows of
+its output does not appear. How the page is read:
 
 - each ``##`` heading is a step;
 - the bold words that the paragraph before a fence begins with say for which datastores it is (**MySQL, MariaDB**), or

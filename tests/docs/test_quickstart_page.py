@@ -1,4 +1,4 @@
-"""The quickstart, followed to the letter with one of its datastores, in a soak with two; `make quickstart-test` does
+"""The quickstart, followed to the letter with one of its datastores, in a soak with three; `make quickstart-test` does
 it with all."""
 
 from __future__ import annotations
@@ -7,11 +7,13 @@ import pytest
 
 from scripts.quickstart import PAGE, QuickstartError, follow, read_page
 
+SERVERS = {"MariaDB": "mariadb_server", "PostgreSQL": "postgres_server"}
 
-@pytest.mark.parametrize("kind", [pytest.param("MariaDB", marks=pytest.mark.soak), "RocksDB"])
+
+@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.soak) for kind in SERVERS), "RocksDB"])
 def test_it_leads_to_a_running_subscriber(kind: str, request: pytest.FixtureRequest) -> None:
-    if kind == "MariaDB":
-        request.getfixturevalue("mariadb_server")  # skips where there is none
+    if kind in SERVERS:
+        request.getfixturevalue(SERVERS[kind])  # skips where there is none
     _install, *steps = read_page(PAGE.read_text())
     assert list(follow(kind, steps)) == [step.title for step in steps]
 
