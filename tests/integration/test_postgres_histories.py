@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from publisher.sources.postgres import slots
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.postgres_harness import drop_slots, prepare_database, source_of
@@ -35,15 +36,17 @@ def source(primary: PostgresServer, tmp_path: Path) -> Iterator[PostgresSource]:
 class Standby:
     """Of ``primary``, from a copy of its data with the slots, as a server keeps them that synchronizes slots."""
 
-    def __init__(self, primary: PostgresServer, folder: Path) -> None:
+    def __init__(self, primary: PostgresServer, folder: Path, *, with_slots: bool = True, **options: str) -> None:
         self._primary = primary
         copy = folder / "base"
         primary.stop()
         shutil.copytree(primary.data, copy)
         primary.start()
         (copy / "standby.signal").touch()
-        options = {"primary_conninfo": f"host=127.0.0.1 port={primary.port} user=postgres"}
-        self.server = PostgresServer(options=options, template=copy)
+        for one in () if with_slots else (copy / "pg_replslot").iterdir():
+            shutil.rmtree(one)
+        primary_at = f"host=127.0.0.1 port={primary.port} user=postgres dbname=shop"
+        self.server = PostgresServer(options={"primary_conninfo": primary_at, **options}, template=copy)
         self.server.start()
 
     def catch_up(self) -> None:
@@ -94,6 +97,38 @@ def test_a_promoted_standby_goes_on_with_the_slots_and_without_them_reports_a_lo
     assert (lost.value.first_missing, lost.value.last_missing) == (marker.delivered, source.earliest().delivered)
     _insert(standby.server, 5)
     assert read_log(source, source.earliest()).keys() == [5]
+
+
+@pytest.mark.soak  # Debian 12 has 15; WORMHOLE_POSTGRES names another server
+def test_a_standby_that_synchronizes_slots_goes_on_with_them(
+    primary: PostgresServer, source: PostgresSource, tmp_path: Path
+) -> None:
+    ((version,),) = primary.sql("SHOW server_version_num")
+    if int(version) < slots.FAILOVER_SINCE:
+        pytest.skip("this server gives its standbys no logical slots")
+    source.stop()
+    drop_slots(primary)
+    primary.sql("SELECT pg_create_physical_replication_slot('standby')", "ALTER SYSTEM SET "
+                "synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()")  # fmt: skip
+    primary.sql(*slots.create_statements("wormhole_log", int(version)), database="shop")
+    synchronizes = {"primary_slot_name": "standby", "hot_standby_feedback": "on", "sync_replication_slots": "on"}
+    standby = Standby(primary, tmp_path, with_slots=False, **synchronizes)
+    try:
+        source.start()
+        start = source.latest()
+        _insert(primary, 1, 2)
+        marker = read_log(source, start).markers[-1]
+        source.release(marker.read_from)
+        synced = "SELECT 1 FROM pg_replication_slots WHERE synced AND NOT temporary"
+        until(lambda: len(standby.server.sql(synced)) == 2, "the slots are not synchronized")
+        assert [one.unsynced for one in source.status().slots] == [False, False]
+        _insert(primary, 3)
+        standby.catch_up()
+        standby.take_over()
+        _insert(standby.server, 4)
+        assert read_until(source.open(marker), source.latest().order).keys() == [3, 4]
+    finally:
+        standby.server.close()
 
 
 def test_a_promoted_standby_that_lacks_what_was_delivered_has_diverged(
