@@ -16,6 +16,7 @@ DATASTORE ?= rocksdb
 SOAK := tests/system tests/hostile tests/property tests/docs/test_quickstart_page.py tests/docs/test_existing_rows_page.py \
 	tests/integration/test_mysql_differential.py tests/integration/test_mysql_statements.py \
 	tests/integration/test_mysql_existing_rows.py tests/integration/test_mysql_existing_keys.py tests/integration/test_rocksdb_restored.py \
+	tests/integration/test_postgres_existing_rows.py tests/integration/test_postgres_histories.py \
 	tests/unit/publisher/sources/mysql/test_bounded_connection.py
 
 help: ## this list
