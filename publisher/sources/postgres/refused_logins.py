@@ -15,12 +15,19 @@ def refused_login(
     is tried again.
     """
     message = f"{address}: {words}"
-    if hint := _repair(address, words):
+    quoted = '"' + address.user.replace('"', '""') + '"'
+    if hint := _repair(address, quoted, words):
         return SourceUnavailable(message, hint=hint)
     if needs_password:
         return UsageError(f"{message}: {address.password_from}", hint="name a password file with password_file")
     if used_password:
-        return UsageError(f"{message}: {address.password_from}", hint="correct the account, its password or its rights")
+        hint = "correct the account, its password or its rights"
+        if "password authentication failed" in words:  # also where there is no such account
+            hint = (
+                f"correct the password, or make the account, as a superuser:\n"
+                f"CREATE ROLE {quoted} LOGIN REPLICATION PASSWORD '...';\nGRANT pg_read_all_data TO {quoted};"
+            )
+        return UsageError(f"{message}: {address.password_from}", hint=hint)
     return SourceUnavailable(
         message,
         hint="check that the server runs, takes connections at this address (listen_addresses) and lets the account in "
@@ -28,7 +35,7 @@ def refused_login(
     )
 
 
-def _repair(address: Address, words: str) -> str:
+def _repair(address: Address, account: str, words: str) -> str:
     if "max_wal_senders" in words:
         return (
             "each reader needs a walsender of its own: raise max_wal_senders (10 is the default), which takes a "
@@ -37,8 +44,7 @@ def _repair(address: Address, words: str) -> str:
     if "too many" in words or "reserved for" in words:
         return "raise max_connections, or the limit of the account or the database; it is tried again"
     if "REPLICATION attribute" in words or "replication role" in words:
-        account = address.user.replace('"', '""')
-        return f'give the account the right; it is tried again:\nALTER ROLE "{account}" REPLICATION;'
+        return f"give the account the right; it is tried again:\nALTER ROLE {account} REPLICATION;"
     if "no pg_hba.conf entry" in words:
         return (
             "let the account in with a line of pg_hba.conf, then SELECT pg_reload_conf(); it is tried again:\n"

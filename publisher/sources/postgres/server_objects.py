@@ -101,6 +101,6 @@ def _kept(state: ServerState, name: str) -> str:
         return ""
     kept = max(0, state.end - slot.confirmed) >> 20
     return (
-        f"{name} keeps the log from {format_lsn(slot.confirmed)} on for the oldest datamarker ({kept} MiB): a flow "
-        "has not received all of it reports a loss when it goes on"
+        f"{name} keeps the log from {format_lsn(slot.confirmed)} on for the oldest datamarker ({kept} MiB): a "
+        "flow that has not received all of it reports a loss when it goes on"
     )

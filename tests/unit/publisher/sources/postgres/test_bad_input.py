@@ -145,9 +145,15 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         "max_connections",
     ),
     "a wrong password": (
-        lambda _: refused("FATAL: password authentication failed"),
+        lambda _: refused('FATAL: password authentication failed for user "app"'),
         UsageError,
         "the password was typed",
+        'CREATE ROLE "app" LOGIN REPLICATION PASSWORD \'...\';\nGRANT pg_read_all_data TO "app";',
+    ),
+    "a database that is not there": (
+        lambda _: refused('FATAL: database "shop" does not exist'),
+        UsageError,
+        'database "shop" does not exist',
         "correct the account",
     ),
     "no free slot": (
