@@ -197,6 +197,43 @@ def test_a_slot_that_another_program_advanced_is_a_loss_with_its_range(
     )
 
 
+def test_a_stalled_reader_fills_the_disk_up_to_its_bound_only(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    """PostHog #83333: the log fills the disk while a load stalls. The server gives up the slot at its bound; whoever is
+    ahead of that goes on, also after a restart, and the others are told the range."""
+    server = new_postgres(max_slot_wal_keep_size="80MB")
+    prepare_database(server, "shop", _TABLE)
+    source = source_of(server, "shop", tmp_path)
+    stalled = source.latest()
+    lead = source.open(stalled)
+
+    def given_up() -> bool:
+        server.sql("INSERT INTO t SELECT 1000 + count(*), 'v' FROM t", database="shop")
+        read_until(lead, source.latest().order)
+        source._moves_again_s = 0.0
+        source._move_slots()
+        server.sql("SELECT pg_switch_wal()", "CHECKPOINT")
+        return bool(
+            server.sql(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{_HELD}' AND wal_status = 'lost'")
+        )
+
+    until(given_up, "the server keeps the log")
+    marker = source.latest()
+    source.stop()
+    source = source_of(server, "shop", tmp_path)
+    with pytest.raises(PositionPurged) as lost:
+        source.open(stalled)
+    assert (lost.value.first_missing, lost.value.last_missing) == (stalled.delivered, source.earliest().delivered)
+    _insert(server, 1)
+    assert read_log(source, marker).keys() == [1]
+    problem = source.status().problems[0]
+    assert f"{_HELD} has lost its log" in problem.text
+    server.sql(*problem.hint.splitlines()[1:], database="shop")
+    source._poll()
+    assert "has lost its log" not in str(source.status().problems)
+    assert read_log(source, marker).keys() == [1]
+    source.stop()
+
+
 def test_what_is_missing_is_said_with_the_statement_that_makes_it(new_postgres: NewPostgres, tmp_path: Path) -> None:
     server = new_postgres()
     server.sql("CREATE DATABASE shop")

@@ -174,12 +174,12 @@ class Opening:
     def _slot(self, log: Log, marker: Datamarker) -> Slot:
         """The one to read a copy of. Raises :class:`~wormhole.model.errors.PositionPurged`."""
         begin = (marker.anchor.begin if marker.anchor is not None else marker.order).offset
-        both = slots.check(log.state, self._address.slot, self._address.database)
-        slot = slots.nearest(both, begin)
+        present = slots.usable(log.state, self._address.slot, self._address.database)
+        slot = slots.nearest(present, begin)
         if slot is None:
-            first = both[0].confirmed
+            first = present[0].confirmed
             raise PositionPurged(
-                f"the replication slot {both[0].name} was moved on to {format_lsn(first)}, beyond the datamarker "
+                f"the replication slot {present[0].name} begins at {format_lsn(first)}, beyond the datamarker "
                 f"{marker}: the server does not send what lies between",
                 first_missing=marker.delivered,
                 last_missing=format_delivered(log.timelines.of(first), first),

@@ -84,8 +84,8 @@ class Places:
         return found
 
     def _earliest(self, log: Log) -> Datamarker:
-        held, _ = slots.check(log.state, self._address.slot, self._address.database)
-        return log.marker(held.confirmed)
+        first, *_ = slots.usable(log.state, self._address.slot, self._address.database)
+        return log.marker(first.confirmed)
 
     def _lsn(self, log: Log, text: str) -> int:
         if text.count("/") == 2:

@@ -31,6 +31,7 @@ __all__ = [
     "nearest",
     "rest_s",
     "statement_of_publication",
+    "usable",
 ]
 
 PLUGIN: Final = "pgoutput"
@@ -111,11 +112,34 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
         if slot.lost:
             raise SourceUnavailable(
                 f"the replication slot {wanted} has lost its log: {_WHY_LOST.get(slot.invalid, _WHY_LOST[''])}",
-                hint="make both anew; flows report the range that is lost:\n"
-                + "\n".join((*drop_statements(name), *create_statements(name, state.version))),
+                hint=_how_to_repair(state, wanted, name),
             )
         found.append(slot)
     return found[0], found[1]
+
+
+def usable(state: ServerState, name: str, database: str) -> tuple[Slot, ...]:
+    """Those that can be read: held and lead, or the one that is left. Raises as :func:`check` where there is none."""
+    try:
+        return check(state, name, database)
+    except SourceUnavailable:
+        left = tuple(slot for slot in state.slots.values() if not slot.lost and slot.database == database)
+        if not left:
+            raise
+        return left
+
+
+def _how_to_repair(state: ServerState, lost: str, name: str) -> str:
+    other = lead_slot(name) if lost == held_slot(name) else held_slot(name)
+    if other not in state.slots or state.slots[other].lost:
+        return "make both anew; flows report the range that is lost:\n" + "\n".join(
+            (*drop_statements(name), *create_statements(name, state.version))
+        )
+    return (
+        "make it anew from the other one; flows that were behind that report the range that is lost:\n"
+        f"SELECT pg_drop_replication_slot({quote_literal(lost)});\n"
+        f"SELECT pg_copy_logical_replication_slot({quote_literal(other)}, {quote_literal(lost)});"
+    )
 
 
 def nearest(slots: Iterable[Slot], begin: int) -> Slot | None:

@@ -117,7 +117,8 @@ class PostgresSource:
             _check_settings(log.state, self._address)
             if self._options.transient and not log.state.slots:
                 log = self._keep_for_now()
-            slots.check(log.state, self._address.slot, self._address.database)
+            both = len(log.state.slots) == len(self._slots)
+            (slots.usable if both else slots.check)(log.state, self._address.slot, self._address.database)
             self._shards = self._ask(self._known_shards)
         except BaseException:
             self._disconnect()

@@ -82,8 +82,8 @@ def opened_before_the_slots(folder: Path) -> None:
         source.stop()
 
 
-def with_slot(**changes: Any) -> ServerState:
-    return replace(STATE, slots=SLOTS | {"s_held": replace(SLOTS["s_held"], **changes)})
+def with_slots(**changes: Any) -> ServerState:
+    return replace(STATE, slots={name: replace(slot, **changes) for name, slot in SLOTS.items()})
 
 
 def refused(words: str) -> None:
@@ -163,25 +163,25 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         "max_replication_slots",
     ),
     "a slot of another plugin": (
-        lambda folder: started(with_slot(plugin="wal2json"), folder),
+        lambda folder: started(with_slots(plugin="wal2json"), folder),
         UsageError,
         "of the plugin wal2json",
         "?slot=NAME",
     ),
     "a slot of another database": (
-        lambda folder: started(with_slot(database="crm"), folder),
+        lambda folder: started(with_slots(database="crm"), folder),
         UsageError,
         "the database crm",
         "?slot=NAME",
     ),
     "a slot that was invalidated": (
-        lambda folder: started(with_slot(wal_status="lost"), folder),
+        lambda folder: started(with_slots(wal_status="lost"), folder),
         SourceUnavailable,
         "max_slot_wal_keep_size",
         "SELECT pg_drop_replication_slot('s_held');",
     ),
     "a slot that was idle for too long": (
-        lambda folder: started(with_slot(wal_status="lost", invalid="idle_timeout"), folder),
+        lambda folder: started(with_slots(wal_status="lost", invalid="idle_timeout"), folder),
         SourceUnavailable,
         "idle_replication_slot_timeout",
         "SELECT pg_drop_replication_slot('s_held');",
@@ -189,7 +189,7 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
     "a slot ahead of a marker": (
         opened_before_the_slots,
         PositionPurged,
-        "was moved on to 0/64, beyond the datamarker",
+        "begins at 0/64, beyond the datamarker",
         "accept-loss",
     ),
     "a standby": (

@@ -113,3 +113,20 @@ def test_slots_that_cannot_be_used_are_named_with_the_statements() -> None:
         with pytest.raises(error) as caught:
             slots.check(replace(STATE, slots=broken), "s", "shop")
         assert step in (caught.value.hint or "")
+
+
+def test_of_two_slots_the_one_that_is_left_can_be_read_and_makes_the_other() -> None:
+    lead = replace(SLOT, name="s_lead", confirmed=200)
+    lost = replace(SLOT, wal_status="lost")
+    assert slots.usable(replace(STATE, slots={"s_held": SLOT, "s_lead": lead}), "s", "shop") == (SLOT, lead)
+    state = replace(STATE, slots={"s_held": lost, "s_lead": lead})
+    assert slots.usable(state, "s", "shop") == (lead,)
+    with pytest.raises(SourceUnavailable) as caught:
+        slots.check(state, "s", "shop")
+    _, *statements = (caught.value.hint or "").splitlines()
+    assert statements == [
+        "SELECT pg_drop_replication_slot('s_held');",
+        "SELECT pg_copy_logical_replication_slot('s_lead', 's_held');",
+    ]
+    with pytest.raises(SourceUnavailable, match="has lost its log"):
+        slots.usable(replace(STATE, slots={"s_held": lost, "s_lead": replace(lead, restart=0)}), "s", "shop")
