@@ -222,6 +222,17 @@ def test_a_publication_of_some_rows_and_columns(postgres_server: PostgresServer,
         assert list(listed(scene)) == ["whole.one"]
 
 
+def test_generated_columns_of_a_publication(postgres_server: PostgresServer, postgres_database: str) -> None:
+    newer = int(postgres_server.sql("SHOW server_version_num")[0][0]) >= 180000
+    publication = f"FOR ALL TABLES{' WITH (publish_generated_columns = stored)' if newer else ''}"
+    made = "CREATE TABLE made (n int PRIMARY KEY, m int GENERATED ALWAYS AS (n * 2) STORED)"
+    with PostgresScene(postgres_server, postgres_database, made, publication=publication) as scene:
+        scene.run("INSERT INTO made VALUES (1), (2)")
+        assert scene.read("public.made") == scene.rows["public.made"]
+        assert scene.chunk("public.made").schema == scene.schemas["public.made"]
+        assert listed(scene)["public.made"].columns == (("n", "m") if newer else ("n",))
+
+
 @pytest.mark.parametrize(
     "statement", ["DROP TABLE fine", "ALTER TABLE fine RENAME TO moved", "DROP SCHEMA public CASCADE"]
 )

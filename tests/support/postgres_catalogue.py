@@ -22,7 +22,7 @@ def column(number: int, name: str, **more: Any) -> dict[str, Any]:
         "declared": "integer",
         "base_schema": "",
         "base": "int4",
-        "generated": False,
+        "generated": "",
         "labels": None,
     } | more
 
@@ -42,7 +42,7 @@ def answer(**more: Any) -> dict[str, Any]:
         "kind": "r",
         "persistence": "p",
         "identity": "d",
-        "columns": [column(1, "n"), text, column(4, "g", generated=True)],
+        "columns": [column(1, "n"), text, column(4, "g", generated="s")],
         "key": [part(1)],
         "rows": 7,
         "published": True,
@@ -50,6 +50,7 @@ def answer(**more: Any) -> dict[str, Any]:
         "root": None,
         "filter": None,
         "listed": None,
+        "generated": None,
         "usage": True,
         "select": True,
         "row_security": False,

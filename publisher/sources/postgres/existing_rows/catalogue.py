@@ -7,6 +7,7 @@ from publisher.sources.postgres.connection import quote_literal
 __all__ = ["described", "named", "published"]
 
 _WITH_FILTERS_SINCE = 150000
+_WITH_GENERATED_SINCE = 180000
 _SYSTEM = "('pg_catalog', 'information_schema', 'pg_toast')"
 
 # All names are written with their schema: the session has an empty search_path.
@@ -22,7 +23,7 @@ SELECT json_agg(json_build_object(
   'cast', format_type(a.atttypid, -1), 'declared', format_type(a.atttypid, a.atttypmod),
   'base_schema', {_BASE.format("CASE n.nspname WHEN 'pg_catalog' THEN '' ELSE n.nspname END")},
   'base', {_BASE.format("up.typname")},
-  'generated', a.attgenerated <> '',
+  'generated', a.attgenerated,
   'labels', (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = a.atttypid)
 ) ORDER BY a.attnum)
 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""  # noqa: S608
@@ -81,12 +82,14 @@ def described(version: int, publication: str, estimate: bool = False) -> str:
     )
     row_filter = f"(SELECT pg_get_expr(r.prqual, r.prrelid) {own})" if filters else "NULL"
     listed = f"(SELECT to_json(r.prattrs::int2[]) {own})" if filters else "NULL"
+    generated = f"(SELECT p.pubgencols FROM pg_publication p WHERE p.oid = {mine})"  # noqa: S608
     return f"""json_build_object(
 'number', c.oid, 'schema', n.nspname, 'table', c.relname, 'kind', c.relkind, 'persistence', c.relpersistence,
 'identity', c.relreplident, 'columns', {_COLUMNS}, 'key', {_KEY}, 'rows', {_ROWS if estimate else "NULL"},
 'published', {has("c.oid", "c.relnamespace")} OR EXISTS (SELECT {above}), 'via_root', {via_root},
 'root', CASE WHEN {via_root} THEN (SELECT m.nspname || '.' || u.relname {above} ORDER BY o.at DESC LIMIT 1) END,
 'filter', {row_filter}, 'listed', {listed},
+'generated', {generated if version >= _WITH_GENERATED_SINCE else "NULL"},
 'usage', has_schema_privilege(n.oid, 'USAGE'), 'select', has_table_privilege(c.oid, 'SELECT'),
 'row_security', row_security_active(c.oid))"""
 

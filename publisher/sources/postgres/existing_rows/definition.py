@@ -86,7 +86,7 @@ def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:
     name = f"{schema}.{table}"
     partitioned = row["kind"] == _PARTITIONED
     rows = None if row["rows"] is None else int(row["rows"])
-    published = _published(row["columns"], row["listed"])
+    published = _published(row["columns"], row["listed"], row["generated"])
     refused = (
         _not_published(row, wanted)
         or _left_out(schema, table, wanted)
@@ -120,10 +120,14 @@ def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:
     )
 
 
-def _published(columns: Sequence[Mapping[str, Any]], listed: Sequence[int] | None) -> list[Mapping[str, Any]]:
-    """The columns that the log has. ``listed``: those of the publication; ``None``: all that are not generated."""
+def _published(
+    columns: Sequence[Mapping[str, Any]], listed: Sequence[int] | None, generated: str | None
+) -> list[Mapping[str, Any]]:
+    """The columns that the log has. ``listed``: those of the publication; ``None``: all that are not generated, or that
+    are in the way which ``generated`` is.
+    """
     if listed is None:
-        return [column for column in columns if not column["generated"]]
+        return [column for column in columns if column["generated"] in {"", generated}]
     return [column for column in columns if column["number"] in listed]
 
 

@@ -31,6 +31,13 @@ def test_a_partitioned_table_with_a_filter_and_chosen_columns() -> None:
     assert (found.source, found.filter, found.asked) == ('"shop"."t"', "(n > 5)", ('r."n"', 'r."g"'))
 
 
+@pytest.mark.parametrize(("generated", "columns"), [(None, "nv"), ("n", "nv"), ("s", "nvg")])
+def test_generated_columns_that_the_log_has(generated: str | None, columns: str) -> None:
+    more = [*answer()["columns"], column(5, "w", generated="v")]
+    found = definition_of(answer(columns=more, generated=generated), WANTED)
+    assert [one.name for one in found.schema.columns] == list(columns)
+
+
 def test_an_index_in_another_order_and_an_extensions_type() -> None:
     word = column(
         2, "w", type=20_000, built_in=False, cast="ext.citext", declared="ext.citext", base_schema="ext", base="citext"
