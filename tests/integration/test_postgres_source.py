@@ -11,6 +11,7 @@ import pytest
 from publisher.sources.postgres import reader as reader_module
 from publisher.sources.postgres import slots
 from publisher.sources.postgres import source as source_module
+from publisher.sources.postgres import stream as stream_module
 from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.proof import is_of_log_bytes
 from publisher.sources.postgres.source import PostgresSource
@@ -122,6 +123,26 @@ def test_a_reader_that_pauses_keeps_its_session(new_postgres: NewPostgres, tmp_p
         reader.close()
     finally:
         source.stop()
+
+
+def test_a_server_that_never_asks_is_not_taken_for_a_silent_one(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `wal_sender_timeout` it sends nothing while nothing is written."""
+    monkeypatch.setattr(stream_module, "_SILENCE_S", 1.0)
+    monkeypatch.setattr(source_module, "_ANSWER_S", 0.1)
+    server.sql("ALTER DATABASE shop SET wal_sender_timeout = 0")
+    source = source_of(server, "shop", tmp_path)
+    reader = source.open(source.latest())
+    (stream,) = source._streams
+    heard = {stream._heard_s}
+    while len(heard) < 4:
+        reader.read(1 << 20, 0.1)
+        heard.add(stream._heard_s)
+    _insert(server, 1)
+    assert read_until(reader, source.latest().order).keys() == [1]
+    reader.close()
+    source.stop()
 
 
 def test_of_two_publishers_one_moves_the_slots(server: PostgresServer, source: PostgresSource, tmp_path: Path) -> None:

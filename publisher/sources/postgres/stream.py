@@ -69,12 +69,13 @@ class Stream:
         return []
 
     def answer(self) -> None:
-        """Tell the server that somebody is here, and what need not be sent again. Never waits, and never raises: a
+        """Tell the server that somebody is here, and what need not be sent again; ask a silent one whether it is there:
+        with a long ``wal_sender_timeout``, or none, it says nothing of its own accord. Never waits, and never raises: a
         session that ended is for the reader to notice.
         """
         with self._lock:
             if not self._closed:
-                self._answer()
+                self._answer(asks=time.monotonic() - self._heard_s > _SILENCE_S / 4)
 
     def give_up(self, error: WormholeError, *, paused_s: float) -> None:
         """Close a session of which nobody has asked anything for so long; whoever asks next gets ``error``. A server
@@ -142,11 +143,11 @@ class Stream:
         if message[_REPLY_AT]:
             self._answer()
 
-    def _answer(self) -> None:
+    def _answer(self, *, asks: bool = False) -> None:
         now_us = time.time_ns() // 1000 - _EPOCH_US
         at = self._received
         try:
-            self._pgconn.put_copy_data(_STATUS.pack(b"r", at, at, at, now_us, 0))
+            self._pgconn.put_copy_data(_STATUS.pack(b"r", at, at, at, now_us, asks))
             self._pgconn.flush()
         except psycopg.Error:
             pass  # the reader gets the same error

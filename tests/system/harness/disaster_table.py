@@ -196,7 +196,6 @@ def _database() -> list[Cell]:
             does.slots_moved_on,
             (_PURGED,),
             (_ACCEPT,),
-            quick=True,
         ),
         Cell(
             "database",
