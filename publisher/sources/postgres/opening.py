@@ -130,7 +130,7 @@ class Opening:
             passed=passed,
             closed=close,
             published_from=self._published_from,
-            silent_until=self._publication.since if log.state.version >= SILENT_SINCE else 0,
+            silent=(self._publication.until, self._publication.since) if log.state.version >= SILENT_SINCE else (0, 0),
             prove=lambda place: log_bytes_anchor(self._address, log.state.system, log.timelines, place),
             delivered=self._delivered,
         )

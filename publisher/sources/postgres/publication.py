@@ -22,24 +22,31 @@ SILENT_SINCE: Final = 180000
 
 class Publication:
     """Used by one thread at a time. ``since``: where another publication than before was first seen; 0 where that never
-    happened. What lies behind it was written while that publication was there."""
+    happened. What lies behind it was written while that publication was there. ``until``: where the one before was last
+    seen; 0 where that is not known.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         known = read_state(path)
         self._oid = int(known.get("oid", 0))
         self.since = int(known.get("since", 0))
+        self.until = int(known.get("until", 0))
+        self._seen = 0  # where the present one was last seen
 
     def observe(self, state: ServerState) -> bool:
         """Whether another publication is there than before. Raises
         :class:`~wormhole.model.errors.SourceUnavailable` when that cannot be noted.
         """
+        if state.publication_oid == self._oid:
+            self._seen = state.end
         if state.publication_oid in {0, self._oid}:
             return False
         again = bool(self._oid)
-        self._oid, self.since = state.publication_oid, state.end if again else 0
+        self._oid, self.since, self.until = state.publication_oid, state.end if again else 0, self._seen
+        self._seen = state.end
         try:
-            write_state(self._path, {"oid": self._oid, "since": self.since})
+            write_state(self._path, {"oid": self._oid, "since": self.since, "until": self.until})
         except OSError as error:
             raise SourceUnavailable(
                 f"{self._path} cannot be written: {error.strerror}", hint="make space in the publisher's state_dir"

@@ -43,7 +43,8 @@ class WalReader:
 
     ``passed`` is called with every datamarker; ``closed`` once, when the reader is closed. ``prove`` makes the anchor
     of an idle place, where the server lets it. ``published_from``: up to where log behind an LSN may have been written
-    without the publication. ``silent_until``: up to there it may have been, and the server does not refuse it.
+    without the publication. ``silent``: from where (0: not known) and up to where it may have been, and the server does
+    not refuse it.
     ``delivered`` gets the transactions.
     """
 
@@ -62,7 +63,7 @@ class WalReader:
         prove: Callable[[LogPosition], Anchor | None],
         delivered: DeliveredTransactions,
         published_from: Callable[[int], int],
-        silent_until: int = 0,
+        silent: tuple[int, int] = (0, 0),
     ) -> None:
         self._stream = stream
         self._encoder = encoder
@@ -82,6 +83,7 @@ class WalReader:
         self._on_closed: Callable[[WalReader], None] | None = closed
         self._prove = prove
         self._published_from = published_from
+        self._silent_from, silent_until = silent
         self._unpublished = silent_until > marker.order.offset
         self._delivered = delivered
         self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
@@ -238,7 +240,9 @@ class WalReader:
         self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")
         if end <= self._end:
             raise self._failure
-        first = format_delivered(self._timelines.of(self._end), self._end)
+        # Who was there passed over a moment of it before the publication was missed.
+        since = min(self._end, self._silent_from or self._end)
+        first = format_delivered(self._timelines.of(since), since)
         self._end, self._anchor = end, None
         self._place = LogPosition(self._history.number, 0, end)
         marker = self._marker(self._place)

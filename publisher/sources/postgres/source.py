@@ -170,6 +170,8 @@ class PostgresSource:
     def open(self, marker: Datamarker) -> WalReader:
         """See the port. A marker of an earlier timeline is found by its LSN."""
         log = self._look()
+        if log.state.version >= SILENT_SINCE:
+            _check_settings(log.state, self._address)
         try:
             reader = self._opening.open(log, marker, self._note, self._closed)
         except Diverged:
@@ -242,16 +244,17 @@ class PostgresSource:
 
     def _observe_publication(self, state: ServerState, seen: Log | None) -> None:
         name = self._address.publication
-        if self._publication.observe(state):
+        again = self._publication.observe(state)
+        if state.version >= SILENT_SINCE and (again or not state.publication):
+            for reader in tuple(self._readers):
+                reader.republished()
+        if again:
             _log.error(
                 "the publication %s was dropped and made again: what was written in between, at the latest up to %s, "
                 "is lost to flows that had not passed it",
                 name,
                 format_lsn(self._publication.since),
             )
-            if state.version >= SILENT_SINCE:
-                for reader in tuple(self._readers):
-                    reader.republished()
         elif seen is not None and seen.state.publication_oid == state.publication_oid:
             for table in sorted(state.listed - seen.state.listed):
                 _log.warning(

@@ -50,7 +50,7 @@ def stream() -> Played:
     return Played()
 
 
-def _made(stream: Played, silent_until: int = 0) -> WalReader:
+def _made(stream: Played, silent: tuple[int, int] = (0, 0)) -> WalReader:
     tables = Tables("log", Sharding("log"))
     return WalReader(
         cast("Stream", stream),
@@ -65,7 +65,7 @@ def _made(stream: Played, silent_until: int = 0) -> WalReader:
         prove=lambda _: None,
         delivered=DeliveredTransactions(),
         published_from=lambda lsn: max(lsn, 400),
-        silent_until=silent_until,
+        silent=silent,
     )
 
 
@@ -172,14 +172,17 @@ def test_what_was_written_without_the_publication_is_a_gap_with_its_range(reader
 
 
 def test_a_server_that_passes_over_it_in_silence_is_not_believed(stream: Played) -> None:
-    reader = _made(stream, silent_until=300)
-    stream.batches = [_transaction(350, 390)]
-    segment = reader.read(1 << 20, 10.0)
-    assert segment is not None
-    assert segment.gap is not None
-    with pytest.raises(SourceUnavailable, match="dropped and made again"):
-        reader.read(1 << 20, 10.0)
-    reader.close()
+    here = START.delivered
+    for silent_from, first in ((0, here), (START.order.offset + 1, here), (80, "1:0/50")):
+        reader = _made(stream, silent=(silent_from, 300))
+        stream.batches = [_transaction(350, 390)]
+        segment = reader.read(1 << 20, 10.0)
+        assert segment is not None
+        assert segment.gap is not None
+        assert (segment.gap.first_missing, segment.gap.last_missing) == (first, "1:0/190")
+        with pytest.raises(SourceUnavailable, match="dropped and made again"):
+            reader.read(1 << 20, 10.0)
+        reader.close()
 
 
 def test_a_reader_that_was_there_meanwhile_is_opened_again(reader: WalReader) -> None:

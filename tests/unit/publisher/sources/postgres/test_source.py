@@ -198,3 +198,25 @@ def test_slots_rest_twenty_times_as_long_as_their_move_took(
     source._move_slots()
     assert moved == 2
     assert slots.rest_s(100.0) == 300.0
+
+
+def test_a_server_that_is_silent_about_a_missing_publication_is_not_read(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    reader = SimpleNamespace(
+        republished=lambda: told.append("opened again"), outlived=lambda _: None, close=lambda: None
+    )
+    monkeypatch.setattr(source, "_readers", [reader])
+    server.state = replace(STATE, publication_oid=16400, end=600, flushed=600)
+    source._poll()
+    server.state = replace(STATE, publication=False, publication_oid=0, end=700, flushed=700)
+    source._poll()
+    assert not told, "this one refuses"
+    server.state = replace(server.state, version=180001)
+    with pytest.raises(SourceUnavailable, match="has no publication"):
+        source.open(Datamarker(LogPosition(1, 0, 600), "1:0/258", LogPosition(1, 0, 600)))
+    assert told == ["opened again"]
+    server.state = replace(STATE, publication_oid=16500, end=800, flushed=800, version=180001)
+    source._poll()
+    assert (source._publication.until, source._publication.since) == (600, 800)
