@@ -8,7 +8,7 @@ from typing import Final
 
 from publisher.sources.postgres.connection import Connection, Row, quote_literal
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
-from wormhole.model.errors import UnsupportedLog
+from wormhole.model.errors import SourceUnavailable, UnsupportedLog
 
 __all__ = ["OLDEST_VERSION", "ServerState", "Slot", "read_state", "record_end"]
 
@@ -90,7 +90,8 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
             hint=f"upgrade it to {OLDEST_VERSION // 10000} or later",
         )
     if connection.query("SELECT pg_is_in_recovery()") == [("t",)]:
-        raise UnsupportedLog(
+        # Not for good: an address may lead to a server that is promoted in a moment.
+        raise SourceUnavailable(
             "the server is a standby, whose log is not read",
             hint="name the primary in the log's source; it is tried again",
         )

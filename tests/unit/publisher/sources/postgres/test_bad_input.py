@@ -194,7 +194,7 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
     ),
     "a standby": (
         lambda _: read_state(Server(standby=True), "s", {}),  # type: ignore[arg-type]
-        UnsupportedLog,
+        SourceUnavailable,
         "is a standby",
         "name the primary",
     ),
