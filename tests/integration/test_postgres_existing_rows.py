@@ -64,11 +64,10 @@ def test_a_commit_in_the_log_that_no_select_shows_yet(
             delivered = scene.follow()
             assert amounts_of(scene.rows[_TABLE]) == {1: 2}
             end = "SELECT pg_current_wal_lsn() - '0/0'"
-            low = scene.sql(end)
+            low = scene.sql(end)[0][0]
+            # A place asked for before the SELECT would say that it shows everything that was delivered.
             assert scene.sql("SELECT * FROM stock") == [(1, 1)]
-            high = scene.sql(end)
-            # Places asked for around the SELECT would say that it shows everything that was delivered.
-            assert low == high == [(delivered.order.offset,)]
+            assert low >= delivered.order.offset
             tables = scene.tables
             if early:  # it is right as of an earlier place
                 assert amounts(tables.chunk(_TABLE, None, None, ChunkLimits(), before)) == {1: 1}

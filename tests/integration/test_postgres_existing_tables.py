@@ -308,7 +308,7 @@ def test_a_statement_that_takes_too_long_ends_with_what_it_found(
         )
 
     sleeping(2500)
-    first = scene.chunk("public.fine", limits=ChunkLimits(rows=5000, seconds=0.3))
+    first = scene.chunk("public.fine", limits=ChunkLimits(rows=5000, seconds=1.0))
     assert 0 < len(first.rows) < 2500
     assert not first.done
     assert decode_row(list(first.rows.values())[-1]).key[0].int == len(first.rows)
@@ -367,7 +367,7 @@ def test_the_tables_of_a_standby_and_of_another_server(new_postgres: NewPostgres
 
 def test_counting_that_takes_too_long_counts_less_far(scene: PostgresScene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.sql("INSERT INTO fine SELECT n, n FROM generate_series(3, 3000) n")
-    monkeypatch.setattr(source, "_SKIP_S", 0.3)
+    monkeypatch.setattr(source, "_SKIP_S", 0.6)
     plain = copied_key
 
     def slow(definition: object, conditions: list[str], offset: int) -> str:

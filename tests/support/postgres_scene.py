@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.existing_rows.source import PostgresTables
@@ -49,7 +50,7 @@ class PostgresScene(Scene):
         self.url = url.replace(f"//{server.user}@", f"//{user}@") if user else url
         super().__init__(PostgresSource(url, self.options), PostgresTables(self.url, self.options), folder)
 
-    def sql(self, *statements: str) -> list[tuple[object, ...]]:
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run the statements as the superuser."""
         return self.server.sql(*statements, database=self.database)
 

@@ -6,6 +6,7 @@ import random
 from types import ModuleType
 from typing import Any
 
+from publisher.sources.postgres.decode.messages import Relation, RelationColumn, TypeName
 from publisher.sources.postgres.decode.tables import Tables
 from tests.fuzz.target import Target
 from tests.support import postgres_messages as build
@@ -13,6 +14,7 @@ from tests.support.postgres_changes import changes_of
 from tests.support.postgres_messages import Cell
 from wormhole.model.errors import DecodeError
 from wormhole.model.sharding import Sharding
+from wormhole.wire.rows import decode_row
 
 _COLUMNS = [
     *(("id", build.INT8), ("name", build.TEXT), ("ok", build.BOOL), ("data", build.BYTEA), ("at", 1184)),
@@ -78,6 +80,32 @@ def _observe(value: Any) -> object:
     return repr((changes_of(piece, schemas), piece, rest))
 
 
+def _make_copy(rng: random.Random) -> bytes:
+    """Rows of a COPY."""
+    escapes = {"\\": "\\\\", "\t": "\\t", "\n": "\\n"}
+    lines = []
+    for _ in range(rng.randrange(4)):
+        cells = [None if cell is build.UNCHANGED else cell for cell in _row(rng)]
+        texts = ["\\N" if cell is None else "".join(escapes.get(char, char) for char in str(cell)) for cell in cells]
+        lines.append("\t".join([*texts, rng.choice("tf")]) + "\n")
+    return "".join(lines).encode()
+
+
+def _decode_copy(module: ModuleType, data: bytes) -> object:
+    tables = Tables("db", Sharding("log"))
+    tables.learn_type(TypeName(20_001, "", "int4"))
+    columns = tuple(RelationColumn(name, kind, -1, name == "id") for name, kind in _COLUMNS)
+    rows = module.CopiedRows(tables.learn(Relation(7, "shop", "orders", "d", columns)), 1000, True)
+    found: dict[bytes, bytes] = {}
+    taken = rows.add(data.splitlines(keepends=True), found, 5_000)
+    for update in found.values():
+        decode_row(update)
+    return taken, rows.size, found
+
+
+_DECODE = "publisher.sources.postgres.decode.encoder"
+_COPY = "publisher.sources.postgres.existing_rows.copied_rows"
 TARGETS = [
-    Target("postgres.encoder", "publisher.sources.postgres.decode.encoder", _decode, _make, (DecodeError,), _observe)
+    Target("postgres.encoder", _DECODE, _decode, _make, (DecodeError,), _observe),
+    Target("postgres.copied_rows", _COPY, _decode_copy, _make_copy, (DecodeError,)),
 ]

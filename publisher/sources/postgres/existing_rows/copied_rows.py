@@ -15,6 +15,7 @@ from typing import Final
 
 from publisher.sources.postgres.decode.rows import Rows
 from publisher.sources.postgres.decode.table import Table
+from wormhole.model.errors import DecodeError
 
 __all__ = ["CopiedRows", "tuple_of"]
 
@@ -73,6 +74,8 @@ class CopiedRows:
         for line in lines:
             fields = line[:-1].split(b"\t")
             left_out = self._flagged and fields.pop() == _LEFT_OUT
+            if len(fields) != self._table.count:
+                raise self._bad(len(fields))
             data = tuple_of(fields)
             key = rows.existing(data, 0, len(data), self._table, left_out)
             out = updates.out
@@ -88,3 +91,7 @@ class CopiedRows:
             if self.size >= room:
                 break
         return taken
+
+    def _bad(self, count: int) -> DecodeError:
+        table = self._table
+        return DecodeError(f"{table.name}: a row has {count} values for {table.count} columns", tables=(table.name,))

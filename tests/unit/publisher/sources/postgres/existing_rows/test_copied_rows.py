@@ -65,7 +65,7 @@ def test_a_row_over_the_limit_comes_without_its_values(copied_rows: ModuleType) 
     assert found[encode_key((2,))] == encode_row(Op.READ, (2,), too_large=True)
 
 
-@pytest.mark.parametrize("line", [b"1\n", b"1\t2\t3\n", b"one\tx\n", b"\\N\\N\tx\n"])
+@pytest.mark.parametrize("line", [b"1\n", b"1\t2\t3\n", b"\t" * 70_000 + b"\n", b"one\tx\n", b"\\N\\N\tx\n"])
 def test_what_is_no_row_of_the_table(copied_rows: ModuleType, line: bytes) -> None:
     with pytest.raises(DecodeError, match=r"public\.t"):
         copied_rows.CopiedRows(table(23, 25), 1 << 20).add([line], {}, _ENOUGH)
