@@ -1,5 +1,6 @@
 import cython
 
+from publisher.sources.encode.wire_bytes cimport valid_utf8
 from publisher.sources.mysql.decode.columns cimport Columns
 from publisher.sources.mysql.decode.floats cimport Singles
 from publisher.sources.mysql.decode.json_text cimport print_json
@@ -65,9 +66,6 @@ cdef Py_ssize_t _put_unavailable(bytearray out, Py_ssize_t at) except -1
 
 @cython.locals(p="const unsigned char *", bits="unsigned int", i=Py_ssize_t)
 cdef bint _is_ascii(bytes data, Py_ssize_t at, Py_ssize_t length) except -1
-
-@cython.locals(p="const unsigned char *", first="unsigned int", low="unsigned int", high="unsigned int", more=Py_ssize_t, i=Py_ssize_t)
-cdef bint _valid_utf8(bytes data, Py_ssize_t at, Py_ssize_t end) except -1
 
 @cython.final
 cdef class Image:

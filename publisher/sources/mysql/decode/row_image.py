@@ -16,6 +16,7 @@ from array import array
 from typing import Final
 
 from publisher.sources.encode.buffer import copy_into, grow
+from publisher.sources.encode.wire_bytes import valid_utf8
 from publisher.sources.mysql.decode.charsets import ERRORS, utf8_parts
 from publisher.sources.mysql.decode.columns import Columns, uncompress
 from publisher.sources.mysql.decode.dates_and_decimals import (
@@ -127,41 +128,6 @@ def _is_ascii(data: bytes, at: int, length: int) -> bool:
     for i in range(at, at + length):
         bits |= p[i]
     return bits < 0x80
-
-
-def _valid_utf8(data: bytes, at: int, end: int) -> bool:
-    """Whether the bytes are UTF-8 as protobuf wants it: no overlong forms, no surrogates, nothing above U+10FFFF."""
-    p = data
-    while at < end:
-        first = p[at]
-        at += 1
-        if first < 0x80:
-            continue
-        low = 0x80
-        high = 0xBF
-        if 0xC2 <= first <= 0xDF:
-            more = 1
-        elif 0xE0 <= first <= 0xEF:
-            more = 2
-            if first == 0xE0:
-                low = 0xA0
-            elif first == 0xED:
-                high = 0x9F
-        elif 0xF0 <= first <= 0xF4:
-            more = 3
-            if first == 0xF0:
-                low = 0x90
-            elif first == 0xF4:
-                high = 0x8F
-        else:
-            return False
-        if more > end - at or not low <= p[at] <= high:
-            return False
-        for i in range(at + 1, at + more):
-            if p[i] & 0xC0 != 0x80:
-                return False
-        at += more
-    return True
 
 
 class Image:
@@ -384,7 +350,7 @@ class Image:
             return self._put_kept(used, _V_TEXT, columns, c, text)
         tag = _V_TEXT
         if kind == BYTES or (
-            kind == TEXT and not _is_ascii(data, at, length) and not _valid_utf8(data, at, at + length)
+            kind == TEXT and not _is_ascii(data, at, length) and not valid_utf8(data, at, at + length)
         ):
             tag = _V_BYTES
         if kind != PADDED:
@@ -575,7 +541,7 @@ class Image:
             self.used = self._left_out(used)
             return meta + length
         tag = _V_TEXT
-        if not codec or (codec == "utf-8" and not _valid_utf8(raw, 0, len(raw))):
+        if not codec or (codec == "utf-8" and not valid_utf8(raw, 0, len(raw))):
             tag = _V_BYTES
         elif codec != "utf-8":
             raw = raw.decode(codec, ERRORS).encode()
