@@ -488,3 +488,32 @@ def test_a_key_of_which_the_server_leaves_out_a_generated_column_halts_its_table
         source.stop()
     assert [(update.table, update.key) for update in read.updates] == [("public.t", (7,))]
     assert ["generated column twice" in error.message for error in read.broken] == [True]
+
+
+def test_a_slot_that_the_server_gave_up_is_said_and_made_anew_by_what_is_said(
+    new_postgres: NewPostgres, tmp_path: Path
+) -> None:
+    server = new_postgres(max_slot_wal_keep_size="1MB")
+    prepare_database(server, "shop", _TABLE)
+    source = source_of(server, "shop", tmp_path)
+    try:
+        _insert(server, 1)
+        marker = read_log(source, source.earliest()).markers[-1]
+        assert all(0 < (slot.left_bytes or 0) < 64 << 20 for slot in source.status().slots)
+        for _ in range(3):
+            server.sql("CREATE TABLE filled AS SELECT 1", "SELECT pg_switch_wal()", "DROP TABLE filled")
+        server.sql("CHECKPOINT")
+        until(lambda: all(slot.lost for slot in source.status().slots), "the slots are not lost")
+        assert "max_slot_wal_keep_size" in source.status().problems[0].text
+        assert "pg_drop_replication_slot" in _problems(server, tmp_path)["slots"]
+        with pytest.raises(SourceUnavailable, match="has lost its log") as error:
+            source.open(marker)
+        server.sql(*(error.value.hint or "").splitlines()[1:], database="shop")
+        until(lambda: not source.status().problems, "the slots are still lost")
+        with pytest.raises(PositionPurged) as lost:
+            source.open(marker)
+        assert (lost.value.first_missing, lost.value.last_missing) == (marker.delivered, source.earliest().delivered)
+        _insert(server, 2)
+        assert read_log(source, source.earliest()).keys() == [2]
+    finally:
+        source.stop()

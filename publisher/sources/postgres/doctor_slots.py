@@ -13,16 +13,20 @@ from publisher.sources.postgres.server_state import ServerState, Slot
 from wormhole.model.errors import WormholeError
 from wormhole.model.findings import Finding, Severity
 
-__all__ = ["NEAR_BYTES", "OLD_CATALOGUE", "budget_findings", "slot_findings"]
+__all__ = ["OLD_CATALOGUE", "budget_findings", "is_near", "slot_findings"]
 
 OLD_CATALOGUE: Final = 100_000_000
 """Transactions: half of what autovacuum_freeze_max_age allows."""
-NEAR_BYTES: Final = 1 << 30
-"""Headroom below which an operator is told."""
+_NEAR_SHARE: Final = 5  # of the limit
 
 OK: Final = Severity.OK
 WARN: Final = Severity.WARN
 PROBLEM: Final = Severity.PROBLEM
+
+
+def is_near(slot: Slot, state: ServerState) -> bool:
+    """Whether the server soon gives the slot up: less than a fifth of what it keeps for slots is left."""
+    return slot.safe_bytes is not None and slot.safe_bytes < state.keep_bytes // _NEAR_SHARE
 
 
 def slot_findings(connection: Connection, state: ServerState, address: Address) -> Iterator[Finding]:
@@ -123,7 +127,7 @@ def budget_findings(connection: Connection, state: ServerState) -> Iterator[Find
         )
         return
     safe = [slot.safe_bytes for slot in state.slots.values() if slot.safe_bytes is not None]
-    near = bool(safe) and min(safe) < NEAR_BYTES
+    near = any(is_near(slot, state) for slot in state.slots.values())
     yield Finding(
         "max_slot_wal_keep_size",
         WARN if near else OK,

@@ -18,7 +18,7 @@ from publisher.sources.postgres.address import Address, parse
 from publisher.sources.postgres.connection import Connection, SessionEnded, connect, quote_literal
 from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.delivered_transactions import delivered_transactions
-from publisher.sources.postgres.doctor_slots import NEAR_BYTES
+from publisher.sources.postgres.doctor_slots import is_near
 from publisher.sources.postgres.incarnations import Incarnations
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.opening import Log, Opening
@@ -394,7 +394,7 @@ class PostgresSource:
                 except WormholeError as error:
                     found.append(error.problem)
                 break
-            if slot.wal_status == "unreserved" or (slot.safe_bytes is not None and slot.safe_bytes < NEAR_BYTES):
+            if slot.wal_status == "unreserved" or is_near(slot, state):
                 found.append(
                     Problem(
                         f"the server removes the log that {name} needs after {max(0, slot.safe_bytes or 0) >> 20} MiB "
