@@ -51,13 +51,14 @@ def doctor(
     if url:
         from wormhole.admin.discovery import STATE_DIR
         from wormhole.config.datastores import installed
-        from wormholectl.existing_rows import log_name, wanted_rows
+        from wormholectl.existing_rows import configured_log, wanted_rows
         from wormholectl.sources import datastore_at, login_of
 
         found, login = datastore_at(url), login_of(url, password_file)
         with installed(found):
-            log = log_name(url, where)
-            report = found.examine(found.url_of_log(url, log) if log else url, where.folder or STATE_DIR, login)
+            log = configured_log(url, where)
+            named = found.url_of_log(url, log.name, log.source) if log.name else url
+            report = found.examine(named, where.folder or STATE_DIR, login)
             if tables := wanted_rows(url, where):
                 report.findings = [one for one in report.findings if one.check != "existing_rows"]
                 report.findings += found.examine_existing_rows(url, login, tables)

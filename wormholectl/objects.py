@@ -47,7 +47,7 @@ _DROP: Final = """Example:
 @with_where
 def create(url: Url, where: Where, log: LogOption = "", password_file: PasswordFile = None, yes: Yes = False) -> None:
     """Show the statements that make what is missing, ask, and run them."""
-    found, url, login, objects = _found(url, where, log, password_file)
+    found, url, login, objects, _ = _found(url, where, log, password_file)
     if not objects.missing:
         print_text("nothing is missing")
         return
@@ -63,7 +63,7 @@ def drop(url: Url, where: Where, log: LogOption = "", password_file: PasswordFil
     """Show the statements that drop it all, say what is lost with it, ask, and run them. Refused while a publisher
     uses it.
     """
-    found, url, login, objects = _found(url, where, log, password_file)
+    found, url, login, objects, applications = _found(url, where, log, password_file)
     if not objects.present:
         print_text("nothing is there")
         return
@@ -72,6 +72,8 @@ def drop(url: Url, where: Where, log: LogOption = "", password_file: PasswordFil
         raise UsageError(f"nothing was dropped: {objects.in_use}", hint="stop the publisher of the log first")
     if objects.kept:
         print_text(f"warning: {objects.kept}", error=True)
+    if applications:
+        print_text(f"warning: {where.coordinator} gives this log to {', '.join(applications)}", error=True)
     confirm("Run them?", yes)
     _run(found, url, login, objects.present)
     print_text("dropped")
@@ -84,20 +86,21 @@ def show_statements(heading: str, statements: Sequence[str]) -> None:
 
 def _found(
     url: str, where: Where, log: str, password_file: Path | None
-) -> "tuple[Datastore, str, Login, ServerObjects]":
+) -> "tuple[Datastore, str, Login, ServerObjects, Sequence[str]]":
     from wormhole.config.datastores import installed
-    from wormholectl.existing_rows import log_name
+    from wormholectl.existing_rows import configured_log
     from wormholectl.sources import datastore_at, login_of
 
     found = datastore_at(url)
     login = login_of(url, password_file)
-    named = log or log_name(url, where) or found.name_in(url)
-    url = found.url_of_log(url, named) if named else url
+    known = configured_log(url, where)
+    named = log or known.name or found.name_in(url)
+    url = found.url_of_log(url, named, known.source) if named else url
     with installed(found):
         objects = found.server_objects(url, login)
     if objects is None:
         raise UsageError(f"a publisher of {found.capabilities.title} needs nothing there", hint="start the publisher")
-    return found, url, login, objects
+    return found, url, login, objects, known.applications
 
 
 def _run(found: "Datastore", url: str, login: "Login", statements: Sequence[str]) -> None:

@@ -174,8 +174,10 @@ class Datastore(ABC):
 
     # -- what a publisher needs to have been made in the datastore
 
-    def url_of_log(self, url: str, log: str) -> str:
-        """The URL with the names that a publisher of the log named ``log`` would make up, where it leaves them out."""
+    def url_of_log(self, url: str, log: str, configured: str = "") -> str:
+        """The URL with the names that it leaves out: as ``configured``, the URL in a configuration, has them, else as a
+        publisher of the log named ``log`` makes them up.
+        """
         return url
 
     def server_objects(self, url: str, login: Login) -> ServerObjects | None:

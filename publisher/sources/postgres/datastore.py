@@ -62,13 +62,13 @@ class PostgresDatastore(Datastore):
 
         return described_tables.describe(_address(url, login), wanted)
 
-    def url_of_log(self, url: str, log: str) -> str:
+    def url_of_log(self, url: str, log: str, configured: str = "") -> str:
         """With ``publication`` and ``slot``."""
         from publisher.sources.postgres.address import slot_name
 
-        given, name = ServerUrl.parse(url), slot_name(log)
-        more = {} if given.publication else {"publication": name}
-        more |= {} if given.slot else {"slot": name}
+        given, known, name = ServerUrl.parse(url), ServerUrl.parse(configured or url), slot_name(log)
+        more = {} if given.publication else {"publication": known.publication or name}
+        more |= {} if given.slot else {"slot": known.slot or name}
         added = urlencode(more)
         return f"{url}{'&' if '?' in url else '?'}{added}" if added else url
 

@@ -46,7 +46,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     replaced: dict[str, Any] = {
         "server_objects": lambda _, *given: server.find(*given),
         "run_statements": lambda _, *given: server.run(*given),
-        "url_of_log": lambda _, url, log: f"{url}/?ca=/{log}",
+        "url_of_log": lambda _, url, log, configured="": f"{url}/?ca=/{log}",
         "examine": lambda _, url, *_given: Report(url),
         "configured_url": lambda _, url, _login: url,
     }
@@ -83,6 +83,16 @@ def test_the_log_of_a_configuration_gives_the_name(server: Server) -> None:
     )
     run("objects", "create", URL, "-c", "shop.toml")
     assert server.asked == [f"{URL}/?ca=/db7"]
+
+
+def test_who_receives_the_log_is_warned_about(server: Server) -> None:
+    server.objects = ServerObjects((), (DROPPED,))
+    Path("shop.toml").write_text(
+        f'version = 1\n[coordinator]\nstatic = true\n[datasets.shop.copies.main.logs.db7]\nsource = "{URL}"\n'
+        '[applications.cache]\ndataset = "shop"\nstart = "latest"\nsubscribers = { one = "127.0.0.1:7400" }\n'
+    )
+    code, _, err = run("objects", "drop", URL, "-c", "shop.toml")
+    assert (code, "warning: shop.toml gives this log to cache" in err) == (2, True)
 
 
 def test_a_datastore_that_needs_nothing(tmp_path: Path) -> None:

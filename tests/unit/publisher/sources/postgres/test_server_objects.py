@@ -138,6 +138,8 @@ def test_standbys_may_have_the_slots_from_17_on(server: Server) -> None:
 )
 def test_a_url_gets_the_names_of_its_log(url: str, named: str) -> None:
     assert DATASTORE.url_of_log(url, "DB-1") == named
+    configured = "postgres://other@h/shop?slot=configured"
+    assert ("slot=configured" in DATASTORE.url_of_log(url, "DB-1", configured)) == ("slot" not in url)
     DATASTORE.check_url(named)
     assert DATASTORE.name_in(url) == "shop"
 
