@@ -65,17 +65,12 @@ def _maxwell(peer: str, lib: str) -> Programs:
     return programs
 
 
-def every_reader(build: Path, missing: dict[str, str]) -> list[BinlogReader]:
-    """All, in the order of the table. ``build``: where the readers of other languages are; ``missing``: why one of
-    them could not be built, by its name in :data:`~benchmarks.peers.builds.BUILDS`.
-    """
+def every_reader(build: Path) -> list[BinlogReader]:
+    """All, in the order of the table. ``build``: where the readers of other languages are."""
     go = f"{build}/go/peer"
 
     def java(name: str) -> str:
         return f"{build}/{name}/lib/*:{build}/{name}/classes"
-
-    def without(*names: str) -> str:
-        return "; ".join(missing[name] for name in names if missing.get(name))
 
     return [
         BinlogReader(
@@ -90,45 +85,45 @@ def every_reader(build: Path, missing: dict[str, str]) -> list[BinlogReader]:
             _ours("values"),
         ),
         BinlogReader(TRANSPORT, "the same, and the handler calls len(batch)", _ours("transport"), reads_values=False),
-        BinlogReader("go-mysql in process", "decodes all values of a row", _alone(go, "read"), missing=without("go")),
+        BinlogReader("go-mysql in process", "decodes all values of a row", _alone(go, "read"), needs=("go",)),
         BinlogReader(
             GO_JSON,
             "decodes, makes a line of JSON; the second parses it and reads all values",
             _go_json(go),
-            missing=without("go"),
+            needs=("go",),
         ),
         BinlogReader(
             "osheroff connector (Java) in process",
             "decodes all values of a row",
             _alone("java", "-cp", java("osheroff"), "Osheroff"),
-            missing=without("osheroff"),
+            needs=("osheroff",),
         ),
         BinlogReader(
             "mysql_async (Rust) in process",
             "decodes all values of a row",
             _alone(f"{build}/rust/release/wormhole-peers"),
-            missing=without("rust"),
+            needs=("rust",),
         ),
         BinlogReader(
             "Debezium 3.5 embedded in process",
             "makes a Connect record with its schema; the handler reads all values",
             _alone("java", "-cp", java("debezium"), "Debezium", "read"),
             divisor=_OF_JVM,
-            missing=without("debezium"),
+            needs=("debezium",),
         ),
         BinlogReader(
             DEBEZIUM_JSON,
             "makes JSON without schemas; the second (Go) parses it and reads all values",
             _to_go(go, "java", "-cp", java("debezium"), "Debezium", "json"),
             divisor=_OF_JVM,
-            missing=without("debezium", "go"),
+            needs=("debezium", "go"),
         ),
         BinlogReader(
             "Maxwell 1.22 stdout to a second process",
             "makes JSON; the second (Go) parses it and reads all values",
             _maxwell(go, java("maxwell")),
             divisor=_OF_JVM,
-            missing=without("maxwell", "go"),
+            needs=("maxwell", "go"),
         ),
         BinlogReader(
             "mysql-replication in process",

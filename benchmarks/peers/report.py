@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -35,16 +35,15 @@ def peers_report(runs: int, *, scale: float, shapes: Sequence[str], only: str, b
     whose name contains one of these words (separated by commas).
     """
     build = build.absolute()  # some tools build in the folder of the sources
-    missing = {}
-    for name, commands in BUILDS.items():
-        print_text(f"  building {name} ...", flush=True)
-        missing[name] = built(name, build / name, commands, SOURCES / name)
     words = [word for word in only.lower().split(",") if word]
     readers = [
-        reader
-        for reader in every_reader(build, missing)
-        if not words or any(word in reader.name.lower() for word in words)
+        reader for reader in every_reader(build) if not words or any(word in reader.name.lower() for word in words)
     ]
+    missing = {}
+    for name in dict.fromkeys(name for reader in readers for name in reader.needs):
+        print_text(f"  building {name} ...", flush=True)
+        missing[name] = built(name, build / name, BUILDS[name], SOURCES / name)
+    readers = [replace(reader, missing="; ".join(filter(None, map(missing.get, reader.needs)))) for reader in readers]
     told = []
     for shape in SHAPES:
         if shapes and shape.name not in shapes:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cases import BenchmarkError
+from benchmarks.peers import report
 from benchmarks.peers.binlog import SHAPES, filled, marks
 from benchmarks.peers.builds import built
 from benchmarks.peers.figures import Figures, figures, microseconds_a_row, ratio
@@ -89,8 +90,24 @@ def test_a_copy_ends_at_the_packet_that_ends_the_log_and_not_at_bytes_that_look_
 def test_readers_without_a_toolchain_read_everything() -> None:
     shape = replace(SHAPES[0], rows=4000)
     wanted = (RAW, OURS, TRANSPORT, "mysql-replication in process")
-    readers = [one for one in every_reader(Path("build/peers"), {}) if one.name in wanted]
+    readers = [one for one in every_reader(Path("build/peers")) if one.name in wanted]
     assert len(readers) == len(wanted)
     with filled(shape, marks(shape, [reader.divisor for reader in readers], 1.0)) as binlog:
         found = measured(readers, shape, binlog, 1, 1.0)
     assert {name: one for name, one in found.items() if isinstance(one, str)} == {}
+
+
+@pytest.mark.parametrize(
+    ("only", "names"),
+    [("debezium", ["debezium", "go"]), ("maxwell,mysql-replication", ["maxwell", "go"]), ("ours", [])],
+)
+def test_only_what_was_asked_for_is_built(only: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def note(name: str, *_: object) -> str:
+        asked.append(name)
+        return ""
+
+    monkeypatch.setattr(report, "built", note)
+    assert report.peers_report(1, scale=1.0, shapes=["none"], only=only, build=Path("build/peers")) == []
+    assert asked == names
