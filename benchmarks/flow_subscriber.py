@@ -1,7 +1,7 @@
 """A subscriber of many flows: run as ``python -m benchmarks.flow_subscriber ZOOKEEPER FLOWS``.
 
-Prints ``ready``, and the monotonic seconds whenever FLOWS more assignments have come. A line of standard input is
-answered by the delays since the one before, in milliseconds.
+Prints ``ready``, and the monotonic seconds whenever FLOWS more assignments have come. The line ``marked`` of standard
+input is answered when FLOWS datamarkers have come, any other one by the delays since the one before, in milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import uvloop
 
 from benchmarks.store import STAMP
-from subscriber_sdk import NoticeKind, ShardNotice, Subscriber, serve
+from subscriber_sdk import Datamarker, NoticeKind, ShardNotice, Subscriber, serve
 from wormhole.wire.update import Update
 
 __all__ = ["main"]
@@ -27,12 +27,19 @@ class Flows(Subscriber):
         self.flows = flows
         self.assigned = 0
         self.delays: list[float] = []
+        self.datamarkers = 0
+        self.marked = asyncio.Event()
 
     async def on_shard_notice(self, notice: ShardNotice) -> None:
         if notice.kind is NoticeKind.ASSIGNED:
             self.assigned += 1
             if self.assigned % self.flows == 0:
                 print(time.monotonic(), flush=True)
+
+    async def on_datamarker(self, marker: Datamarker) -> None:
+        self.datamarkers += 1
+        if self.datamarkers >= self.flows:
+            self.marked.set()
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
         now = time.monotonic_ns()
@@ -47,7 +54,11 @@ async def main() -> None:
     subscriber = Flows(int(sys.argv[2]))
     async with serve(subscriber, application="app", coordinator=sys.argv[1], id="s", listen="127.0.0.1:0"):
         print("ready", flush=True)
-        while await asyncio.to_thread(sys.stdin.readline):
+        while asked := await asyncio.to_thread(sys.stdin.readline):
+            if asked.strip() == "marked":
+                await subscriber.marked.wait()
+                print("marked", flush=True)
+                continue
             delays, subscriber.delays = subscriber.delays, []
             print(*(f"{delay:.3f}" for delay in delays), flush=True)
 

@@ -29,7 +29,7 @@ from benchmarks.cases import (
 from benchmarks.machine import load as load_of_machine
 from benchmarks.store import key_of
 
-__all__ = ["Latency", "Load", "latency", "metrics", "switches"]
+__all__ = ["Latency", "Load", "latency", "switches"]
 
 _STARTED_S: Final = 60.0
 _LOOK_S: Final = 0.05
@@ -96,11 +96,11 @@ def _moment(publisher: int, subscriber: int, port: int) -> _Moment:
         time.monotonic(),
         (cpu_s(publisher), cpu_s(subscriber)),
         (switches(pids[0]), switches(pids[1])),
-        metrics(port),
+        _metrics(port),
     )
 
 
-def metrics(port: int) -> Counter[str]:
+def _metrics(port: int) -> Counter[str]:
     """The publisher's samples, summed over their labels."""
     found: Counter[str] = Counter()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -116,7 +116,7 @@ def _await_flows(port: int, count: int) -> None:
     until = time.monotonic() + _STARTED_S
     while time.monotonic() < until:
         try:
-            if metrics(port)["wormhole_caravan_flows"] >= count:
+            if _metrics(port)["wormhole_caravan_flows"] >= count:
                 return
         except OSError:  # it does not listen yet
             pass

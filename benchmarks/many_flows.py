@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cases import BenchmarkError, cpu_s, free_ports, line, program, scratch, tell
-from benchmarks.latency import metrics
+from benchmarks.cases import cpu_s, line, program, scratch, tell
 from benchmarks.operate import resident_mb
 from wormhole.config import load
 from wormhole.coordination.connect import publish_config
@@ -27,9 +26,9 @@ from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 __all__ = ["Delays", "Rest", "Run", "Starts", "configuration", "many_flows"]
 
-_SETTLED_S: Final = 60.0
-_LOOK_S: Final = 0.25
-_ACKS: Final = "wormhole_push_acks_total"
+_LOOK_S: Final = 2.0
+_MOST_AT_REST: Final = 50
+"""Requests to ZooKeeper in two seconds: datamarkers are stored once a second."""
 _VALUE: Final = 100
 """Bytes of each update's value."""
 
@@ -80,10 +79,8 @@ class Run:
     delays: Delays | None
 
 
-def configuration(folder: Path, zookeeper: str, flows: int, markers: str, http: int) -> Path:
-    """``flows`` shards of one store, for one application. ``markers``: where datamarkers are kept. ``http``: the port
-    of the publisher's metrics.
-    """
+def configuration(folder: Path, zookeeper: str, flows: int, markers: str) -> Path:
+    """``flows`` shards of one store, for one application. ``markers``: where datamarkers are kept."""
     path = folder / "bench.toml"
     path.write_text(
         "\n".join(
@@ -94,7 +91,6 @@ def configuration(folder: Path, zookeeper: str, flows: int, markers: str, http: 
                 "[publisher]",
                 f'markers = "{markers}"',
                 f'state_dir = "{folder}/state"',
-                f'http_listen = "127.0.0.1:{http}"',
                 "[datasets.bench]",
                 f"shard_by = {{ hash = {flows} }}",
                 "[datasets.bench.copies.main.logs.db]",
@@ -122,8 +118,7 @@ def many_flows(
         load_words = ("--rate", str(rate), "--seconds", str(load_s), "--size", str(_VALUE))
         writer = stack.enter_context(program("benchmarks.store", f"{folder}/store", "--count", "1", *load_words))
         line(writer)
-        (http,) = free_ports(1)
-        config = configuration(folder, f"{zookeeper.hosts}/bench", flows, markers, http)
+        config = configuration(folder, f"{zookeeper.hosts}/bench", flows, markers)
         asyncio.run(publish_config(load(config)))
         words = ("benchmarks.flow_subscriber", f"{zookeeper.hosts}/bench", str(flows))
         with program(*words) as subscriber:
@@ -141,7 +136,7 @@ def many_flows(
         starts = Starts(first, _assigned(subscriber) - began, again, cpu)
         pids = (publisher.process.pid, subscriber.pid)
         if settle:
-            _await_first_markers(http, metrics(http)[_ACKS] + flows)
+            _await_first_markers(subscriber, zookeeper.hosts)
         rest = _rest(zookeeper.hosts, pids, rest_s)
         return Run(flows, starts, rest, _delays(writer, subscriber, pids) if rate else None)
 
@@ -171,17 +166,16 @@ def _assigned(subscriber: subprocess.Popen[str]) -> float:
     return float(line(subscriber))
 
 
-def _await_first_markers(http: int, acks: float) -> None:
-    """Until the first datamarker of each flow, which comes ten seconds after its start, was acknowledged (``acks`` of
-    the publisher) and is stored: what a start leaves to do is no rest.
+def _await_first_markers(subscriber: subprocess.Popen[str], zookeeper: str) -> None:
+    """Until the first datamarker of each flow, which comes ten seconds after its start, was processed and is stored:
+    what a start leaves to do is no rest. The publisher is not asked, because its answer would be in its memory.
     """
-    until = time.monotonic() + _SETTLED_S
-    while time.monotonic() < until:
-        found = metrics(http)
-        if found[_ACKS] >= acks and not found["wormhole_markers_waiting"]:
-            return
+    tell(subscriber, "marked")
+    line(subscriber)
+    requests = -_MOST_AT_REST
+    while (now := _requests(zookeeper)) - requests >= _MOST_AT_REST:
+        requests = now
         time.sleep(_LOOK_S)
-    raise BenchmarkError(f"the first datamarkers of the flows are not stored after {_SETTLED_S:g} s")
 
 
 def _rest(zookeeper: str, pids: Sequence[int], seconds: float) -> Rest:

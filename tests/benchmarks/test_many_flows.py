@@ -12,7 +12,7 @@ from wormhole.config import load
 
 
 def test_its_configuration_is_accepted(tmp_path: Path) -> None:
-    config = load(configuration(tmp_path, "127.0.0.1:2181/bench", 12, "zookeeper", 8080))
+    config = load(configuration(tmp_path, "127.0.0.1:2181/bench", 12, "zookeeper"))
     assert list(config.datasets["bench"].copies["main"].logs) == ["db"]
     assert config.publisher.markers == "zookeeper"
 

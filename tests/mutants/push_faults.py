@@ -10,6 +10,22 @@ _HOSTILE = "tests/hostile/test_malicious_publisher.py"
 
 PUSH_FAULTS: list[Fault] = [
     Fault(
+        name="flow-passes-what-every-flow-looks-at",
+        file="caravan/buffer.py",
+        old="        for numbers in (self._of_shard.get(shard), self._of_all):\n",
+        new="        for numbers in (self._of_shard.get(shard),):\n",
+        tests=("tests/unit/caravan/test_buffer.py", "tests/property/test_passing_foreign.py"),
+        promise="a gap, or what cannot be decoded, is passed by no flow unseen",
+    ),
+    Fault(
+        name="flow-passes-a-rollback",
+        file="caravan/flow.py",
+        old="        number = self._cursor if self.inside else buffer.next_of(self.shard, self._cursor)\n",
+        new="        number = buffer.next_of(self.shard, self._cursor)\n",
+        tests=("tests/property/test_passing_foreign.py",),
+        promise="a transaction of which a part was sent and that was rolled back is noticed",
+    ),
+    Fault(
         name="any-certificate-of-the-authority-may-push",
         file="subscriber_sdk/server.py",
         old="        names = _names_of(context) if self._options.tls is not None else frozenset()\n",
