@@ -103,6 +103,32 @@ def test_an_idle_log_is_known_by_its_bytes(
     assert error.value.hint
 
 
+def test_an_idle_place_moves_on_between_two_proofs(
+    server: PostgresServer, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its anchor is of bytes before it. What is committed since those were read, and before it, is another history."""
+    monkeypatch.setattr(reader_module, "_IDLE_S", 0.0)
+    monkeypatch.setattr(reader_module, "_PROOF_S", 0.0)
+    _insert(server, 1)
+    reader = source.open(source.earliest())
+    read = read_until(reader, source.latest().order)
+    server.sql("CREATE TABLE other (v int)")
+    read_until(reader, source.latest().order, into=read)
+    proven = read.markers[-1]
+    monkeypatch.setattr(reader_module, "_PROOF_S", 1000.0)
+    server.sql("INSERT INTO other SELECT generate_series(1, 100)")
+    read_until(reader, source.latest().order, into=read)
+    reader.close()
+    marker = read.markers[-1]
+    assert marker.anchor == proven.anchor
+    assert marker.order > proven.order
+    source.open(marker).close()
+    _insert(server, 2)
+    assert read_log(source, marker).keys() == [2]
+    with pytest.raises(Diverged, match="where none was"):
+        source.open(replace(marker, order=source.latest().order))
+
+
 def test_a_reader_that_pauses_keeps_its_session(new_postgres: NewPostgres, tmp_path: Path) -> None:
     server = new_postgres(wal_sender_timeout="1s")
     prepare_database(server, "shop", _TABLE)

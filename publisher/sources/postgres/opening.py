@@ -17,7 +17,7 @@ from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal
 from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
-from publisher.sources.postgres.decode.messages import Relation
+from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
 from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
 from publisher.sources.postgres.incarnations import History, Incarnations
@@ -25,6 +25,7 @@ from publisher.sources.postgres.lsn import format_delivered, format_lsn, parse_d
 from publisher.sources.postgres.proof import (
     check_log_bytes,
     diverged,
+    end_of_log_bytes,
     is_of_log_bytes,
     log_bytes_anchor,
     transaction_anchor,
@@ -212,9 +213,11 @@ class Opening:
             connection.close()
 
     def _stream(self, log: Log, marker: Datamarker) -> Stream:
-        """The log from the anchor's commit on, or from the marker where the anchor needs no reading."""
+        """The log from the anchor's commit on, or from the end of the bytes that it is of."""
         anchor = marker.anchor
-        begin = marker.order if anchor is None or is_of_log_bytes(anchor) else anchor.begin
+        begin = marker.order if anchor is None else anchor.begin
+        if anchor is not None and is_of_log_bytes(anchor):
+            begin = log.place(end_of_log_bytes(anchor))
         slot = self._slot(log, marker)
         walsender = connect(self._address, walsender=True)
         try:
@@ -276,9 +279,13 @@ class Opening:
         Raises :class:`~wormhole.model.errors.Diverged` when it is another one, or none is there.
         """
         anchor = here.anchor
-        if anchor is None or is_of_log_bytes(anchor):
+        if anchor is None:
             return []
         encoder.suppress = True
+        if is_of_log_bytes(anchor):
+            unread = self._pass_nothing(marker, here.order.offset, end_of_log_bytes(anchor), stream, encoder)
+            encoder.suppress = False
+            return unread
         while True:
             messages = stream.receive(1.0)
             for at, message in enumerate(messages):
@@ -299,6 +306,27 @@ class Opening:
                     and not encoder.in_transaction
                 ):
                     raise _another(marker, anchor, None)
+
+    def _pass_nothing(
+        self, marker: Datamarker, place: int, begin: int, stream: Stream, encoder: Encoder
+    ) -> list[bytes]:
+        """Read up to a place before which no transaction was sent since ``begin``. Returns what was received behind it.
+
+        Raises :class:`~wormhole.model.errors.Diverged` when there is one.
+        """
+        while begin < place:
+            messages = stream.receive(1.0)
+            for at, message in enumerate(messages):
+                if message[0] == KEEPALIVE:
+                    begin = max(begin, keepalive_end(message))
+                elif message[0] == LOG_DATA and begins_behind(message, place):
+                    return messages[at:]
+                elif message[0] == LOG_DATA and encoder.add(message) == COMMIT:
+                    there = format_lsn(encoder.last_commit)
+                    raise diverged(marker, f"the server has a transaction at {there}, where none was")
+                if begin >= place:
+                    return messages[at + 1 :]
+        return []
 
 
 def _another(marker: Datamarker, anchor: Anchor, found: Anchor | None) -> Diverged:

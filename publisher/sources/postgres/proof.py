@@ -17,7 +17,15 @@ from publisher.sources.postgres.wal_bytes import PROOF_BYTES, checksum_of_log
 from wormhole.model.errors import Diverged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 
-__all__ = ["ANEW", "check_log_bytes", "diverged", "is_of_log_bytes", "log_bytes_anchor", "transaction_anchor"]
+__all__ = [
+    "ANEW",
+    "check_log_bytes",
+    "diverged",
+    "end_of_log_bytes",
+    "is_of_log_bytes",
+    "log_bytes_anchor",
+    "transaction_anchor",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -53,14 +61,20 @@ def is_of_log_bytes(anchor: Anchor) -> bool:
     return anchor.id.startswith(_LOG_BYTES)
 
 
-def check_log_bytes(address: Address, system: str, timelines: Timelines, marker: Datamarker, end: int) -> None:
-    """Raises :class:`~wormhole.model.errors.Diverged` when the log's bytes before ``end`` are not those that the
-    marker's anchor is of, and :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
+def end_of_log_bytes(anchor: Anchor) -> int:
+    """Behind the bytes that the anchor is of. The place may lie later: it moves on more often than it is proven."""
+    end = anchor.id.rpartition(":")[2]
+    return int(end) if end.isdecimal() else 0
+
+
+def check_log_bytes(address: Address, system: str, timelines: Timelines, marker: Datamarker, place: int) -> None:
+    """Raises :class:`~wormhole.model.errors.Diverged` when the log's bytes are not those that the anchor of the marker
+    at ``place`` is of, and :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
     """
     anchor = marker.anchor
     assert anchor is not None
-    begin = anchor.begin.offset
-    if anchor.id != _id(system, timelines, end) or not 0 <= end - begin <= PROOF_BYTES:
+    begin, end = anchor.begin.offset, end_of_log_bytes(anchor)
+    if anchor.id != _id(system, timelines, end) or not 0 <= end - begin <= PROOF_BYTES or end > place:
         raise diverged(marker, "the marker is of another server, or of another timeline")
     if checksum_of_log(address, timelines.of(end), begin, end) != anchor.checksum:
         raise diverged(marker, f"the log before {format_lsn(end)} is not the one that was read")

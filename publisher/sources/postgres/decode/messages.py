@@ -29,6 +29,7 @@ __all__ = [
     "Relation",
     "RelationColumn",
     "TypeName",
+    "begins_behind",
     "parse_message",
     "parse_relation",
     "parse_truncate",
@@ -43,6 +44,7 @@ INDEX: Final = "i"
 MESSAGES: Final = "@message"
 """The name under which logical messages (``pg_logical_emit_message``) come, as inserts of a table without a key."""
 
+_HEADER: Final = 25  # of log data
 _IDENTITIES: Final = frozenset({DEFAULT, NOTHING, FULL, INDEX})
 _MOST_COLUMNS: Final = 1664  # of PostgreSQL's tables
 
@@ -185,3 +187,12 @@ def parse_truncate(data: bytes, at: int) -> tuple[int, ...]:
     raw = cursor.bytes(4 * count, "ids of tables")
     cursor.end()
     return struct.unpack(f">{count}I", raw)
+
+
+def begins_behind(data: bytes, place: int) -> bool:
+    """Whether log data begins a transaction that was committed at or behind ``place``, or is a message outside of one
+    that lies behind it."""
+    kind, content = data[_HEADER : _HEADER + 1], data[_HEADER + 1 :]
+    if kind == b"B" and len(content) >= 8:
+        return int.from_bytes(content[:8]) >= place
+    return kind == b"M" and len(content) >= 9 and not content[0] & 1 and int.from_bytes(content[1:9]) > place

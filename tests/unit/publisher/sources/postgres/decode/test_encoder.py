@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from publisher.sources.encode.piece import ALL_SHARDS
+from publisher.sources.postgres.decode.messages import begins_behind
 from publisher.sources.postgres.decode.tables import Tables
 from tests.support import postgres_messages as build
 from tests.support.hot import hot_module
@@ -309,3 +310,13 @@ def test_a_broken_tuple_breaks_its_table(encoder: ModuleType, message: bytes, pr
     (error,) = found.tables.take_broken().values()
     assert problem in error.message
     assert [change.key for change in changes(found)] == [(5,)]  # nothing is left of what broke
+
+
+def test_what_begins_behind_a_place() -> None:
+    assert begins_behind(build.begin(200), 200)
+    assert not begins_behind(build.begin(199), 200)
+    assert begins_behind(build.message("p", b"", 201, transactional=False), 200)
+    assert not begins_behind(build.message("p", b"", 200, transactional=False), 200)
+    assert not begins_behind(build.message("p", b"", 201), 200)
+    assert not begins_behind(build.insert(7, ["1"]), 0)
+    assert not begins_behind(build.log_data(b"B"), 0)
