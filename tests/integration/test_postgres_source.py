@@ -129,6 +129,31 @@ def test_an_idle_place_moves_on_between_two_proofs(
         source.open(replace(marker, order=source.latest().order))
 
 
+def test_an_idle_place_is_found_whose_proof_begins_before_the_slots(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quiet database: both slots are at its last transaction, and the log has hardly grown since."""
+    monkeypatch.setattr(reader_module, "_IDLE_S", 0.0)
+    monkeypatch.setattr(reader_module, "_PROOF_S", 0.0)
+    monkeypatch.setattr(source_module, "_ADVANCE_S", 0.2)
+    source = source_of(server, "shop", tmp_path)
+    try:
+        server.sql("CREATE TABLE other AS SELECT generate_series(1, 1000)")
+        with closing(source.open(source.latest())) as reader:
+            _insert(server, 1)
+            marker = read_until(reader, source.latest().order).markers[-1]
+            source.release(marker.order)
+            until(lambda: source.status().oldest == marker.order, "the slot does not follow")
+            server.sql("SELECT pg_logical_emit_message(true, '', '')")
+            marker = read_until(reader, source.latest().order).markers[-1]
+        assert marker.read_from < source.status().oldest < marker.order
+        source.open(marker).close()
+        _insert(server, 2)
+        assert read_log(source, marker).keys() == [2]
+    finally:
+        source.stop()
+
+
 def test_a_reader_that_pauses_keeps_its_session(new_postgres: NewPostgres, tmp_path: Path) -> None:
     server = new_postgres(wal_sender_timeout="1s")
     prepare_database(server, "shop", _TABLE)

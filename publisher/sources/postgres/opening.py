@@ -172,9 +172,11 @@ class Opening:
             anchor = replace(anchor, begin=log.place(anchor.begin.offset))
         return replace(marker, order=order, read_from=order, anchor=anchor)
 
-    def _slot(self, log: Log, marker: Datamarker) -> Slot:
-        """The one to read a copy of. Raises :class:`~wormhole.model.errors.PositionPurged`."""
-        begin = (marker.anchor.begin if marker.anchor is not None else marker.order).offset
+    def _slot(self, log: Log, marker: Datamarker, begin: int) -> Slot:
+        """The one to read a copy of, from ``begin`` on. Raises :class:`~wormhole.model.errors.PositionPurged`.
+
+        The bytes of a proof need none: they may lie before every slot.
+        """
         present = slots.usable(log.state, self._address.slot, self._address.database)
         slot = slots.nearest(present, begin)
         if slot is None:
@@ -218,7 +220,7 @@ class Opening:
         begin = marker.order if anchor is None else anchor.begin
         if anchor is not None and is_of_log_bytes(anchor):
             begin = log.place(end_of_log_bytes(anchor))
-        slot = self._slot(log, marker)
+        slot = self._slot(log, marker, begin.offset)
         walsender = connect(self._address, walsender=True)
         try:
             self._check_same(walsender, log)

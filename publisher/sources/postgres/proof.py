@@ -35,6 +35,8 @@ ANEW: Final = (
     "the log"
 )
 _LOG_BYTES: Final = "log:"
+_SMALLEST_FILE: Final = 1 << 20  # of WAL files, whose sizes are powers of two
+_FEWEST_BYTES: Final = 512
 
 
 def transaction_anchor(source: str, commit: int, checksum: int, incarnation: int) -> Anchor:
@@ -44,10 +46,15 @@ def transaction_anchor(source: str, commit: int, checksum: int, incarnation: int
 
 def log_bytes_anchor(address: Address, system: str, timelines: Timelines, place: LogPosition) -> Anchor | None:
     """The anchor of a place that no transaction lies before for long; ``None`` where the server does not send the bytes
-    of its log.
+    of its log, and right behind the beginning of a WAL file.
+
+    A slot at the place keeps the whole file that the place is in. The bytes are all in that file: the one before it may
+    be removed, whatever slots follow.
     """
     end = place.offset
-    begin = max(end - PROOF_BYTES, 0)
+    begin = max(end - PROOF_BYTES, end - end % _SMALLEST_FILE)
+    if end - begin < _FEWEST_BYTES:
+        return None
     try:
         checksum = checksum_of_log(address, timelines.of(end), begin, end)
     except SourceUnavailable as error:
