@@ -48,11 +48,10 @@ async def test_rows_are_compared_and_nothing_is_delivered(world: World, copy: Ve
     world.application(start="existing")
     await world.register(copy.wire)
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in world.markers.records and control_of(world).ended == "done", "the copy is made")
+        flow = await prepared(world, copy, publisher)
         copy.rows["t"][(b"k1",)] = 1, {"value": b"x"}
         del copy.rows["t"][(b"k2",)]
         copy.holds("t", (b"left",), {"value": b"v"})
-        flow = await opened(publisher)
         await verify(publisher, flow, VerifyMode.COMPARE)
         await eventually(lambda: control_of(world).ended == "done", "compared")
         [found] = publisher.backfills.verifications(flow)
@@ -75,8 +74,9 @@ async def test_rows_are_compared_and_nothing_is_delivered(world: World, copy: Ve
 
 async def prepared(world: World, copy: VerifyingSubscriber, publisher: Publisher) -> PublisherFlow:
     """The application holds what its tables do."""
-    await eventually(lambda: KEY in world.markers.records and control_of(world).ended == "done", "the copy is made")
-    return await opened(publisher)
+    flow = await opened(publisher)
+    await eventually(lambda: (made := flow.control.backfill) and made.ended == "done", "the publisher knows it made it")
+    return flow
 
 
 def held(copy: VerifyingSubscriber) -> dict[str, dict[object, object]]:
