@@ -70,6 +70,7 @@ def test_tables_that_cannot_be_read_in_chunks(scene: PostgresScene) -> None:
     narrow = scene.server.user
     scene.sql(
         "CREATE TABLE none (n int UNIQUE)",
+        "CREATE TABLE bare ()",
         "CREATE TABLE late (n int PRIMARY KEY DEFERRABLE)",
         "CREATE TABLE whole (n int, v int); ALTER TABLE whole REPLICA IDENTITY FULL",
         "CREATE TABLE indexed (n int NOT NULL); CREATE UNIQUE INDEX i ON indexed (n); ALTER TABLE indexed REPLICA "
@@ -89,6 +90,7 @@ def test_tables_that_cannot_be_read_in_chunks(scene: PostgresScene) -> None:
     )
     expected = {
         "public.none": ("no primary key that is checked at once", "ADD PRIMARY KEY"),
+        "public.bare": ("no primary key that is checked at once", "ADD PRIMARY KEY"),
         "public.late": ("no primary key that is checked at once", "ADD PRIMARY KEY"),
         "public.whole": ("has no primary key: its", "ADD PRIMARY KEY"),
         "public.indexed": ("the index of its REPLICA IDENTITY is gone", "REPLICA IDENTITY DEFAULT"),
@@ -161,6 +163,21 @@ def test_tables_that_the_account_may_not_read(scene: PostgresScene) -> None:
     finally:
         tables.close()
         scene.sql("DROP OWNED BY narrow", "DROP ROLE narrow")
+
+
+def test_a_key_that_the_log_lacks_is_that_of_the_table_under_whatever_name(scene: PostgresScene) -> None:
+    scene.run(
+        "CREATE TABLE one (a int PRIMARY KEY, b int); ALTER TABLE one REPLICA IDENTITY FULL",
+        "CREATE TABLE two (a int, b int PRIMARY KEY); ALTER TABLE two REPLICA IDENTITY FULL",
+        "BEGIN",
+        "INSERT INTO one VALUES (1, 7), (2, 7)",
+        "INSERT INTO two VALUES (7, 1), (7, 2)",
+        "ALTER TABLE one RENAME TO three",
+        "ALTER TABLE two RENAME TO one",
+        "COMMIT",
+    )
+    keys = {name: sorted(decode_row(row).key[0].int for row in rows.values()) for name, rows in scene.rows.items()}
+    assert keys == {"public.fine": [1, 2], "public.one": [1, 2], "public.two": [1, 2]}
 
 
 def test_partitions_come_as_rows_of_their_root(scene: PostgresScene) -> None:

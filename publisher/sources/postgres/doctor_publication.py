@@ -153,7 +153,8 @@ def _generated_keys(connection: Connection, state: ServerState, name: str) -> It
         f"SELECT pubgencols FROM pg_publication WHERE pubname = {quote_literal(name)}"  # noqa: S608
     ) == [("s",)]:
         return
-    for table, columns in list(generated_keys(connection).items())[:MOST_NAMED]:
+    found = [(table, columns) for table, columns in generated_keys(connection).values() if columns]
+    for table, columns in found[:MOST_NAMED]:
         yield Finding(
             "generated_key",
             PROBLEM,

@@ -203,14 +203,14 @@ class Opening:
     def _find_key(self, relation: Relation) -> tuple[str, ...] | None:
         connection = connect(self._address)
         try:
-            return key_columns(connection, relation.schema, relation.table)
+            return key_columns(connection, relation.id, relation.schema, relation.table)
         finally:
             connection.close()
 
-    def _find_generated(self) -> dict[str, tuple[str, ...]]:
+    def _find_generated(self) -> dict[int, tuple[str, ...]]:
         connection = connect(self._address)
         try:
-            return generated_keys(connection)
+            return {number: columns for number, (_, columns) in generated_keys(connection).items()}
         finally:
             connection.close()
 

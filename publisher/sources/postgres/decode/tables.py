@@ -26,9 +26,9 @@ FindKey = Callable[[Relation], tuple[str, ...] | None]
 """The names of a table's key columns, in the table's order, as the catalogue has them now; ``None``: it does not have
 the table. Called where the log does not contain the key (REPLICA IDENTITY FULL and NOTHING)."""
 
-FindGenerated = Callable[[], Mapping[str, tuple[str, ...]]]
-"""The generated columns in the keys of tables, by table, as the catalogue has them now. Called once, by the first table
-whose key the log should contain."""
+FindGenerated = Callable[[], Mapping[int, tuple[str, ...]]]
+"""The generated columns in the keys of all tables, by their numbers, as the catalogue has them now. Called by the first
+table whose key the log should contain, and again by one that was not there then or that comes again."""
 
 _AFTER_ALL: Final = 1 << 64
 
@@ -63,7 +63,7 @@ class Tables:
         self._skipped = skipped
         self._find_key = find_key
         self._find_generated = find_generated
-        self._generated: Mapping[str, tuple[str, ...]] | None = None
+        self._generated: dict[int, tuple[str, ...]] = {}  # of the last look; each table takes its own away
         self._types: dict[int, tuple[str, str]] = {}
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
@@ -156,10 +156,10 @@ class Tables:
 
     def _generated_key(self, relation: Relation) -> DecodeError | None:
         """Why a key that the log contains is not whole."""
-        if self._generated is None and self._find_generated is not None:
-            self._generated = self._find_generated()
+        if relation.id not in self._generated and self._find_generated is not None:
+            self._generated = dict(self._find_generated())
         there = {column.name for column in relation.columns}
-        missing = [name for name in (self._generated or {}).get(relation.name, ()) if name not in there]
+        missing = [name for name in self._generated.pop(relation.id, ()) if name not in there]
         if not missing:
             return None
         return DecodeError(

@@ -18,14 +18,14 @@ _BASE = (
     "SELECT {} FROM up JOIN pg_namespace n ON n.oid = up.typnamespace WHERE up.typtype <> 'd')"
 )
 _COLUMNS = f"""(
-SELECT json_agg(json_build_object(
+SELECT coalesce(json_agg(json_build_object(
   'number', a.attnum, 'name', a.attname, 'type', a.atttypid, 'built_in', a.atttypid < 10000,
   'cast', format_type(a.atttypid, -1), 'declared', format_type(a.atttypid, a.atttypmod),
   'base_schema', {_BASE.format("CASE n.nspname WHEN 'pg_catalog' THEN '' ELSE n.nspname END")},
   'base', {_BASE.format("up.typname")},
   'generated', a.attgenerated,
   'labels', (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = a.atttypid)
-) ORDER BY a.attnum)
+) ORDER BY a.attnum), '[]')
 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""  # noqa: S608
 # The key that the log has: the REPLICA IDENTITY's index; with FULL and NOTHING the primary key.
 _KEY = """(

@@ -293,7 +293,11 @@ def test_a_password_that_others_may_read_is_told(examine: Examine) -> None:
 
 def test_a_key_with_a_generated_column_is_found_unless_the_server_sends_it(examine: Examine) -> None:
     server = Server()
-    server.generated = [("public", "orders", "total"), ("public", "orders", "tax")]
+    server.generated = [
+        ("7", "public", "fine", None),
+        ("8", "public", "orders", "total"),
+        ("8", "public", "orders", "tax"),
+    ]
     found = named(examine(server))["generated_key"]
     assert found.severity is Severity.PROBLEM
     assert (

@@ -253,9 +253,20 @@ def test_a_key_that_is_not_known_breaks_the_table(encoder: ModuleType) -> None:
 def test_a_key_of_which_the_server_leaves_out_a_generated_column_breaks_the_table(encoder: ModuleType) -> None:
     rows = transaction(build.relation(8, "shop.full", COLUMNS, (0,), "d"), build.insert(8, ["1", "a"]))
     with pytest.raises(DecodeError, match=r"the key of shop\.full has the generated column total, which"):
-        decoded(rows, encoder, find_generated=lambda: {"shop.full": ("total",)})
-    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: {"shop.other": ("total",)})] == [(1,)]
-    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: {"shop.full": ("id",)})] == [(1,)]
+        decoded(rows, encoder, find_generated=lambda: {8: ("total",)})
+    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: {9: ("total",)})] == [(1,)]
+    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: {8: ("id",)})] == [(1,)]
+
+
+def test_generated_columns_are_looked_up_again_for_a_table_that_is_new_or_comes_again(encoder: ModuleType) -> None:
+    looks: list[dict[int, tuple[str, ...]]] = [{8: (), 9: ()}, {8: (), 9: (), 10: ()}, {8: (), 9: (), 10: ("total",)}]
+    rows = transaction(
+        *(build.relation(number, f"shop.t{number}", COLUMNS, (0,), "d") for number in (8, 9, 10, 10)),
+        build.insert(10, ["1", "a"]),
+    )
+    with pytest.raises(DecodeError, match=r"the key of shop\.t10 has the generated column total, which"):
+        decoded(rows, encoder, find_generated=lambda: looks.pop(0))
+    assert looks == []
 
 
 @pytest.mark.parametrize(
