@@ -1,5 +1,6 @@
 """The noun ``backfill``: the rows that tables hold already, sent to an application."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -85,11 +86,11 @@ def start(
     settings = {"where": chosen, "rate": rate_of(rate)}
     question = f"Send {application} these rows?"
     flows = flows_of(_ask(where), application)
-    start_each(
+    begun = start_each(
         Admin(where), "backfill_start", flows, names_of(tables), settings, question=question, yes=yes, as_json=as_json
     )
     if watch:
-        raise typer.Exit(_watch(where, application, as_json))
+        raise typer.Exit(_watch(where, application, as_json, begun))
 
 
 @app.command(epilog="Example:\n\n  wormholectl backfill show cache --watch -c shop.toml")
@@ -150,10 +151,10 @@ def _show(where: Where, application: str, as_json: bool) -> int:
     return UNREACHABLE if silent else 0
 
 
-def _watch(where: Where, application: str, as_json: bool) -> int:
+def _watch(where: Where, application: str, as_json: bool, flows: Collection[str] = ()) -> int:
     from wormholectl.backfill_changes import watch
 
-    return watch(where, application, as_json)
+    return watch(where, application, as_json, flows)
 
 
 def _ask(where: Where) -> "list[Answer]":

@@ -9,6 +9,7 @@ from wormhole.admin import admin_service
 from wormhole.admin.admin_service import publisher_name
 from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.units import parse_rate
+from wormhole.wire.backfills import refused_tables
 from wormholectl.backfill_flows import tables_of, wait_until_ended
 from wormholectl.confirm import confirm
 from wormholectl.errors import BROKEN
@@ -58,12 +59,22 @@ def start_each(
         listed = change_each(admin, what, dict.fromkeys(flows, unfiltered), preview=True)
         chosen = tables_of(names, [after_of(one) for one in listed])
     planned = begin(True)  # what is wrong is reported before any flow begins
+    _check_readable([after_of(one) for one in planned])
     if not yes:
         show_planned(application, [after_of(one) for one in planned], notes_of(planned), as_json)
     confirm(question, yes)
     made = begin(False)
     show_changed(application, "start", before_and_after(made), notes_of(made), made=True, as_json=as_json)
     return list(chosen)
+
+
+def _check_readable(planned: Sequence[FlowBackfill]) -> None:
+    """Raises :class:`~wormhole.model.errors.UsageError` where no flow has a table whose rows can be read."""
+    statuses = [one.status for one in planned if one.status is not None]
+    refused = [table for status in statuses for table in refused_tables(status)]
+    if refused and len(refused) == sum(len(status.progress) for status in statuses):
+        first = refused[0]
+        raise UsageError(f"the rows of {first.table} cannot be read: {first.refused.text}", hint=first.refused.hint)
 
 
 def change_each(

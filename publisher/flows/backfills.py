@@ -398,14 +398,6 @@ class Backfills:
                 flow=flow.name,
                 hint="ask the flow of that table's shard",
             )
-        refused = [table for table in found if table.refused]
-        if refused and len(refused) == len(found):
-            raise RefusedError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"the rows of {refused[0].name} cannot be read: {refused[0].refused.text}",
-                flow=flow.name,
-                hint=refused[0].refused.hint or None,
-            )
 
     async def _check_columns(self, flow: PublisherFlow, where: Filter, found: Sequence[ScannedTable]) -> Sequence[str]:
         """What the filter means for tables without a column that it tests. One that no table has is a mistake; with

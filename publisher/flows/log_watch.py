@@ -214,6 +214,8 @@ class LogWatch:
         growth, status = self.growth(), self._status
         if status is None:
             return Headroom(None, "the log was not measured yet")
+        if not status.budget_bytes and status.slots:
+            return Headroom(None, "the datastore keeps its log for the publisher's slots, without a limit")
         if not status.budget_bytes:
             return Headroom(None, "the datastore itself decides how long it keeps its log")
         if growth is None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from publisher.sources.postgres.address import Address
 from wormhole.model.errors import SourceUnavailable, UsageError
 
 __all__ = ["refused_login"]
+
+_NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
 
 
 def refused_login(
@@ -19,7 +24,10 @@ def refused_login(
     if hint := _repair(address, quoted, words):
         return SourceUnavailable(message, hint=hint)
     if needs_password:
-        return UsageError(f"{message}: {address.password_from}", hint="name a password file with password_file")
+        return UsageError(
+            f"{message}: {address.password_from}",
+            hint="name a password file: --password-file, or password_file in the configuration",
+        )
     if used_password:
         hint = "correct the account, its password or its rights"
         if "password authentication failed" in words:  # also where there is no such account
@@ -27,6 +35,8 @@ def refused_login(
                 f"correct the password, or make the account, as a superuser:\n"
                 f"CREATE ROLE {quoted} LOGIN REPLICATION PASSWORD '...';\nGRANT pg_read_all_data TO {quoted};"
             )
+        elif _NO_DATABASE.search(words):
+            return UsageError(message, hint="correct the database's name, behind the last / of the URL")
         return UsageError(f"{message}: {address.password_from}", hint=hint)
     return SourceUnavailable(
         message,

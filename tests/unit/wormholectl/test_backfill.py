@@ -103,6 +103,10 @@ def test_without_a_rate_the_configured_one_counts(admin: FakeAdmin) -> None:
         (["start", "cache", "--tables", "shop.user"], "did you mean shop.users"),
         (["start", "cache", "--tables", "shop.user"], "`wormholectl backfill start cache` lists all"),
         (["start", "cache", "--tables", "shop.secret"], "GRANT SELECT"),
+        (
+            ["start", "cache", "--tables", "shop.log"],
+            "shop.log cannot be read: shop.log has no primary key",
+        ),
         (["start", "cache", "--rate", "fast"], "for example --rate 4MiB/s"),
         (["start", "cache", "--rate", "0B/s"], "no row would ever be sent"),
         (["show", "cahce"], "did you mean cache"),
@@ -190,6 +194,46 @@ def test_watching_ends_with_the_backfill(
     found, out, err = run("backfill", "show", "cache", "--watch", *AT)
     assert (found, state in out) == (code, True)
     assert "1 of 1 flow ended" in err
+
+
+def test_another_flow_whose_rows_cannot_be_read_is_no_obstacle(admin: FakeAdmin) -> None:
+    """With shards by table, the table without a key is a flow of its own."""
+    admin.keeps = True
+    told = admin.answers[0].status
+    assert told is not None
+    told.flows[1].flow = "cache/db2"
+    change = type(admin).change
+
+    def one_table_each(answer: Answer, request: admin_pb2.ChangeRequest) -> admin_pb2.ChangeReply:
+        del request.backfill_start.tables[:]
+        request.backfill_start.tables.append("shop.log" if request.flow == "cache/db2" else "shop.users")
+        return change(admin, answer, request)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wormhole.admin.admin_service.change", one_table_each)
+        assert run("backfill", "start", "cache", "--yes", *AT)[0] == 0
+    assert {one.flow for one in admin.requests if not one.preview} == {"cache/db1", "cache/db2"}
+
+
+def test_watching_a_start_is_about_the_flows_that_began(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = admin.answers[0].status
+    assert told is not None
+    told.flows[1].flow = "cache/db2"
+    told.flows[1].backfill.CopyFrom(running(state="cancelled"))
+    change = type(admin).change
+
+    def without_users(answer: Answer, request: admin_pb2.ChangeRequest) -> admin_pb2.ChangeReply:
+        reply = change(admin, answer, request)
+        if request.flow == "cache/db2":
+            del reply.after.backfill.progress[:]
+        elif not request.preview:
+            told.flows[0].backfill.CopyFrom(running(state="done"))
+        return reply
+
+    monkeypatch.setattr("wormhole.admin.admin_service.change", without_users)
+    code, out, _ = run("backfill", "start", "cache", "--tables", "shop.users", "--yes", "--watch", *AT)
+    assert (code, [one.flow for one in admin.requests if not one.preview]) == (0, ["cache/db1"])
+    assert "cancelled" not in out
 
 
 def test_for_programs(admin: FakeAdmin, backfill: admin_pb2.BackfillStatus) -> None:

@@ -10,7 +10,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
-from wormhole.ports.log_source import SourceStatus
+from wormhole.ports.log_source import SlotStatus, SourceStatus
 
 
 class Log:
@@ -159,6 +159,10 @@ def test_headroom_is_what_the_budget_leaves_at_this_growth() -> None:
     assert watch.headroom(marker(at(7, 0))).unknown == "the datamarker is in a file that the log no longer has"
     watch.measured(status((1, 100), (2, 400)), 6.0)
     assert watch.headroom(marker(at(1, 50))).unknown == "the datastore itself decides how long it keeps its log"
+    slot = SlotStatus("held", 300, None, lost=False, unsynced=None, catalog_age=0)
+    watch.measured(replace(status((1, 100), (2, 400)), slots=(slot,)), 6.0)
+    unbounded = "the datastore keeps its log for the publisher's slots, without a limit"
+    assert watch.headroom(marker(at(1, 50))).unknown == unbounded
     watch.measured(status((1, 100), (2, 5000), budget=1000), 9.0)
     assert watch.headroom(marker(at(1, 50))) == Headroom(0.0)
 

@@ -154,6 +154,12 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         lambda _: refused('FATAL: database "shop" does not exist'),
         UsageError,
         'database "shop" does not exist',
+        "correct the database's name",
+    ),
+    "an account that may not use the database": (
+        lambda _: refused('FATAL: permission denied for database "shop"'),
+        UsageError,
+        "the password was typed",
         "correct the account",
     ),
     "no free slot": (
