@@ -73,6 +73,9 @@ def scene(postgres_server: PostgresServer) -> Iterator[PostgresScene]:
     """One for all tests, each of which has tables of its own."""
     statements = (*(f"CREATE EXTENSION {name}" for name in EXTENSIONS), *SETUP, f"CREATE COLLATION loose {_LOOSE}")
     with new_database(postgres_server) as database, PostgresScene(postgres_server, database, *statements) as scene:
+        # The log's session was there before, and the tables' comes after: neither may see what is set here.
+        settings = ("DateStyle = 'SQL, DMY'", "TimeZone = 'Asia/Kolkata'", "quote_all_identifiers = on")
+        scene.sql(*(f"ALTER DATABASE {database} SET {setting}" for setting in settings))
         yield scene
 
 

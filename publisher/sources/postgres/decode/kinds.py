@@ -29,6 +29,7 @@ SESSION_SETTINGS: Final = {
     "bytea_output": "hex",
     "TimeZone": "UTC",
     "search_path": "",  # names of tables, types and functions are shown with their schema
+    "quote_all_identifiers": "off",
 }
 """Settings of the walsender's session: with others the same value would have another text. Of a database in SQL_ASCII
 ``client_encoding`` has to be SQL_ASCII too: the server refuses to send what is not UTF-8."""
