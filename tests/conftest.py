@@ -83,8 +83,8 @@ def _our_packages() -> list[ModuleType]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Nothing of what is made for twelve thousand tests is garbage yet, and the garbage collector would look at it again
-    and again.
+    """Nothing of what is made for twelve thousand tests is garbage yet, and the garbage collector would look at it
+    again and again.
     """
     gc.disable()
     try:
