@@ -102,8 +102,8 @@ def _table_problem(leaf: TableIn | TableMatches, source: Capabilities) -> tuple[
             continue
         if "." not in name and (isinstance(leaf, TableIn) or not set("*?[") & set(name)):
             return (
-                f'no table is called "{name}": tables of this source are "database.table"',
-                f'"shop.{name}", matches "*.{name}"',
+                f'no table is called "{name}": tables of this source are "{source.table_name}"',
+                f'"{source.example_database}.{name}", matches "*.{name}"',
             )
     return None
 

@@ -179,8 +179,8 @@ class Projection:
                     continue
                 if entry.table and "." not in entry.table and not _is_pattern(entry.table):
                     raise FilterError(
-                        f'{name}: no table is called "{entry.table}": tables of this source are "database.table"',
-                        hint=f'write "shop.{entry.text}" or "*.{entry.text}"',
+                        f'{name}: no table is called "{entry.table}": tables of this source are "{source.table_name}"',
+                        hint=f'write "{source.example_database}.{entry.text}" or "*.{entry.text}"',
                     )
 
     def unmatched(self, tables: Iterable[TableDefinition]) -> list[tuple[str, str]]:

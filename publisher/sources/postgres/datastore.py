@@ -31,7 +31,13 @@ class PostgresDatastore(Datastore):
     """See the port."""
 
     requirement = "wormhole-pubsub[publisher,postgres]"
-    capabilities = Capabilities(title="PostgreSQL", databases=True, more_tables=(MESSAGES,))
+    capabilities = Capabilities(
+        title="PostgreSQL",
+        databases=True,
+        table_name="schema.table",
+        example_database="public",
+        more_tables=(MESSAGES,),
+    )
     refuses: ClassVar[Mapping[str, str]] = {
         "pin_folder": "a server keeps its log itself",
         "server_ids": "a reader of its log has no number",

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.value_formats import ORDER_MESSAGE, write_descriptor_set
 from wormhole.config.datastores import capabilities_of
-from wormhole.filters import Filter
+from wormhole.filters import Filter, Projection
 from wormhole.filters.capabilities import needs_of
 from wormhole.filters.parser import parse
 from wormhole.formats import FormatSpec, open_formats
@@ -61,6 +61,14 @@ def test_a_table_of_a_server_has_its_database() -> None:
         assert '"*.users"' in str(caught.value)
         parsed.check(ROCKSDB)
     Filter.parse('table in ("shop.users", "a.b")', ["*users", "shop?users", "[s]hop*"]).check(SERVER)
+
+
+def test_a_table_of_postgres_has_its_schema() -> None:
+    with pytest.raises(FilterError, match=r'are "schema\.table"') as caught:
+        Filter.parse('table == "users"').check(capabilities_of("postgres"))
+    assert '"public.users"' in str(caught.value)
+    with pytest.raises(FilterError, match=r'are "schema\.table".*write "public\.users\.name"'):
+        Projection(("users.name",)).check(capabilities_of("postgres"))
 
 
 def test_a_table_of_the_log_that_no_database_has() -> None:
