@@ -150,13 +150,20 @@ def test_a_promoted_standby_that_lacks_what_was_delivered_has_diverged(
     assert error.value.hint
 
 
-def test_a_restored_copy_whose_history_went_on_has_diverged(primary: PostgresServer, source: PostgresSource) -> None:
-    """System, timeline and slots are the same, and the log is longer than the datamarker's place."""
+def test_a_restored_copy_whose_history_went_on_has_diverged(
+    primary: PostgresServer, source: PostgresSource, tmp_path: Path
+) -> None:
+    """System, timeline and slots are the same, and the log is longer than the datamarker's place; also where nothing
+    was delivered yet."""
     copy = primary.folder / "copy"
     primary.stop()
     shutil.copytree(primary.data, copy)
     primary.start()
+    _insert(primary, 0)
     start = source.latest()
+    idle = source_of(primary, "shop", tmp_path / "idle")
+    idle.open(start).close()
+    idle.stop()
     _insert(primary, 1, 2, 3)
     marker = read_log(source, start).markers[-1]
     primary.stop()
@@ -169,3 +176,9 @@ def test_a_restored_copy_whose_history_went_on_has_diverged(primary: PostgresSer
     with pytest.raises(Diverged):
         source.open(marker)
     assert read_log(source, source.earliest()).keys() == list(range(10, 20))
+    idle.start()
+    try:
+        with pytest.raises(Diverged):
+            idle.open(start)
+    finally:
+        idle.stop()

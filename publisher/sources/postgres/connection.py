@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import psycopg
@@ -28,6 +29,7 @@ __all__ = [
     "connect",
     "quote_identifier",
     "quote_literal",
+    "understood",
 ]
 
 TIMEOUT_S: Final = 30.0
@@ -245,6 +247,21 @@ def connect(
     return connection
 
 
+@contextmanager
+def understood(address: Address) -> Iterator[None]:
+    """Around what is made of answers: whatever answers at an address may not be PostgreSQL.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` where they do not have its form.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise SourceUnavailable(
+            f"{address}: the answers are not those of a PostgreSQL server ({_one_line(str(error).encode())})",
+            hint="check that the address leads to one, with nothing in between; it is tried again",
+        ) from error
+
+
 def quote_identifier(name: str) -> str:
     """A name as SQL takes it."""
     return '"' + name.replace('"', '""') + '"'
@@ -308,10 +325,11 @@ def _ready(socket: int, events: int, deadline: float, interrupt: int) -> bool:
     poll.register(socket, events)
     if interrupt != _NEVER:
         poll.register(interrupt, select.POLLIN)
-    ready = [found for found, _ in poll.poll(max(0.0, deadline - time.monotonic()) * 1000)]
+    left = deadline - time.monotonic()
+    ready = [found for found, _ in poll.poll(max(0.0, left) * 1000)]
     if interrupt in ready:
         raise SourceUnavailable("the server was no longer waited for", hint="it is tried again")
-    return bool(ready)
+    return bool(ready) and left > 0  # who never stops sending has not answered either
 
 
 def _quoted(value: str) -> str:

@@ -11,11 +11,12 @@ import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal
+from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal, understood
 from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
 from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
@@ -120,6 +121,10 @@ class Opening:
             self._ended(stream)
             closed(reader)
 
+        prove = partial(log_bytes_anchor, self._address, log.state.system, log.timelines)
+        if here.anchor is None and (anchor := prove(here.order)) is not None:
+            # Else nothing would tell this log from a copy that was put back, for as long as nobody writes.
+            passed(replace(here, read_from=min(here.order, anchor.begin), anchor=anchor))
         return WalReader(
             stream,
             encoder,
@@ -132,7 +137,7 @@ class Opening:
             closed=close,
             published_from=self._published_from,
             silent=(self._publication.until, self._publication.since) if log.state.version >= SILENT_SINCE else (0, 0),
-            prove=lambda place: log_bytes_anchor(self._address, log.state.system, log.timelines, place),
+            prove=prove,
             delivered=self._delivered,
         )
 
@@ -240,7 +245,8 @@ class Opening:
 
     def _check_same(self, walsender: Connection, log: Log) -> None:
         """The session may have reached another server than the one that was asked before."""
-        ((system, timeline, *_),) = walsender.query("IDENTIFY_SYSTEM")
+        with understood(self._address):
+            ((system, timeline, *_),) = walsender.query("IDENTIFY_SYSTEM")
         if (system, timeline) != (log.state.system, str(log.state.timeline)):
             raise SourceUnavailable(
                 f"{self._address}: another server answers than a moment before (timeline {timeline} of system "
@@ -269,6 +275,7 @@ class Opening:
 
     def _check_proof_bytes(self, log: Log, marker: Datamarker, here: Datamarker) -> None:
         if here.anchor is not None and is_of_log_bytes(here.anchor):
+            self._slot(log, here, end_of_log_bytes(here.anchor))  # where none reaches back, the bytes may be gone too
             check_log_bytes(
                 self._address, log.state.system, log.timelines, replace(marker, anchor=here.anchor), here.order.offset
             )

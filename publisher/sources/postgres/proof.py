@@ -58,7 +58,7 @@ def log_bytes_anchor(address: Address, system: str, timelines: Timelines, place:
     try:
         checksum = checksum_of_log(address, timelines.of(end), begin, end)
     except SourceUnavailable as error:
-        _log.warning("the bytes of the log before %s cannot be read: %s", format_lsn(end), error)
+        _log.warning("the bytes of the log before %s cannot be read: %s", format_lsn(end), error.message)
         return None
     return Anchor(_id(system, timelines, end), checksum, LogPosition(place.incarnation, 0, begin))
 

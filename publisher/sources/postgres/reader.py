@@ -7,6 +7,7 @@ the end of the log a reader waits. While only other databases write its place mo
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from array import array
@@ -20,11 +21,11 @@ from publisher.sources.postgres.decode.encoder import Encoder
 from publisher.sources.postgres.decode.tables import Tables
 from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
 from publisher.sources.postgres.incarnations import History
-from publisher.sources.postgres.lsn import format_delivered
-from publisher.sources.postgres.proof import transaction_anchor
-from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
+from publisher.sources.postgres.lsn import format_delivered, format_lsn
+from publisher.sources.postgres.proof import ANEW, transaction_anchor
+from publisher.sources.postgres.stream import HEADER_BYTES, KEEPALIVE, LOG_DATA, Stream, keepalive_end
 from publisher.sources.postgres.timelines import Timelines
-from wormhole.model.errors import SourceUnavailable, WormholeError
+from wormhole.model.errors import Diverged, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Run, Segment
@@ -78,7 +79,9 @@ class WalReader:
         self._anchor = marker.anchor
         self._commit = encoder.last_commit  # of the last transaction, which the anchor is of
         self._committed_at_us = marker.committed_at_us
-        self._moved_s = self._proved_s = time.monotonic()
+        self._moved_s = time.monotonic()
+        self._proved_s = self._moved_s if marker.anchor is not None else -math.inf
+        self._jumped = True  # no transaction of this log was seen behind the place yet
         self._passed = passed
         self._on_closed: Callable[[WalReader], None] | None = closed
         self._prove = prove
@@ -179,6 +182,8 @@ class WalReader:
         while self._next < len(messages) and encoder.used < max_bytes:
             message = messages[self._next]
             if message[0] == LOG_DATA:
+                if self._jumped:
+                    self._check_next(messages)
                 self._next = encoder.add_all(messages, self._next, max_bytes)
                 if encoder.place != self._end:
                     self._ended()
@@ -187,6 +192,21 @@ class WalReader:
                 if message[0] == KEEPALIVE:
                     self._idle_end = max(self._idle_end, keepalive_end(message))
         return True
+
+    def _check_next(self, messages: list[bytes]) -> None:
+        """The next transaction has to lie behind the place, up to where the server had none of ours."""
+        for message in messages[self._next :]:
+            if message[0] == LOG_DATA and message[HEADER_BYTES : HEADER_BYTES + 1] == b"B":
+                commit = int.from_bytes(message[HEADER_BYTES + 1 : HEADER_BYTES + 9])
+                if commit < self._end:
+                    raise Diverged(
+                        f"the log was read up to {format_lsn(self._end)}, and the server sends a transaction before it, "
+                        f"of {format_lsn(commit)}, which was not there",
+                        position=str(self._place),
+                        hint=ANEW,
+                    )
+                self._jumped = False
+                break
 
     def _ended(self) -> None:
         """The encoder's place moved on, by transactions or by messages outside of one, which prove nothing."""
@@ -207,6 +227,7 @@ class WalReader:
         if self._encoder.in_transaction or self._idle_end <= self._end or now - self._moved_s < _IDLE_S:
             return False
         self._end = self._encoder.place = self._idle_end
+        self._jumped = True
         if now - self._proved_s >= _PROOF_S:
             self._proved_s = now
             self._anchor = self._prove(LogPosition(self._history.number, 0, self._end)) or self._anchor

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from publisher.sources.high_water import HighWater
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address, parse
-from publisher.sources.postgres.connection import Connection, SessionEnded, connect, quote_literal
+from publisher.sources.postgres.connection import Connection, SessionEnded, connect, quote_literal, understood
 from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.delivered_transactions import delivered_transactions
 from publisher.sources.postgres.doctor_slots import is_near
@@ -145,6 +145,8 @@ class PostgresSource:
         self._threads.clear()
         for reader in tuple(self._readers):
             reader.close()
+        for stream in tuple(self._streams):  # in which a datamarker is still looked for
+            stream.give_up(SourceUnavailable("the log is closed", hint="it is opened again"), paused_s=0.0)
         self._disconnect()
         with self._lock:
             self._furthest = self._seen = self._released = None
@@ -303,7 +305,8 @@ class PostgresSource:
                 try:
                     if self._control is None or not self._control.is_open:
                         self._control = connect(self._address)
-                    answer = question(self._control)
+                    with understood(self._address):
+                        answer = question(self._control)
                 except SourceUnavailable as error:
                     if self._control is not None and self._control.is_open:
                         raise

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq
 
 from publisher.sources.postgres.connection import Connection, ServerError
-from wormhole.model.errors import SourceSilent, WormholeError
+from wormhole.model.errors import DecodeError, SourceSilent, WormholeError
 
 __all__ = ["HEADER_BYTES", "KEEPALIVE", "LOG_DATA", "Stream", "keepalive_end"]
 
@@ -31,6 +31,7 @@ _END: Final = struct.Struct(">Q")
 _EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, in microseconds since 1970
 _SILENCE_S: Final = 120.0  # twice the default of wal_sender_timeout: it asks for an answer after half of that
 _REPLY_AT: Final = 17
+_KEEPALIVE_BYTES: Final = 18
 _MOST_BYTES: Final = 512 << 10
 _MESSAGE_COST: Final = 64
 
@@ -123,8 +124,14 @@ class Stream:
                     message = bytes(data)
                     found.append(message)
                     room -= size + _MESSAGE_COST
-                    if message[0] == KEEPALIVE:
+                    if message[0] == KEEPALIVE and len(message) == _KEEPALIVE_BYTES:
                         self._keep_alive(message)
+                    elif message[0] != LOG_DATA or size <= HEADER_BYTES:
+                        raise DecodeError(
+                            f"the server sends {size} bytes that begin with {message[:1]!r}, which is no part of a log",
+                            hint="check that the address leads to a PostgreSQL server, with nothing in between; when "
+                            "the server was upgraded, upgrade the publisher too",
+                        )
                     if room <= 0:
                         break
                     size, data = take(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import connect
+from publisher.sources.postgres.connection import connect, understood
 from publisher.sources.postgres.lsn import parse_lsn
 
 __all__ = ["Timelines", "read_timelines"]
@@ -35,10 +35,11 @@ def read_timelines(address: Address, timeline: int) -> Timelines:
         return Timelines(1)
     connection = connect(address, walsender=True)
     try:
-        ((_, content),) = connection.query(f"TIMELINE_HISTORY {timeline}")
+        with understood(address):
+            ((_, content),) = connection.query(f"TIMELINE_HISTORY {timeline}")
+            return Timelines(timeline, parse_history(content or ""))
     finally:
         connection.close()
-    return Timelines(timeline, parse_history(content or ""))
 
 
 def parse_history(content: str) -> tuple[tuple[int, int], ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -18,7 +20,7 @@ from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines
 from tests.support import postgres_messages as build
 from tests.support.postgres_messages import EPOCH_US, INT4
-from wormhole.model.errors import SourceUnavailable
+from wormhole.model.errors import Diverged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
@@ -50,19 +52,19 @@ def stream() -> Played:
     return Played()
 
 
-def _made(stream: Played, silent: tuple[int, int] = (0, 0)) -> WalReader:
+def _made(stream: Played, silent: tuple[int, int] = (0, 0), start: Datamarker = START) -> WalReader:
     tables = Tables("log", Sharding("log"))
     return WalReader(
         cast("Stream", stream),
         Encoder(tables, 1 << 20),
         tables,
-        START,
+        start,
         History(1, "9", 1),
         Timelines(1),
         unread=[],
         passed=lambda _: None,
         closed=lambda _: None,
-        prove=lambda _: None,
+        prove=lambda at: replace(ANCHOR, id=f"log:9:1:{at.offset}"),
         delivered=DeliveredTransactions(),
         published_from=lambda lsn: max(lsn, 400),
         silent=silent,
@@ -154,6 +156,32 @@ def test_an_idle_log_moves_the_place_between_transactions_only(
     assert _read(reader, stream, _keepalive(150)).end.offset == 150
     stream.batches = [[begin, _keepalive(190)]]
     assert reader.read(1 << 20, 0.0) is None
+
+
+def test_a_place_without_a_proof_gets_one_at_once(stream: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("publisher.sources.postgres.reader._IDLE_S", 0.0)
+    for start, proof in ((START, ANCHOR.id), (replace(START, anchor=None), "log:9:1:150")):
+        with closing(_made(stream, start=start)) as reader:
+            anchor = _marker(_read(reader, stream, _keepalive(150))).anchor
+            assert anchor is not None
+            assert anchor.id == proof
+
+
+def test_a_transaction_before_the_place_is_of_another_history(
+    reader: WalReader, stream: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that was restored from a copy between the proof and the place; or one that lies about its log's end."""
+    stream.batches = [[build.origin("elsewhere"), *_transaction(80, 99), *_transaction(200, 240)]]
+    with pytest.raises(Diverged, match=r"up to 0/64, .* of 0/50") as error:
+        reader.read(1 << 20, 10.0)
+    assert "accept-loss" in (error.value.hint or "")
+    monkeypatch.setattr("publisher.sources.postgres.reader._IDLE_S", 0.0)
+    with closing(_made(stream)) as another:
+        assert _read(another, stream, *_transaction(100, 110)).end.offset == 110
+        assert _read(another, stream, _keepalive(1 << 60)).end.offset == 1 << 60
+        stream.batches = [_transaction(120, 130)]
+        with pytest.raises(Diverged):
+            another.read(1 << 20, 10.0)
 
 
 def test_what_was_written_without_the_publication_is_a_gap_with_its_range(reader: WalReader, stream: Played) -> None:

@@ -176,6 +176,26 @@ def test_a_server_that_shuts_down_waits_for_no_paused_reader(
         stream.receive(0.0)
 
 
+def test_who_looks_for_a_datamarker_is_told_that_the_log_is_closed(source: PostgresSource) -> None:
+    stream = Stream(cast("Connection", Played()), 100)
+    source._streams.add(stream)
+    source.stop()
+    with pytest.raises(SourceUnavailable, match="the log is closed"):
+        stream.receive(0.0)
+
+
+def test_answers_that_are_not_a_servers_are_one_problem(
+    source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def misread(*_: object) -> None:
+        raise ValueError("not enough values to unpack")
+
+    monkeypatch.setattr(source_module, "read_state", misread)
+    source._poll()
+    ((problem),) = source.status().problems
+    assert "not those of a PostgreSQL server (not enough values to unpack)" in problem.text
+
+
 def test_slots_rest_twenty_times_as_long_as_their_move_took(
     server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
