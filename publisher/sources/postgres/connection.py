@@ -39,6 +39,11 @@ Row = tuple[str | None, ...]
 
 _ENDED: Final = frozenset({"57P01", "57P02"})
 _NEVER: Final = -1
+_NO_SUCH_FILE: Final = "58P01"
+_LOG_REMOVED: Final = (
+    "if the log was reset (pg_resetwal) or files of it removed, no slot says so: run `wormholectl objects drop` "
+    "and `objects create`; flows report what they lack with its range"
+)
 _COPIES: Final = frozenset({pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT})
 _MESSAGES_AT_ONCE: Final = 1000
 _NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
@@ -147,10 +152,13 @@ class Connection:
         """What the server says in a refusal."""
         field = result.error_field
         detail = _text(field(pq.DiagnosticField.MESSAGE_DETAIL))
+        sqlstate = _text(field(pq.DiagnosticField.SQLSTATE)) or ""
         return ServerError(
             f"{self._address}: {_text(field(pq.DiagnosticField.MESSAGE_PRIMARY))}{f' ({detail})' if detail else ''}",
-            sqlstate=_text(field(pq.DiagnosticField.SQLSTATE)) or "",
-            hint=_text(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
+            sqlstate=sqlstate,
+            hint=_LOG_REMOVED
+            if sqlstate == _NO_SUCH_FILE
+            else _text(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
         )
 
     def broken(self) -> SourceUnavailable:

@@ -200,7 +200,7 @@ class WalReader:
                 commit = int.from_bytes(message[HEADER_BYTES + 1 : HEADER_BYTES + 9])
                 if commit < self._end:
                     raise Diverged(
-                        f"the log was read up to {format_lsn(self._end)}, and the server sends a transaction before it, "
+                        f"the log was read up to {format_lsn(self._end)}, and the server sends a transaction before, "
                         f"of {format_lsn(commit)}, which was not there",
                         position=str(self._place),
                         hint=ANEW,

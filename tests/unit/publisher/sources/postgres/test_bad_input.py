@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from psycopg import pq
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres import source as source_module
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import ServerError
+from publisher.sources.postgres.connection import Connection, ServerError
 from publisher.sources.postgres.decode.encoder import Encoder
 from publisher.sources.postgres.decode.kinds import TEXT, kind_of
 from publisher.sources.postgres.decode.tables import Tables
@@ -93,6 +95,12 @@ def refused(words: str) -> None:
 def future_message() -> None:
     encoder = Encoder(Tables("log", Sharding("log")), 1 << 20)
     encoder.add(build.begin(100, 5)[:25] + b"S" + bytes(8))
+
+
+def refuses(code: bytes, words: bytes) -> None:
+    """The server ends a session with this."""
+    fields = {pq.DiagnosticField.SQLSTATE: code, pq.DiagnosticField.MESSAGE_PRIMARY: words}
+    raise Connection(cast("Any", None), ADDRESS).refusal(cast("Any", SimpleNamespace(error_field=fields.get)))
 
 
 CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]] = {
@@ -209,6 +217,12 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         UnsupportedLog,
         "version is 12",
         "upgrade it to 13",
+    ),
+    "a log that was reset under its slots": (
+        lambda _: refuses(b"58P01", b"requested WAL segment 000000010000000000000001 has already been removed"),
+        SourceUnavailable,
+        "has already been removed",
+        "`wormholectl objects drop` and `objects create`",
     ),
     "a message from the future": (lambda _: future_message(), DecodeError, "of kind b'S'", "upgrade the publisher too"),
 }
