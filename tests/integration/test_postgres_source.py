@@ -107,7 +107,6 @@ def test_an_idle_log_is_known_by_its_bytes(
     assert error.value.hint
 
 
-<<<<<<< HEAD
 def test_an_idle_place_moves_on_between_two_proofs(
     server: PostgresServer, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +156,8 @@ def test_an_idle_place_is_found_whose_proof_begins_before_the_slots(
         assert read_log(source, marker).keys() == [2]
     finally:
         source.stop()
-=======
+
+
 def test_slots_made_anew_behind_an_idle_place_are_a_loss_with_its_range(
     server: PostgresServer, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +174,6 @@ def test_slots_made_anew_behind_an_idle_place_are_a_loss_with_its_range(
     with pytest.raises(PositionPurged) as error:
         source.open(marker)
     assert (error.value.first_missing, error.value.last_missing) == (marker.delivered, source.earliest().delivered)
->>>>>>> 14d37cbf (Prove idle and unread places of PostgreSQL's log, and bound an impostor)
 
 
 def test_a_reader_that_pauses_keeps_its_session(new_postgres: NewPostgres, tmp_path: Path) -> None:
