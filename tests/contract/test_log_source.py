@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from publisher.sources.postgres import reader
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
 from tests.support.postgres_harness import PostgresHarness
@@ -24,12 +25,19 @@ def servers() -> Iterator[dict[str, DatabaseServer]]:
 
 
 @pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres"])
-def new_harness(request: pytest.FixtureRequest, tmp_path: Path, servers: dict[str, DatabaseServer]) -> MakeHarness:
+def new_harness(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    servers: dict[str, DatabaseServer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> MakeHarness:
     if request.param == "memory":
         return MemoryHarness
     if request.param == "rocksdb":
         return partial(RocksHarness, tmp_path)
     if request.param == "postgres":
+        # The end of an idle log is behind the last transaction: every reading up to it would wait for that long.
+        monkeypatch.setattr(reader, "_IDLE_S", 0.02)
         return partial(PostgresHarness, request.getfixturevalue("contract_postgres"), tmp_path)
     if request.param not in servers:
         servers[request.param] = start_server(request.param)
