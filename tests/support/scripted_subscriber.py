@@ -45,6 +45,7 @@ class ScriptedSubscriber:
         self._context: Any = None
         self._writing = asyncio.Lock()
         self._end = asyncio.Event()
+        self._readers: set[asyncio.Task[None]] = set()
 
     def info(self, *, started: float = 1.0) -> SubscriberInfo:
         return SubscriberInfo(self.application, self.name, self.address, 1.0, started)
@@ -57,6 +58,8 @@ class ScriptedSubscriber:
         while not self._received.empty():
             self._received.get_nowait()
         reader = asyncio.create_task(self._read(requests, context))
+        self._readers.add(reader)
+        reader.add_done_callback(self._readers.discard)
         ended = asyncio.create_task(self._end.wait())
         try:
             await asyncio.wait([reader, ended], return_when=asyncio.FIRST_COMPLETED)
@@ -82,6 +85,13 @@ class ScriptedSubscriber:
                 if kind not in _UNASKED:
                     self._received.put_nowait(frame)
             await self.reads.wait()
+
+    async def close(self) -> None:
+        """End what still reads: gRPC stops without waiting for the calls that it cancels."""
+        readers = tuple(self._readers)
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
 
     def hang_up(self) -> None:
         """End the call from this side, without a word."""
@@ -191,3 +201,4 @@ async def scripted_subscriber(
         yield subscriber
     finally:
         await server.stop(0)
+        await subscriber.close()
