@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from scripts.prepare import ROOT
-from scripts.suite import WORKERS
+from scripts.suite import TESTS_FAILED, WORKERS, run_again
 from tests.support import scratch
 
 __all__ = ["TESTS", "main"]
@@ -26,6 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     chosen = arguments or TESTS
     program = ("coverage", "run", "-m", "pytest")
     status, _ = scratch.run_tests(copy, ["-q", "--no-header", *WORKERS, *chosen], program=program)
+    if status == TESTS_FAILED:
+        status = run_again(copy, lambda failed: scratch.run_tests(copy, ["-q", "--no-header", *failed])[0])
     for command in (["combine", "--quiet"], ["report", "--skip-covered"]):
         done = subprocess.run([sys.executable, "-m", "coverage", *command], cwd=copy, check=False)
         status = status or done.returncode

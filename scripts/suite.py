@@ -19,19 +19,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scripts.prepare import ROOT, hot_sources
 from tests.support import scratch
 
-__all__ = ["MOST_UNSTEADY", "WORKERS", "failed_tests", "main"]
+__all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again"]
 
 WORKERS = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 DECODERS = tuple(f"tests/unit/publisher/sources/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
 
 MOST_UNSTEADY = 3  # more failures than this are no coincidence
-_TESTS_FAILED = 1  # pytest's exit status
+TESTS_FAILED = 1  # pytest's exit status
 _LAST_FAILED = Path(".pytest_cache", "v", "cache", "lastfailed")
 
 
@@ -41,16 +41,22 @@ def failed_tests(root: Path) -> list[str]:
     return sorted(json.loads(record.read_text())) if record.exists() else []
 
 
-def _again(root: Path) -> int:
-    """Run the few tests that failed once more, alone; returns pytest's exit status, 1 when there were too many."""
+def run_again(root: Path, run: Callable[[Sequence[str]], int]) -> int:
+    """Run the few tests that failed below ``root`` once more, alone. Returns the exit status of ``run``; 1 when there
+    were too many.
+    """
     failed = failed_tests(root)
     if not 0 < len(failed) <= MOST_UNSTEADY:
-        return _TESTS_FAILED
+        return TESTS_FAILED
     print(f"== again, alone: {', '.join(failed)}", flush=True)
-    status = subprocess.run([sys.executable, "-m", "pytest", *failed], cwd=root, check=False).returncode
+    status = run(failed)
     if status == 0:
-        print(f"make test: UNSTEADY, failed beside others and passed alone: {', '.join(failed)}")
+        print(f"UNSTEADY, failed beside others and passed alone: {', '.join(failed)}")
     return status
+
+
+def _run_alone(failed: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *failed], cwd=ROOT, check=False).returncode
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,8 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     chosen = arguments or WORKERS  # a selection is mostly small, and easier to follow in one process
     (ROOT / _LAST_FAILED).unlink(missing_ok=True)
     status = subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=ROOT, check=False).returncode
-    if status == _TESTS_FAILED and not arguments:
-        status = _again(ROOT)
+    if status == TESTS_FAILED and not arguments:
+        status = run_again(ROOT, _run_alone)
     outcomes.append(("whole suite" if not arguments else "selection", status, time.monotonic() - started))
     for name, status, seconds in outcomes:
         print(f"make test: {name}: {'passed' if status == 0 else f'FAILED (pytest exit {status})'} in {seconds:.0f} s")

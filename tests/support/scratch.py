@@ -56,7 +56,7 @@ def run_tests(
     the environment. A run that outlives ``timeout``
     (seconds) is killed with everything it started and counts as status 124.
     """
-    command = [sys.executable, "-m", *program, "-p", "no:cacheprovider", *selection]
+    command = [sys.executable, "-m", *program, *selection]
     process = subprocess.Popen(
         command,
         cwd=copy,
