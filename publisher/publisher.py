@@ -40,6 +40,7 @@ from publisher.push.stages import PublisherFlowState, Stage
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.host.waiting import in_turns
 from wormhole.metrics import Histogram, catalogue
 from wormhole.model.errors import ProtocolError, UsageError, WormholeError
 from wormhole.model.position import Datamarker
@@ -159,6 +160,7 @@ class Publisher:
         self._background = BackgroundTasks()
         self.losses = Losses(source, self.assigner, self.fleet, self._background, self._rewind, clock)
         self._controlling = asyncio.Lock()
+        self._recording = asyncio.Lock()  # records are written in the order in which they were made
         self.replays = Replays(
             source,
             store,
@@ -577,20 +579,20 @@ class Publisher:
 
     # -- by time
 
-    def _records(self, flows: Collection[PublisherFlow]) -> dict[FlowKey, FlowRecord]:
-        lead = self.lead_flows()
-        return {
-            flow.key: FlowRecord(self.identity, flow.subscriber or "", flow.epoch, self.state(flow, lead).value)
-            for flow in flows
-        }
-
     async def record(self, flows: Collection[PublisherFlow]) -> None:
         """Make the present state of the flows known, their epochs above all: subscribers refuse one that is not
         recorded.
 
         Raises :class:`~wormhole.model.errors.WormholeError`.
         """
-        await self.known.note(self._records(flows))
+        async with self._recording:
+            lead = self.lead_flows()
+            await self.known.note(
+                {
+                    flow.key: FlowRecord(self.identity, flow.subscriber or "", flow.epoch, self.state(flow, lead).value)
+                    async for flow in in_turns(flows)
+                }
+            )
 
     def lead_flows(self) -> frozenset[str]:
         """Names of the flows that travel with the lead caravan."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.host.waiting import in_turns
 from wormhole.metrics import Histogram, catalogue
 from wormhole.model.errors import Retryable, WormholeError
 from wormhole.ports.marker_store import FlowKey, MarkerStore, MarkerWrite
@@ -92,7 +93,7 @@ class MarkerWriter:
             began = self._clock.monotonic()
             refused = frozenset(await asyncio.to_thread(self._store.store, writes))
             self.write_times.observe(self._clock.monotonic() - began)
-            for write in writes:
+            async for write in in_turns(writes):
                 if self._pending.get(write.flow) is write:
                     del self._pending[write.flow]
                 if write.flow in refused:

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
 
 from caravan.caravan import Caravan
 from publisher.operate.backfill_status import backfill_status
@@ -17,6 +16,7 @@ from publisher.push.stages import PublisherFlowState
 from wormhole import __version__
 from wormhole.coordination.port import Contact
 from wormhole.host.compiled import compiled_modules, hot_modules
+from wormhole.host.waiting import in_turns
 from wormhole.metrics import HistogramSample, Metric, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import process_figures
@@ -24,8 +24,6 @@ from wormhole.push.connection import Refusal
 from wormhole.wire.verification_status import remaining
 
 __all__ = ["collect"]
-
-_FLOWS_AT_ONCE: Final = 50  # between two turns of the loop: subscribers should not feel a scrape
 
 
 async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
@@ -58,9 +56,7 @@ async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
             add(c.PUSH_REFUSED, traffic.refused[why], *who, why.value)
     lead_flows = publisher.lead_flows()
     states: Counter[tuple[str, PublisherFlowState]] = Counter()
-    for number, flow in enumerate(tuple(publisher.assigner.flows.values())):
-        if number % _FLOWS_AT_ONCE == _FLOWS_AT_ONCE - 1:
-            await asyncio.sleep(0)
+    async for flow in in_turns(publisher.assigner.flows.values()):
         state = publisher.state(flow, lead_flows)
         states[flow.application, state] += 1
         for metric, value in _flow(publisher, flow, state):

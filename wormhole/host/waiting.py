@@ -1,10 +1,16 @@
-"""Waiting for an event, for a while."""
+"""Waiting for an event, for a while; long work that lets others wait only a little."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Final, TypeVar
 
-__all__ = ["wait_at_most"]
+__all__ = ["in_turns", "wait_at_most"]
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 100
 
 
 async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
@@ -14,3 +20,11 @@ async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
     except TimeoutError:
         pass
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Each of the items that there are now. After every hundred the event loop does what else is due."""
+    for number, item in enumerate(tuple(items), 1):
+        yield item
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +19,12 @@ from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, keys, taken
+from wormhole.coordination.memory import MemoryCoordinator
+from wormhole.coordination.port import FlowRecord
 from wormhole.host.trust import Trust
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM
-from wormhole.ports.marker_store import MarkerWrite
+from wormhole.ports.marker_store import FlowKey, MarkerWrite
 from wormhole.wire.v1 import push_pb2
 
 # --- epochs that a subscriber holds, and flows that were set back
@@ -41,6 +44,34 @@ async def refuses(
         contested=contested,
     )
     await subscriber.says(failed=failed)
+
+
+@pytest.mark.usefixtures("first")
+async def test_a_record_that_took_long_does_not_replace_a_later_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, may_go = asyncio.Event(), asyncio.Event()
+    write = MemoryCoordinator.write_flows
+
+    async def slowly(self: MemoryCoordinator, records: Mapping[FlowKey, FlowRecord]) -> None:
+        if not writing.is_set():
+            writing.set()
+            await may_go.wait()
+        await write(self, records)
+
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+        flow = publisher.assigner.flows[KEY]
+        monkeypatch.setattr(MemoryCoordinator, "write_flows", slowly)
+        earlier = asyncio.create_task(publisher.record([flow]))
+        await writing.wait()
+        flow.raised(flow.epoch + 7)
+        later = asyncio.create_task(publisher.record([flow]))
+        for _ in range(5):  # it would have written by now: that takes one call in a thread
+            await asyncio.to_thread(publisher.lead_flows)
+        may_go.set()
+        await asyncio.gather(earlier, later)
+        assert world.coordination.flows[KEY].epoch == flow.epoch
 
 
 SERVED = {PublisherFlowState.LIVE, PublisherFlowState.CATCHING_UP}

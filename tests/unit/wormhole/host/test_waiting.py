@@ -1,0 +1,42 @@
+"""Waiting for an event, and long work in turns."""
+
+from __future__ import annotations
+
+import asyncio
+
+from wormhole.host.waiting import in_turns, wait_at_most
+
+
+async def test_an_event_ends_the_wait_and_so_does_time() -> None:
+    event = asyncio.Event()
+    await wait_at_most(event, 0.01)
+    assert not event.is_set()
+    event.set()
+    async with asyncio.timeout(5):
+        await wait_at_most(event, 3600)
+
+
+async def test_others_get_a_turn_after_every_hundred_items() -> None:
+    turns: list[int] = []
+    seen: list[int] = []
+
+    async def other() -> None:
+        while True:
+            turns.append(len(seen))
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    async for item in in_turns(range(250)):
+        seen.append(item)
+    beside.cancel()
+    assert seen == list(range(250))
+    assert turns == [100, 200]
+
+
+async def test_items_that_go_meanwhile_are_seen_all_the_same() -> None:
+    items = dict.fromkeys(range(150))
+    seen = 0
+    async for _ in in_turns(items):
+        seen += 1
+        items.clear()
+    assert seen == 150
