@@ -47,7 +47,7 @@ from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogSource
-from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
+from wormhole.ports.marker_store import FlowControl, MarkerStore, MarkerWrite
 from wormhole.ports.table_source import TableSource
 from wormhole.push.parking import open_letter
 from wormhole.push.room import Room
