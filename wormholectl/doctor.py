@@ -6,7 +6,7 @@ import typer
 
 from wormhole.model.errors import UsageError
 from wormholectl.errors import BROKEN, UNREACHABLE
-from wormholectl.options import LOG_HELP, AsJson, PasswordFile, Where, with_where
+from wormholectl.options import LOG_HELP, AsJson, LogName, PasswordFile, Where, with_where
 
 __all__ = ["app"]
 
@@ -33,6 +33,7 @@ def doctor(
     ] = "",
     as_json: AsJson = False,
     password_file: PasswordFile = None,
+    log: LogName = "",
 ) -> None:
     """Say what matters for tailing a database: settings, privileges, tables, files. With a configuration file beside
     the URL also whether the existing rows may be read that its applications begin with. Without a URL examine an
@@ -45,21 +46,24 @@ def doctor(
             hint="give the URL of a database; for an installation -c FILE.toml, -c ZK:2181/ROOT "
             "(WORMHOLE_COORDINATOR) or --publisher HOST:PORT",
         )
+    from wormholectl.show.printer import print_warnings
     from wormholectl.show.reports import show_report
 
     unreachable = False
     if url:
         from wormhole.admin.discovery import STATE_DIR
         from wormhole.config.datastores import installed
-        from wormholectl.existing_rows import configured_log, wanted_rows
+        from wormholectl.existing_rows import chosen_log
         from wormholectl.sources import datastore_at, login_of
 
         found, login = datastore_at(url), login_of(url, password_file)
         with installed(found):
-            log = configured_log(url, where)
-            named = found.url_of_log(url, log.name, log.source) if log.name else url
+            known = chosen_log(found, url, where, log)
+            if where.coordinator and not known.source:
+                print_warnings([f"{where.coordinator} has no log at this URL: nothing of it counts here"])
+            named = found.url_of_log(url, known.name, known.source) if known.name else url
             report = found.examine(named, where.folder or STATE_DIR, login)
-            if tables := wanted_rows(url, where):
+            if tables := known.wanted_rows:
                 report.findings = [one for one in report.findings if one.check != "existing_rows"]
                 report.findings += found.examine_existing_rows(url, login, tables)
     else:

@@ -2,56 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from wormhole.admin.discovery import configured
 from wormhole.config import EXISTING, Config, LogConfig
+from wormhole.config.passwords import without_password
 from wormhole.host.where import Where
+from wormhole.model.errors import UsageError
+from wormhole.ports.datastore import Datastore
 
-__all__ = ["ConfiguredLog", "configured_log", "wanted_rows"]
-
-
-def wanted_rows(url: str, where: Where) -> list[str]:
-    """Patterns of the tables of which applications begin with the existing rows, in the log at ``url``; empty without
-    a configuration file. Raises :class:`~wormhole.model.errors.ConfigError`.
-    """
-    config = configured(where)
-    if config is None:
-        return []
-    found: dict[str, None] = {}
-    for application in config.applications.values():
-        dataset = config.datasets[application.dataset]
-        logs = [log for copy in dataset.copies.values() for log in copy.logs.values()]
-        if application.start == EXISTING and any(_is_at(url, log, config) for log in logs):
-            found |= dict.fromkeys(application.tables or ("*",))
-    return list(found)
+__all__ = ["ConfiguredLog", "chosen_log"]
 
 
 class ConfiguredLog(NamedTuple):
-    """A log of a configuration: its name, its URL there, and the applications that receive it."""
+    """A log of a configuration: its name, its URL there, the applications that receive it, and patterns of the tables
+    of which they begin with the existing rows.
+    """
 
     name: str = ""
     source: str = ""
     applications: Sequence[str] = ()
+    wanted_rows: Sequence[str] = ()
 
 
-def configured_log(url: str, where: Where) -> ConfiguredLog:
-    """The log at ``url`` in the configuration file; an empty one without a file, and without such a log.
+def chosen_log(found: Datastore, url: str, where: Where, chosen: str = "") -> ConfiguredLog:
+    """The log at ``url`` in the configuration file: the ``chosen`` one (``LOG`` or ``DATASET/COPY/LOG``), or the only
+    one. Without a file, and where that has none at ``url``, it has the chosen name and nothing else.
 
-    Raises :class:`~wormhole.model.errors.ConfigError`.
+    Logs that the datastore does not tell apart are one. Raises :class:`~wormhole.model.errors.ConfigError`, and
+    :class:`~wormhole.model.errors.UsageError` where the file has another one there, or several.
     """
     config = configured(where)
-    if config is None:
-        return ConfiguredLog()
+    known = {} if config is None else dict(_logs_at(url, config))
+    if not known:
+        return ConfiguredLog(chosen.rpartition("/")[2])
+    wanted = {path: log for path, log in known.items() if not chosen or chosen in (path, log.name)}
+    at = f"{where.coordinator} has {{}} at {without_password(url)}"
+    if not wanted:
+        raise UsageError(at.format(f"no log {chosen}"), hint=f"choose one with --log: {', '.join(known)}")
+    if len({found.url_of_log(url, log.name, log.source) for log in wanted.values()}) > 1:
+        raise UsageError(at.format("several logs"), hint=f"choose one with --log: {', '.join(wanted)}")
+    first, *others = wanted.values()
+    applications = [name for log in (first, *others) for name in log.applications]
+    rows = [pattern for log in (first, *others) for pattern in log.wanted_rows]
+    return first._replace(applications=list(dict.fromkeys(applications)), wanted_rows=list(dict.fromkeys(rows)))
+
+
+def _logs_at(url: str, config: Config) -> Iterator[tuple[str, ConfiguredLog]]:
     for dataset_name, dataset in config.datasets.items():
-        for copy in dataset.copies.values():
+        receiving = {name: one for name, one in config.applications.items() if one.dataset == dataset_name}
+        from_existing = [one for one in receiving.values() if one.start == EXISTING]
+        rows = list(dict.fromkeys(pattern for one in from_existing for pattern in one.tables or ("*",)))
+        for copy_name, copy in dataset.copies.items():
             for name, log in copy.logs.items():
-                if _is_at(url, log, config):
-                    receive = [app for app, one in config.applications.items() if one.dataset == dataset_name]
-                    return ConfiguredLog(name, _source(log, config), receive)
-    return ConfiguredLog()
+                source = _source(log, config)
+                if _is_at(url, source):
+                    found = ConfiguredLog(name, source, list(receiving), rows)
+                    yield f"{dataset_name}/{copy_name}/{name}", found
 
 
 def _source(log: LogConfig, config: Config) -> str:
@@ -59,7 +68,7 @@ def _source(log: LogConfig, config: Config) -> str:
     return log.source if named is None else named.source
 
 
-def _is_at(url: str, log: LogConfig, config: Config) -> bool:
-    asked, known = urlsplit(url), urlsplit(_source(log, config))
+def _is_at(url: str, source: str) -> bool:
+    asked, known = urlsplit(url), urlsplit(source)
     ports = {asked.port, known.port} - {None}
     return (asked.hostname, asked.path.rstrip("/")) == (known.hostname, known.path.rstrip("/")) and len(ports) < 2

@@ -1,6 +1,7 @@
 """The command ``init``: examines a datastore and writes a configuration, a subscriber and its test that fit it."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
@@ -10,13 +11,14 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
-from wormhole.model.errors import ConfigError, UsageError, WormholeError
+from wormhole.model.errors import ConfigError, Retryable, UsageError, WormholeError
+from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.options import LOG_HELP, PasswordFile
 from wormholectl.show.printer import print_text
 
 if TYPE_CHECKING:
     from wormhole.model.findings import Report
-    from wormhole.ports.datastore import Datastore
+    from wormhole.ports.datastore import Datastore, Login, ServerObjects
 
 __all__ = ["app"]
 
@@ -50,6 +52,15 @@ def init(
     ],
     folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write; created if missing.")] = Path(),
     application: Annotated[str, typer.Option("--application", metavar="NAME", help="The name of yours.")] = "cache",
+    log: Annotated[
+        str,
+        typer.Option(
+            "--log",
+            metavar="NAME",
+            help="The log's name, if not the database's: two publishers of one database need two.",
+            show_default=False,
+        ),
+    ] = "",
     password_file: PasswordFile = None,
     start: Annotated[
         Literal["latest", "existing"] | None,
@@ -64,12 +75,16 @@ def init(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
-    """Write a configuration, a subscriber and its test for a datastore, ready to run. No password is written."""
+    """Write a configuration, a subscriber and its test for a datastore, ready to run. No password is written.
+
+    Exit code 1 when something has to be done before a publisher can run, 3 when the datastore could not be seen; the
+    files are written all the same.
+    """
     from wormhole.config import parse
     from wormhole.config.datastores import reads_existing_rows
     from wormholectl import init_texts
     from wormholectl.show.projects import show_project
-    from wormholectl.sources import datastore_at, source_kind, split_database
+    from wormholectl.sources import datastore_at, login_of, source_kind, split_database
 
     url, database = split_database(url)
     found = datastore_at(url)
@@ -79,13 +94,15 @@ def init(
             f"existing rows of {found.capabilities.title} cannot be read",
             hint="leave out --start: the application then gets every change from now on",
         )
-    source, report, problem = _examined(found, url, folder, password_file)
+    login = login_of(url, password_file)
+    of_url = found.name_in(url)
+    log = log or init_texts.name_from(of_url, otherwise=init_texts.USUAL_LOG)
+    named = found.url_of_log(url, log)
+    source, report, problem = _examined(found, url, named, folder, login)
     databases = {table.database for table in report.tables}
     if not database and len(databases) == 1:
         database = databases.pop()
-    of_url = found.name_in(url)
     name = init_texts.name_from(of_url or database or _place(source), otherwise=source_kind(url))
-    log = init_texts.name_from(of_url, otherwise="db1")
     tables = [table for table in report.tables if not database or table.database == database]
     example = init_texts.example_of(tables)
     project = init_texts.Project(
@@ -109,13 +126,37 @@ def init(
         parse(texts[project.toml], project.toml, folder=folder.absolute())
     except ConfigError as error:
         raise UsageError(
-            f"this makes no configuration: {error.message}", hint="correct the URL or --application"
+            f"this makes no configuration: {error.message}", hint="correct the URL, --application or --log"
         ) from None
+    objects = None if problem is not None else found.server_objects(named, login)
+    if objects is not None and not (folder / project.toml).exists():
+        _refuse_a_served_log(log, objects)
     _write(folder, texts, force)
-    if problem is None and _made(found, found.url_of_log(url, log), password_file, yes):
-        source, report, problem = _examined(found, url, folder, password_file)
+    if objects is not None and _made(found, named, login, objects, yes, f"{shlex.quote(source)}{project.log_option}"):
+        source, report, problem = _examined(found, url, named, folder, login)
     keyless = example is not None and not example.key_columns
     show_project(project, folder, list(texts), found.table_words, report, problem, keyless=keyless)
+    if problem is not None:
+        raise typer.Exit(UNREACHABLE if isinstance(problem, Retryable) else BROKEN)
+    if report.severity.value == "problem":
+        raise typer.Exit(BROKEN)
+
+
+def _refuse_a_served_log(log: str, objects: "ServerObjects") -> None:
+    """Another configuration may have given its log the same name. Raises
+    :class:`~wormhole.model.errors.UsageError` where a publisher shows that.
+    """
+    rename = "--log NAME gives this log another name, and with it what its publisher needs"
+    if objects.publisher:
+        raise UsageError(
+            f"nothing was written: the log {log} of another configuration is served already: {objects.publisher}",
+            hint=rename,
+        )
+    if objects.present and not objects.missing:
+        print_text(
+            f"What the publisher of the log {log} needs is there already. If it is another configuration's: {rename}.",
+            "",
+        )
 
 
 def _wants_existing(readable: bool, start: str | None) -> bool:
@@ -129,14 +170,13 @@ def _wants_existing(readable: bool, start: str | None) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _made(found: "Datastore", url: str, password_file: Path | None, yes: bool) -> bool:
-    """Offer to make what a publisher needs in the datastore; whether that was done."""
+def _made(found: "Datastore", url: str, login: "Login", objects: "ServerObjects", yes: bool, log: str) -> bool:
+    """Offer to make what a publisher needs in the datastore; whether that was done. ``log``: what a command is given
+    to name it.
+    """
     from wormholectl.objects import show_statements
-    from wormholectl.sources import login_of
 
-    login = login_of(url, password_file, warn=False)
-    objects = found.server_objects(url, login)
-    if objects is None or not objects.missing:
+    if not objects.missing:
         return False
     show_statements("The publisher needs these in the datastore:", objects.missing)
     if not yes:
@@ -144,7 +184,7 @@ def _made(found: "Datastore", url: str, password_file: Path | None, yes: bool) -
             print_text("Make them now? [y/N] ", end="", error=True)
             yes = sys.stdin.readline().strip().lower() in {"y", "yes"}
         if not yes:
-            print_text("Nothing was made: `wormholectl objects create URL` makes them, or run the statements.", "")
+            print_text(f"Nothing was made. Run the statements, or: wormholectl objects create {log}", "")
             return False
     try:
         found.run_statements(url, login, objects.missing)
@@ -156,21 +196,20 @@ def _made(found: "Datastore", url: str, password_file: Path | None, yes: bool) -
 
 
 def _examined(
-    found: "Datastore", url: str, folder: Path, password_file: Path | None
+    found: "Datastore", url: str, named: str, folder: Path, login: "Login"
 ) -> "tuple[str, Report, WormholeError | None]":
-    """The URL as a configuration may hold it, what ``doctor`` finds there, and why it does not find anything.
+    """The URL as a configuration may hold it, what ``doctor`` finds of the log that is ``named`` there, and why it does
+    not find anything.
 
     A fault of the request itself is raised.
     """
     from wormhole.config.datastores import installed
     from wormhole.model.findings import Report
-    from wormholectl.sources import login_of
 
-    login = login_of(url, password_file)
     with installed(found):
         source = found.configured_url(url, login)
         try:
-            return source, found.examine(url, folder / ".wormhole", login), None
+            return source, found.examine(named, folder / ".wormhole", login), None
         except WormholeError as error:
             # An account may be refused because its password is not known yet. A path that is not a datastore stays so;
             # one that is missing, or closed to us, may change.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import glob
 import json
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from wormhole.model.findings import SeenTable
 from wormhole.ports.datastore import Datastore
 from wormholectl.init_copy_texts import copy_program, copy_test
 
-__all__ = ["Project", "configuration", "example_of", "handler_test", "name_from", "subscriber"]
+__all__ = ["USUAL_LOG", "Project", "configuration", "example_of", "handler_test", "name_from", "subscriber"]
 
 LONGEST_NAME: Final = 64
+USUAL_LOG: Final = "db1"
+"""What a log is called where its URL does not say it."""
 _SHOWN: Final = 6
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 # Where migrations keep what was applied.
@@ -49,12 +52,18 @@ class Project:
     password_file: str = ""
     listen: str = "127.0.0.1:7400"
     existing: bool = False
-    log: str = "db1"
+    log: str = USUAL_LOG
 
     @property
     def toml(self) -> str:
         """Name of the configuration's file."""
         return f"{self.name}.toml"
+
+    @property
+    def log_option(self) -> str:
+        """What a command about the log needs beside its URL; empty where the log is named after that."""
+        usual = name_from(self.datastore.name_in(self.source), otherwise=USUAL_LOG)
+        return "" if self.log == usual else f" --log {shlex.quote(self.log)}"
 
     @property
     def of_bytes(self) -> bool:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
 from wormhole.model.errors import UsageError
 from wormholectl.confirm import confirm
-from wormholectl.options import LOG_HELP, PasswordFile, Where, Yes, with_where
+from wormholectl.options import LOG_HELP, LogName, PasswordFile, Where, Yes, with_where
 from wormholectl.show.printer import print_text
 
 if TYPE_CHECKING:
@@ -23,15 +23,6 @@ app = typer.Typer(
 )
 
 Url = Annotated[str, typer.Argument(metavar="URL", help=LOG_HELP, show_default=False)]
-LogOption = Annotated[
-    str,
-    typer.Option(
-        "--log",
-        metavar="NAME",
-        help="The log's name in the configuration, where the URL and -c FILE.toml do not say it.",
-        show_default=False,
-    ),
-]
 
 _CREATE: Final = """Example:
 
@@ -45,37 +36,45 @@ _DROP: Final = """Example:
 
 @app.command(epilog=_CREATE)
 @with_where
-def create(url: Url, where: Where, log: LogOption = "", password_file: PasswordFile = None, yes: Yes = False) -> None:
+def create(url: Url, where: Where, log: LogName = "", password_file: PasswordFile = None, yes: Yes = False) -> None:
     """Show the statements that make what is missing, ask, and run them."""
-    found, url, login, objects, _ = _found(url, where, log, password_file)
-    if not objects.missing:
-        print_text("nothing is missing")
+    known = _found(url, where, log, password_file)
+    if not known.objects.missing:
+        print_text(f"nothing is missing{known.of_log}")
         return
-    show_statements("To run:", objects.missing)
+    show_statements(f"To run{known.of_log}:", known.objects.missing)
+    _show_others(known.objects)
     confirm("Run them?", yes)
-    _run(found, url, login, objects.missing)
+    _run(known, known.objects.missing)
     print_text("made")
 
 
 @app.command(epilog=_DROP)
 @with_where
-def drop(url: Url, where: Where, log: LogOption = "", password_file: PasswordFile = None, yes: Yes = False) -> None:
+def drop(url: Url, where: Where, log: LogName = "", password_file: PasswordFile = None, yes: Yes = False) -> None:
     """Show the statements that drop it all, say what is lost with it, ask, and run them. Refused while a publisher
     uses it.
     """
-    found, url, login, objects, applications = _found(url, where, log, password_file)
+    known = _found(url, where, log, password_file)
+    objects = known.objects
     if not objects.present:
-        print_text("nothing is there")
+        if objects.others:
+            raise UsageError(
+                f"nothing is there{known.of_log}; of other logs there is {', '.join(objects.others)}",
+                hint="say which one is meant: --log NAME, or what names it behind the URL",
+            )
+        print_text(f"nothing is there{known.of_log}")
         return
-    show_statements("To run:", objects.present)
+    show_statements(f"To run{known.of_log}:", objects.present)
+    _show_others(objects)
     if objects.in_use:
         raise UsageError(f"nothing was dropped: {objects.in_use}", hint="stop the publisher of the log first")
     if objects.kept:
         print_text(f"warning: {objects.kept}", error=True)
-    if applications:
-        print_text(f"warning: {where.coordinator} gives this log to {', '.join(applications)}", error=True)
+    if known.applications:
+        print_text(f"warning: {where.coordinator} gives this log to {', '.join(known.applications)}", error=True)
     confirm("Run them?", yes)
-    _run(found, url, login, objects.present)
+    _run(known, objects.present)
     print_text("dropped")
 
 
@@ -84,27 +83,51 @@ def show_statements(heading: str, statements: Sequence[str]) -> None:
     print_text(heading, "", *(f"  {statement}" for statement in statements), "")
 
 
-def _found(
-    url: str, where: Where, log: str, password_file: Path | None
-) -> "tuple[Datastore, str, Login, ServerObjects, Sequence[str]]":
+def _show_others(objects: "ServerObjects") -> None:
+    if objects.others:
+        print_text(f"Other logs have theirs there, which stay: {', '.join(objects.others)}", "")
+
+
+class _Found(NamedTuple):
+    """What was asked about. ``url``: with the names of the log."""
+
+    datastore: "Datastore"
+    url: str
+    login: "Login"
+    objects: "ServerObjects"
+    log: str
+    applications: Sequence[str]
+
+    @property
+    def of_log(self) -> str:
+        """For messages."""
+        return f" for the log {self.log}" if self.log else ""
+
+
+def _found(url: str, where: Where, log: str, password_file: Path | None) -> _Found:
     from wormhole.config.datastores import installed
-    from wormholectl.existing_rows import configured_log
+    from wormhole.config.passwords import without_password
+    from wormholectl.existing_rows import chosen_log
     from wormholectl.sources import datastore_at, login_of
 
     found = datastore_at(url)
+    known = chosen_log(found, url, where, log)
+    if not known.name and where.coordinator.endswith((".toml", ".json")):
+        raise UsageError(
+            f"{where.coordinator} has no log at {without_password(url)}", hint="correct the URL, or name it: --log NAME"
+        )
     login = login_of(url, password_file)
-    known = configured_log(url, where)
-    named = log or known.name or found.name_in(url)
+    named = known.name or found.name_in(url)
     url = found.url_of_log(url, named, known.source) if named else url
     with installed(found):
         objects = found.server_objects(url, login)
     if objects is None:
         raise UsageError(f"a publisher of {found.capabilities.title} needs nothing there", hint="start the publisher")
-    return found, url, login, objects, known.applications
+    return _Found(found, url, login, objects, named, known.applications)
 
 
-def _run(found: "Datastore", url: str, login: "Login", statements: Sequence[str]) -> None:
+def _run(known: _Found, statements: Sequence[str]) -> None:
     from wormhole.config.datastores import installed
 
-    with installed(found):
-        found.run_statements(url, login, statements)
+    with installed(known.datastore):
+        known.datastore.run_statements(known.url, known.login, statements)

@@ -28,6 +28,7 @@ __all__ = [
     "Formats",
     "LogLevel",
     "LogLevelOption",
+    "LogName",
     "Master",
     "PasswordFile",
     "Where",
@@ -92,6 +93,15 @@ def _flows(ctx: Any) -> list[str]:
 
 
 LOG_HELP: Final = "The log's URL, SCHEME://...; a wrong one is answered with the forms of every installed datastore."
+LogName = Annotated[
+    str,
+    typer.Option(
+        "--log",
+        metavar="NAME",
+        help="The log's name in the configuration, where the URL and -c FILE.toml do not say it.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs (docs/cli.md).")]
 ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The TOML file.", show_default=False)]
 PublisherAt = Annotated[

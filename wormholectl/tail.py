@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from wormholectl.errors import BROKEN
-from wormholectl.options import LOG_HELP, AsJson, Formats, PasswordFile
+from wormholectl.options import LOG_HELP, AsJson, Formats, LogName, PasswordFile
 
 __all__ = ["app"]
 
@@ -57,6 +57,7 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end of the log.")] = True,
     formats: Formats = None,
     password_file: PasswordFile = None,
+    log_name: LogName = "",
 ) -> None:
     """Show a database's changes as they are committed. Needs no ZooKeeper and disturbs nobody."""
     from wormhole.config.passwords import without_password
@@ -69,9 +70,11 @@ def tail(
     from wormholectl.log_tail import tail as run_tail
     from wormholectl.show import updates
     from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
-    from wormholectl.sources import split_database, tables_within
+    from wormholectl.sources import datastore_at, split_database, tables_within
 
     log, database = split_database(url)
+    if log_name:
+        log = datastore_at(log).url_of_log(log, log_name.rpartition("/")[2])
     wanted = Filter.parse(where, tables_within(database, tables or ()), formats_of(formats or ()))
     places = Places()
     left_out: set[str] = set()

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from publisher.sources.postgres.source import PostgresSource
 from tests.support.command_line import run
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer
+from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
 
 _SLOTS = "SELECT slot_name FROM pg_replication_slots WHERE database = '{}' ORDER BY 1"
 
@@ -52,7 +55,7 @@ def database(
 def test_init_makes_publication_and_slots_on_yes_and_a_command_drops_them(database: Database) -> None:
     name = f"wormhole_{database.name}"
     code, out, err = run("init", database.admin)
-    assert (code, err) == (0, "")
+    assert (code, err) == (1, ""), "publication and slots are missing"
     assert f'CREATE PUBLICATION "{name}" FOR ALL TABLES' in out
     assert f"pg_create_logical_replication_slot('{name}_held', 'pgoutput'" in out
     assert "Nothing was made" in out
@@ -66,7 +69,7 @@ def test_init_makes_publication_and_slots_on_yes_and_a_command_drops_them(databa
     logs = tomllib.loads(Path(f"{database.name}.toml").read_text())["datasets"][database.name]["copies"]["main"]["logs"]
     assert logs[database.name]["source"] == database.admin
     assert run("config", "check", f"{database.name}.toml")[0] == 0
-    assert run("objects", "create", database.admin)[1] == "nothing is missing\n"
+    assert run("objects", "create", database.admin)[1] == f"nothing is missing for the log {database.name}\n"
     # With the account of a publisher everything is in order, too.
     assert "slots: the log is kept from" in run("doctor", database.url, *database.password)[1]
     code, out, err = run("objects", "drop", database.admin)
@@ -76,7 +79,7 @@ def test_init_makes_publication_and_slots_on_yes_and_a_command_drops_them(databa
     code, out, _ = run("objects", "drop", database.admin, "--yes")
     assert (code, out.splitlines()[-1]) == (0, "dropped")
     assert not database.slots() + database.publications()
-    assert run("objects", "drop", database.admin)[1] == "nothing is there\n"
+    assert run("objects", "drop", database.admin)[1] == f"nothing is there for the log {database.name}\n"
 
 
 def test_an_account_without_the_right_is_given_what_a_superuser_has_to_run(database: Database) -> None:
@@ -88,7 +91,7 @@ def test_an_account_without_the_right_is_given_what_a_superuser_has_to_run(datab
     assert f"'wormhole_{database.name}_lead'" in err
     assert not database.slots()
     code, out, _ = run("init", database.url, *database.password, "--yes")
-    assert code == 0
+    assert code == 1
     assert "not all was made" in out
 
 
@@ -104,17 +107,64 @@ def test_tables_without_a_key_are_not_published(database: Database) -> None:
     assert "first a primary key, or REPLICA IDENTITY FULL, for public.events" in out
 
 
-def test_doctor_knows_the_log_of_a_configuration(database: Database, tmp_path: Path) -> None:
-    run("objects", "create", database.admin, "--log", "one", "--yes")
-    run("objects", "create", database.admin, "--log", "two", "--yes")
-    (tmp_path / "shop.toml").write_text(
-        f'version = 1\n[coordinator]\nstatic = true\n[datasets.shop.copies.main.logs.two]\nsource = "{database.url}"\n'
+def test_of_two_logs_of_one_database_none_is_taken_for_the_other(database: Database, tmp_path: Path) -> None:
+    """Each has a publication of its own; of one table it is not in the other one's."""
+    database.sql("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE PUBLICATION wormhole_two FOR TABLE orders")
+    for log in ("one", "two"):
+        code, out, _ = run("objects", "create", database.admin, "--log", log, "--yes")
+        assert (code, f"for the log {log}:" in out) == (0, True)
+    assert "which stay: slot=wormhole_one" in out
+    assert len(database.slots()) == 4
+    log = f'[datasets.shop.copies.main.logs.{{}}]\nsource = "{database.url}"\n'
+    head = "version = 1\n[coordinator]\nstatic = true\n"
+    (tmp_path / "both.toml").write_text(head + log.format("one") + log.format("two"))
+    (tmp_path / "two.toml").write_text(head + log.format("two"))
+    assert run("config", "check", "both.toml")[0] == 0
+    doctor = ("doctor", database.url, *database.password)
+    for named in (("-c", "two.toml"), ("-c", "both.toml", "--log", "two"), ("--log", "two")):
+        found = json.loads(run(*doctor, *named, "--json")[1])
+        assert found["facts"]["slots"] == "wormhole_two_held, wormhole_two_lead"
+        assert found["facts"]["publication"] == "wormhole_two"
+        assert "leaves out public.users" in str(found["findings"])
+    code, out, err = run(*doctor, "-c", "both.toml")
+    assert (code, out, "shop/main/one, shop/main/two" in err) == (2, "", True)
+    tail = ("tail", database.url, *database.password, "--from", "earliest", "--no-follow", "--json")
+    for command in (doctor, tail, ("objects", "drop", database.admin, "--yes")):
+        code, out, err = run(*command)
+        assert (code, out) == (2, "")
+        assert "wormhole_one" in err
+        assert "--log NAME" in err
+    database.sql("INSERT INTO users VALUES (7, 'Ada')", "INSERT INTO orders VALUES (8)")
+    for log_name, tables in (("one", ["public.users", "public.orders"]), ("two", ["public.orders"])):
+        code, out, err = run(*tail, "--log", log_name)
+        assert (code, [json.loads(line)["table"] for line in out.splitlines()]) == (0, tables)
+    assert run("init", database.admin, "--log", "one")[0] == 0
+    assert run("objects", "drop", database.admin, "-c", "both.toml", "--log", "two", "--yes")[0] == 0
+    assert database.slots() == ["wormhole_one_held", "wormhole_one_lead"]
+    assert database.publications() == ["wormhole_one"]
+
+
+def test_two_configurations_of_one_database_do_not_share_a_log(database: Database, tmp_path: Path) -> None:
+    """`init` calls the log as the database: the second one would move the slots of the first."""
+    assert run("init", database.admin, "--dir", "first", "--yes")[0] == 0
+    options = SourceOptions(
+        database.name, tmp_path / "state", Sharding("log"), 1 << 20, 0, Login(database.server.password_file)
     )
-    code, out, _ = run("doctor", database.url, *database.password, "-c", "shop.toml", "--json")
-    assert json.loads(out)["facts"]["slots"] == "wormhole_two_held, wormhole_two_lead"
-    code, out, _ = run("doctor", database.url, *database.password)
-    assert code == 1, "of two logs it was told neither"
-    assert f"no replication slot wormhole_{database.name}_held" in out
+    source = PostgresSource(database.url, options)
+    source.start()
+    try:
+        source._move_slots()
+        code, out, err = run("init", database.admin, "--dir", "second", "--yes")
+        assert (code, out, Path("second").exists()) == (2, "", False)
+        assert f"the log {database.name} of another configuration is served already: a publisher moves the slots" in err
+        assert run("init", database.admin, "--dir", "first", "--force")[0] == 0
+        code, out, err = run("objects", "drop", database.admin, "--yes")
+        assert (code, "nothing was dropped: a publisher moves the slots" in err) == (2, True)
+        assert run("init", database.admin, "--dir", "second", "--yes", "--log", "other")[0] == 0
+    finally:
+        source.stop()
+    assert len(database.slots()) == 4
+    assert sorted(database.publications()) == sorted([f"wormhole_{database.name}", "wormhole_other"])
 
 
 def test_dropping_is_refused_while_a_publisher_reads(database: Database) -> None:
@@ -124,7 +174,7 @@ def test_dropping_is_refused_while_a_publisher_reads(database: Database) -> None
             # A tail is a reader like a publisher's: a copy of the slot, whose name it begins with.
             until(lambda: len(database.slots()) == 3, "the tail does not begin")
             code, _, err = run("objects", "drop", database.admin, "--yes")
-            assert (code, "nothing was dropped: a publisher reads the log" in err) == (2, True)
+            assert (code, "nothing was dropped: a publisher or a tail reads the log" in err) == (2, True)
             assert len(database.slots()) == 3
         finally:
             tail.kill()

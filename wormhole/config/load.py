@@ -21,6 +21,7 @@ from wormhole.config.model import (
 )
 from wormhole.config.processes import CoordinatorForm
 from wormhole.config.report import Report
+from wormhole.config.reserved import check_reserved
 from wormhole.config.toml_input import read_toml
 from wormhole.model.errors import ConfigError, UnknownApplication
 from wormhole.model.json_input import read_json
@@ -112,6 +113,7 @@ def _checked(given: Mapping[str, Any], source: str, folder: Path | None) -> Conf
     if settings is not None:
         _check_form(config, report)
         check_listeners(config, report)
+        check_reserved(config, report)
     report.raise_if_any()
     return config
 

@@ -63,14 +63,17 @@ class SourceOptions:
 @dataclass(frozen=True, slots=True)
 class ServerObjects:
     """What a publisher needs to have been made in the datastore. ``missing``: the statements that make what is not
-    there, in order; ``present``: those that drop what is. ``in_use``: who needs it now, empty for nobody; ``kept``:
-    what is lost with it, empty for nothing.
+    there, in order; ``present``: those that drop what is. ``publisher``: which one works with it now, ``in_use``: who
+    does, a command too; each empty for nobody. ``kept``: what is lost with it, empty for nothing. ``others``: the
+    parameters of a URL that name what else is there, of other logs.
     """
 
     missing: tuple[str, ...]
     present: tuple[str, ...]
+    publisher: str = ""
     in_use: str = ""
     kept: str = ""
+    others: tuple[str, ...] = ()
 
 
 def number_is_behind(number: int, marker: Datamarker) -> bool:
@@ -179,6 +182,12 @@ class Datastore(ABC):
         publisher of the log named ``log`` makes them up.
         """
         return url
+
+    def reserved(self, url: str, log: str) -> str:
+        """What a publisher of the log named ``log`` has in the datastore for itself alone, in words: of two logs with
+        the same words only one can be served. Empty, the default: nothing.
+        """
+        return ""
 
     def server_objects(self, url: str, login: Login) -> ServerObjects | None:
         """What there is of that, and what is missing; ``None``, the default: nothing is needed. Only reads.

@@ -45,7 +45,7 @@ def show_project(
     notes = sum(finding.severity is Severity.WARN for finding in report.findings)
     if problem is not None or notes:
         label = f"{_INDENT}then: " if problem is not None else f"{counted(notes, 'note')}    "
-        doctor = f"wormholectl doctor {shlex.quote(url)}{_with_password(project, folder)}"
+        doctor = f"wormholectl doctor {shlex.quote(url)}{project.log_option}{_with_password(project, folder)}"
         print_line([(label, "yellow" if notes else ""), (doctor, "")])
     _show_next(project, folder, written)
 

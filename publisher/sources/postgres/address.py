@@ -16,8 +16,10 @@ from publisher.sources.postgres.server_url import DEFAULT_PORT, ServerUrl, SslMo
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 
-__all__ = ["Address", "parse", "slot_name"]
+__all__ = ["NAME_PREFIX", "Address", "parse", "slot_name"]
 
+NAME_PREFIX: Final = "wormhole_"
+"""What publication and slots of a log are called begins so, where its URL does not name them."""
 _NOT_IN_SLOTS: Final = re.compile(r"[^a-z0-9_]+")
 _LONGEST_SLOT: Final = 40
 
@@ -135,7 +137,7 @@ def slot_name(log: str) -> str:
     what a slot's name may not have.
     """
     plain = _NOT_IN_SLOTS.sub("_", log.lower()).strip("_")
-    return f"wormhole_{plain}"[:_LONGEST_SLOT]
+    return f"{NAME_PREFIX}{plain}"[:_LONGEST_SLOT]
 
 
 def _pgpass_path(pgpass: Path | bool) -> Path:

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from publisher.sources.postgres.decode.messages import MESSAGES
 from publisher.sources.postgres.lsn import PLACE, format_lsn, parse_delivered
-from publisher.sources.postgres.server_url import ServerUrl
+from publisher.sources.postgres.server_url import DEFAULT_PORT, ServerUrl
 from wormhole.host.tls import is_loopback
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import PositionError
@@ -77,6 +77,15 @@ class PostgresDatastore(Datastore):
         more |= {} if given.slot else {"slot": known.slot or name}
         added = urlencode(more)
         return f"{url}{'&' if '?' in url else '?'}{added}" if added else url
+
+    def reserved(self, url: str, log: str) -> str:
+        """The slots: their names are those of all databases of the server."""
+        from publisher.sources.postgres.address import slot_name
+
+        given = ServerUrl.parse(url)
+        here = not given.host or is_loopback(given.host)
+        where = given.socket or f"{'localhost' if here else given.host}:{given.port or DEFAULT_PORT}"
+        return f"the replication slots {given.slot or slot_name(log)}_* of {where}"
 
     def server_objects(self, url: str, login: Login) -> ServerObjects:
         from publisher.sources.postgres import server_objects

@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Final
 
 from publisher.sources.postgres import slots
-from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.address import NAME_PREFIX, Address
 from publisher.sources.postgres.connection import Connection, ServerError, connect, quote_identifier, quote_literal
 from publisher.sources.postgres.doctor_publication import wanted_publication
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_state import ServerState, read_state
+from publisher.sources.postgres.slot_mover import movers
 from publisher.sources.postgres.table_identities import read_tables
-from wormhole.model.errors import SourceUnavailable
+from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.ports.datastore import ServerObjects
 
 __all__ = ["find", "find_names", "run"]
@@ -31,16 +32,28 @@ def find(address: Address) -> ServerObjects:
     connection = connect(address)
     try:
         state = read_state(connection, address.publication, {name: name for name in names})
+        for slot in state.slots.values():
+            slots.check_owner(slot, address.database)
         tables = [] if state.publication else read_tables(connection, address.publication)
         made = dict(zip(names, slots.create_statements(address.slot, state.version), strict=True))
         drops = dict(zip(reversed(names), slots.drop_statements(address.slot), strict=True))
-        missing = [statement for name, statement in made.items() if name not in state.slots]
+        lost = slots.repair_statements(state, address.slot)
+        missing = lost or [statement for name, statement in made.items() if name not in state.slots]
         present = [statement for name, statement in drops.items() if name in state.slots]
         if state.publication:
             present.append(f"DROP PUBLICATION {quote_identifier(address.publication)};")
         else:
             missing.insert(0, wanted_publication(address.publication, tables))
-        return ServerObjects(tuple(missing), tuple(present), _in_use(connection, address), _kept(state, names[0]))
+        mover = movers(connection, address.slot)
+        publisher = f"a publisher moves the slots {address.slot}_* ({mover})" if mover else ""
+        return ServerObjects(
+            tuple(missing),
+            tuple(present),
+            publisher,
+            publisher or _reader(connection, address),
+            _kept(state, names[0]),
+            tuple(f"slot={name}" for name in _names_of_logs(connection, address) if name != address.slot),
+        )
     finally:
         connection.close()
 
@@ -67,32 +80,53 @@ def run(address: Address, statements: Sequence[str]) -> None:
 
 
 def find_names(connection: Connection, address: Address) -> Address:
-    """The address with the names that this database's only pair of slots has, and with its only publication if the one
-    of that name is not there. For a command that knows no log; what the URL names stays.
+    """The address with the names of the only log that has slots in this database, and with its only other publication
+    if the one of that name is not there. For a command that knows no log; what the URL names stays.
+
+    Raises :class:`~wormhole.model.errors.UsageError` where several logs have slots.
     """
     name, publication = address.slot, address.publication
     if not address.names_slot:
-        pairs = connection.query(
-            "SELECT DISTINCT left(h.slot_name, -5) FROM pg_replication_slots h JOIN pg_replication_slots l "  # noqa: S608
-            "ON l.slot_name = left(h.slot_name, -5) || '_lead' "
-            f"WHERE h.slot_name LIKE '%\\_held' AND h.database = {quote_literal(address.database)} "
-            f"AND h.plugin = {quote_literal(slots.PLUGIN)} LIMIT 2"
-        )
-        name = (pairs[0][0] or name) if len(pairs) == 1 else name
+        known = _names_of_logs(connection, address)
+        if len(known) > 1:
+            raise UsageError(
+                f"{address}: several logs have slots in this database: {', '.join(known)}",
+                hint=f"name one: --log NAME, or behind the URL ?slot={known[0]}&publication=NAME",
+            )
+        name = known[0] if known else name
     if not address.names_publication:
         published = {str(one) for (one,) in connection.query("SELECT pubname FROM pg_publication")}
-        publication = next(iter(published)) if len(published) == 1 and name not in published else name
+        publication = name
+        if name not in published:
+            # With slots there is a log, whose publication another log's is not.
+            others = [one for one in published if name == address.slot or not one.startswith(NAME_PREFIX)]
+            publication = others[0] if len(others) == 1 else name
     return replace(address, slot=name, publication=publication)
 
 
-def _in_use(connection: Connection, address: Address) -> str:
-    """A reader has a copy of a slot, whose name begins with theirs."""
-    copies = quote_literal(f"^{address.slot}_[0-9]+_")
+def _names_of_logs(connection: Connection, address: Address) -> list[str]:
+    """What the slots of this database's logs are called, without the ends of their names."""
+    rows = connection.query(
+        "SELECT slot_name FROM pg_replication_slots WHERE slot_name ~ '_(held|lead)$' AND NOT temporary AND "  # noqa: S608
+        f"database = {quote_literal(address.database)} AND plugin = {quote_literal(slots.PLUGIN)}"
+    )
+    found = {str(name) for (name,) in rows}
+    # Another program's slot may end like ours; with the beginning that a log's name is given, one of two is enough.
+    return sorted(
+        name
+        for name in {slot[:-5] for slot in found}
+        if name.startswith(NAME_PREFIX) or {slots.held_slot(name), slots.lead_slot(name)} <= found
+    )
+
+
+def _reader(connection: Connection, address: Address) -> str:
+    """Who has a copy of a slot: its name begins with theirs. Another log's name may do so, too."""
+    copies = quote_literal(f"^{address.slot}_[0-9]+_[0-9a-f]{{4}}_[0-9]+$")
     rows = connection.query(
         f"SELECT slot_name, active_pid FROM pg_replication_slots WHERE slot_name ~ {copies} AND active "  # noqa: S608
         "ORDER BY 1 LIMIT 1"
     )
-    return "".join(f"a publisher reads the log (the slot {name}, process {pid})" for name, pid in rows)
+    return "".join(f"a publisher or a tail reads the log (the slot {name}, process {pid})" for name, pid in rows)
 
 
 def _kept(state: ServerState, name: str) -> str:

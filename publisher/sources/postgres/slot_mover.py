@@ -17,11 +17,27 @@ from publisher.sources.postgres.server_state import Slot
 from wormhole.model.errors import WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 
-__all__ = ["SlotMover"]
+__all__ = ["SlotMover", "movers"]
 
 _log = logging.getLogger(__name__)
 
 _CLASS: Final = int.from_bytes(b"worm")
+
+
+def movers(connection: Connection, name: str) -> str:
+    """Which publisher moves the slots whose names begin with this; empty: none. Raises as
+    :meth:`~publisher.sources.postgres.connection.Connection.query`.
+    """
+    found = connection.query(
+        "SELECT pid, client_addr FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND "  # noqa: S608
+        f"database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = {_CLASS} AND "
+        f"objid = {_lock_of(name) & 0xFFFFFFFF} AND granted"
+    )
+    return ", ".join(f"process {pid} of the server, from {address or 'its own host'}" for pid, address in found)
+
+
+def _lock_of(name: str) -> int:
+    return int.from_bytes(crc32(name.encode()).to_bytes(4), signed=True)
 
 
 class SlotMover:
@@ -30,7 +46,7 @@ class SlotMover:
 
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
         self._name = name
-        self._lock = int.from_bytes(crc32(name.encode()).to_bytes(4), signed=True)
+        self._lock = _lock_of(name)
         self._connect = connect
         self._connection: Connection | None = None
         self._owner = False
@@ -80,11 +96,7 @@ class SlotMover:
         return problem
 
     def _rival(self, connection: Connection) -> Problem:
-        found = connection.query(
-            "SELECT pid, client_addr FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND "  # noqa: S608
-            f"classid = {_CLASS} AND objid = {self._lock & 0xFFFFFFFF} AND granted"
-        )
-        whose = ", ".join(f"process {pid} of the server, from {address or 'its own host'}" for pid, address in found)
+        whose = movers(connection, self._name)
         return Problem(
             f"another publisher moves the replication slots {self._name}_*{f' ({whose})' if whose else ''}: the "
             "server's log is kept by its datamarkers, not by those of this one",

@@ -22,6 +22,7 @@ __all__ = [
     "PLUGIN",
     "advance",
     "check",
+    "check_owner",
     "copy",
     "create_statements",
     "create_temporary",
@@ -29,6 +30,7 @@ __all__ = [
     "held_slot",
     "lead_slot",
     "nearest",
+    "repair_statements",
     "rest_s",
     "statement_of_publication",
     "usable",
@@ -103,19 +105,26 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
                 f"the server has no replication slot {wanted}, which keeps its log for the publisher",
                 hint="\n".join((f"make it, in the database {database}:", *missing)),
             )
-        if slot.plugin != PLUGIN or slot.database != database:
-            raise UsageError(
-                f"the replication slot {wanted} is of the plugin {slot.plugin or 'none'} and the database "
-                f"{slot.database or 'none'}, not of {PLUGIN} and {database}",
-                hint="name another one behind the URL: ?slot=NAME",
-            )
+        check_owner(slot, database)
         if slot.lost:
             raise SourceUnavailable(
                 f"the replication slot {wanted} has lost its log: {_WHY_LOST.get(slot.invalid, _WHY_LOST[''])}",
-                hint=_how_to_repair(state, wanted, name),
+                hint=_how_to_repair(state, name),
             )
         found.append(slot)
     return found[0], found[1]
+
+
+def check_owner(slot: Slot, database: str) -> None:
+    """A server has one list of slots, for all its databases and programs. Raises
+    :class:`~wormhole.model.errors.UsageError` for one that is not a log's of this database.
+    """
+    if slot.plugin != PLUGIN or slot.database != database:
+        raise UsageError(
+            f"the replication slot {slot.name} is of the plugin {slot.plugin or 'none'} and the database "
+            f"{slot.database or 'none'}, not of {PLUGIN} and {database}",
+            hint="give the log another name, or name its slots behind the URL: ?slot=NAME",
+        )
 
 
 def usable(state: ServerState, name: str, database: str) -> tuple[Slot, ...]:
@@ -129,17 +138,29 @@ def usable(state: ServerState, name: str, database: str) -> tuple[Slot, ...]:
         return left
 
 
-def _how_to_repair(state: ServerState, lost: str, name: str) -> str:
-    other = lead_slot(name) if lost == held_slot(name) else held_slot(name)
-    if other not in state.slots or state.slots[other].lost:
-        return "make both anew; flows report the range that is lost:\n" + "\n".join(
-            (*drop_statements(name), *create_statements(name, state.version))
-        )
-    return (
-        "make it anew from the other one; flows that were behind that report the range that is lost:\n"
-        f"SELECT pg_drop_replication_slot({quote_literal(lost)});\n"
-        f"SELECT pg_copy_logical_replication_slot({quote_literal(other)}, {quote_literal(lost)});"
-    )
+def repair_statements(state: ServerState, name: str) -> list[str]:
+    """The SQL that makes a slot anew which has lost its log; empty where none has."""
+    lost = [one for one in (held_slot(name), lead_slot(name)) if one in state.slots and state.slots[one].lost]
+    if not lost:
+        return []
+    kept = [one.name for one in state.slots.values() if not one.lost]
+    if not kept:
+        present = dict(zip((lead_slot(name), held_slot(name)), drop_statements(name), strict=True))
+        return [
+            *(statement for one, statement in present.items() if one in state.slots),
+            *create_statements(name, state.version),
+        ]
+    return [
+        f"SELECT pg_drop_replication_slot({quote_literal(lost[0])});",
+        f"SELECT pg_copy_logical_replication_slot({quote_literal(kept[0])}, {quote_literal(lost[0])});",
+    ]
+
+
+def _how_to_repair(state: ServerState, name: str) -> str:
+    from_other = "make it anew from the other one; flows that were behind that report the range that is lost:"
+    both = "make both anew; flows report the range that is lost:"
+    heading = both if all(slot.lost for slot in state.slots.values()) else from_other
+    return "\n".join((heading, *repair_statements(state, name)))
 
 
 def nearest(slots: Iterable[Slot], begin: int) -> Slot | None:

@@ -27,6 +27,7 @@ from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import ServerState, Slot, read_state
+from publisher.sources.postgres.server_url import ServerUrl
 from publisher.sources.postgres.slot_mover import SlotMover
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines, read_timelines
@@ -84,10 +85,12 @@ class PostgresSource:
     def start(self) -> None:
         """See the port. Refuses a server whose log has no rows, and one without the publication or the slots."""
         login = self._options.login
+        # A command makes a log's name up: then that counts which `init` gives it.
+        log_name = ServerUrl.parse(self._url).database if self._options.transient else self._log
         self._address = parse(
-            self._url, self._log, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
+            self._url, log_name, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
         )
-        if self._options.transient:  # the log's name is made up
+        if self._options.transient:
             self._address = self._ask(partial(find_names, address=self._address))
         for remark in self._address.remarks:
             _log.warning("%s", remark)

@@ -138,8 +138,48 @@ def test_with_a_configuration_it_looks_at_the_rows_that_applications_begin_with(
     code, out, _ = run("doctor", "mysql://reader@db1", *options)
     assert (code, seen) == (1, [("shop.users", "shop.order*")])
     assert "PROBLEM  existing_rows: they may not be read" in out
-    assert run("doctor", "mysql://reader@db2", *options)[0] == 0
+    code, _, err = run("doctor", "mysql://reader@db2", *options)
+    assert (code, "shop.toml has no log at this URL" in err) == (0, True)
     assert len(seen) == 1
+
+
+def test_logs_at_one_place_are_one_where_nothing_tells_them_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, ...]] = []
+    second = '[datasets.crm.copies.c.logs]\ndb2 = { source = "mysql://reader@db1" }\n'
+
+    def check_rows(_: Address, tables: Sequence[str]) -> list[Finding]:
+        seen.append(tuple(tables))
+        return []
+
+    monkeypatch.setattr(mysql_doctor, "check", lambda address: Report(address.url))
+    monkeypatch.setattr(mysql_doctor, "check_existing_rows", check_rows)
+    other = '[applications.c]\ndataset = "crm"\nstart = "existing"\ntables = ["crm.*", "shop.users"]\n'
+    (tmp_path / "shop.toml").write_text(CONFIG + second + other)
+    (tmp_path / "password").write_text("top secret\n")
+    options = ("--password-file", str(tmp_path / "password"), "-c", str(tmp_path / "shop.toml"))
+    assert run("doctor", "mysql://reader@db1", *options)[0] == 0
+    assert seen == [("shop.users", "shop.order*", "crm.*")]
+
+
+def test_of_two_logs_it_examines_the_one_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    urls: list[str] = []
+
+    def examine(_: object, url: str, *_given: object) -> Report:
+        urls.append(url)
+        return Report(url)
+
+    monkeypatch.setattr(MySqlDatastore, "url_of_log", lambda _, url, log, configured="": f"{url}/?ca=/{log}")
+    monkeypatch.setattr(MySqlDatastore, "examine", examine)
+    monkeypatch.setattr(MySqlDatastore, "examine_existing_rows", lambda *_: [])
+    (tmp_path / "shop.toml").write_text(CONFIG.replace("[app", 'db2 = { source = "mysql://reader@db1" }\n[app', 1))
+    options = ("-c", str(tmp_path / "shop.toml"))
+    code, _, err = run("doctor", "mysql://reader@db1", *options)
+    assert (code, urls) == (2, [])
+    assert "choose one with --log: shop/c/db1, shop/c/db2" in err
+    assert run("doctor", "mysql://reader@db1", *options, "--log", "db2")[0] == 0
+    assert urls == ["mysql://reader@db1/?ca=/db2"]
 
 
 def test_without_the_driver_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,13 @@ from typing import IO, Any
 
 import pytest
 
+from publisher.sources.mysql.datastore import MySqlDatastore
 from tests.support.command_line import run
 from tests.support.ports import free_port
 from wormhole.config.datastores import datastore
+from wormhole.model.errors import SourceUnavailable, UsageError, WormholeError
+from wormhole.model.findings import Finding, Report, Severity
+from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.init import _wants_existing
 
 FILES = {"shop.toml", "subscriber.py", "test_subscriber.py"}
@@ -60,7 +64,7 @@ def test_the_database_behind_a_server(url: str, server: str, database: str) -> N
 
 def test_a_server_that_does_not_answer_is_said_and_no_hindrance(home: Path, url: str) -> None:
     code, out, err = run("init", url, "--dir", "new/folder")
-    assert (code, err) == (0, "")
+    assert (code, err) == (UNREACHABLE, "")
     assert "not seen" in out
     assert "Connection refused" in out
     assert names(home / "new/folder") == FILES
@@ -74,9 +78,9 @@ def test_a_server_that_does_not_answer_is_said_and_no_hindrance(home: Path, url:
 def test_what_leads_to_the_server_is_kept(home: Path, url: str) -> None:
     key = home / "key.pem"
     key.write_text("no key")
-    for option in (f"server_public_key={key}", "unverified_server=may-read-password"):
+    for option, ends in ((f"server_public_key={key}", BROKEN), ("unverified_server=may-read-password", UNREACHABLE)):
         code, _, _ = run("init", f"{url}?{option}", "--force")
-        assert code == 0
+        assert code == ends
         log = tomllib.loads((home / "shop.toml").read_text())["datasets"]["shop"]["copies"]["main"]["logs"]["db1"]
         assert option in log["source"]
 
@@ -88,7 +92,7 @@ def test_nothing_is_written_over(home: Path, url: str) -> None:
     assert "subscriber.py is there already: nothing was written" in err
     assert "--force" in err
     assert names(home) == {"subscriber.py"}
-    assert run("init", url, "--force")[0] == 0
+    assert run("init", url, "--force")[0] == UNREACHABLE
     assert names(home) == FILES
     assert "mine" not in (home / "subscriber.py").read_text()
 
@@ -96,7 +100,7 @@ def test_nothing_is_written_over(home: Path, url: str) -> None:
 def test_a_link_in_the_way_is_replaced_and_not_followed(home: Path, url: str) -> None:
     (home / "elsewhere").write_text("mine")
     (home / "subscriber.py").symlink_to("elsewhere")
-    assert run("init", url, "--force")[0] == 0
+    assert run("init", url, "--force")[0] == UNREACHABLE
     assert (home / "elsewhere").read_text() == "mine"
     assert not (home / "subscriber.py").is_symlink()
 
@@ -122,8 +126,8 @@ def test_a_full_disk_leaves_what_was_there(home: Path, url: str, monkeypatch: py
 
 def test_a_password_is_written_nowhere(home: Path, url: str) -> None:
     code, out, err = run("init", url.replace("wormhole@", "wormhole:a%20hole@"))
-    assert code == 0
-    assert "warning: a password on the command line" in err
+    assert code == UNREACHABLE
+    assert err.count("warning: a password on the command line") == 1
     for text in (out, err, *(path.read_text() for path in home.iterdir())):
         assert "hole@" not in text.replace("wormhole@", "")
         assert "a hole" not in text
@@ -138,7 +142,7 @@ def test_a_password_file_that_is_there_is_named(home: Path, url: str, inside: bo
     file.write_text("a hole")
     file.chmod(0o600)
     code, out, _ = run("init", url, "--dir", "out", "--password-file", os.path.relpath(file))
-    assert code == 0
+    assert code == UNREACHABLE
     assert "First the account's password" not in out
     found = tomllib.loads((home / "out/shop.toml").read_text())
     assert found["datasets"]["shop"]["copies"]["main"]["logs"]["db1"]["password_file"] == ("p" if inside else str(file))
@@ -154,7 +158,7 @@ def test_a_port_in_use_is_left_alone(home: Path, url: str) -> None:
             taken.listen()
         except OSError:
             pass  # somebody else has it: as good
-        assert run("init", url)[0] == 0
+        assert run("init", url)[0] == UNREACHABLE
     (address,) = tomllib.loads((home / "shop.toml").read_text())["applications"]["cache"]["subscribers"].values()
     assert 7400 < int(address.rpartition(":")[2]) < 7440
 
@@ -185,7 +189,7 @@ def test_what_cannot_be_right_is_refused_and_nothing_is_written(home: Path, argu
 
 def test_a_store_that_is_not_there_yet(home: Path) -> None:
     code, out, _ = run("init", "rocksdb:///no/such/shop")
-    assert code == 0
+    assert code == UNREACHABLE
     assert "there is no directory /no/such/shop" in out
     assert names(home) == FILES
 
@@ -211,11 +215,49 @@ def test_a_person_is_asked_for_existing_rows(
 
 def test_existing_rows_by_an_option(home: Path, url: str) -> None:
     code, out, err = run("init", url, "--start", "existing")
-    assert (code, err) == (0, "")
+    assert (code, err) == (UNREACHABLE, "")
     assert "prints what is there, then what is committed" in out
     assert tomllib.loads((home / "shop.toml").read_text())["applications"]["cache"]["start"] == "existing"
     assert "class TableCopy" in (home / "subscriber.py").read_text()
     assert run("config", "check", "shop.toml")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (Severity.OK, 0),
+        (Severity.WARN, 0),
+        (Severity.PROBLEM, BROKEN),
+        (UsageError("a wrong password"), BROKEN),
+        (SourceUnavailable("nobody answers"), UNREACHABLE),
+    ],
+)
+def test_the_exit_code_says_whether_a_publisher_could_run(
+    found: Severity | WormholeError, code: int, home: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examine(_: object, url: str, *_more: object) -> Report:
+        if isinstance(found, WormholeError):
+            raise found
+        return Report(url, findings=[Finding("log", found, "something")])
+
+    monkeypatch.setattr(MySqlDatastore, "examine", examine)
+    assert run("init", url)[0] == code
+    assert names(home) == FILES
+
+
+def test_one_login_serves_every_question(home: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person is asked for the password once."""
+    logins: list[object] = []
+
+    def examine(_: object, url: str, _folder: Path, login: object) -> Report:
+        logins.append(login)
+        return Report(url)
+
+    monkeypatch.setattr(MySqlDatastore, "examine", examine)
+    monkeypatch.setattr(MySqlDatastore, "server_objects", lambda _, _url, login: logins.append(login))
+    assert run("init", url)[0] == 0
+    assert len(logins) == 2
+    assert logins[0] is logins[1]
 
 
 def test_a_datastore_without_readable_rows_is_not_offered(

@@ -13,8 +13,9 @@ from publisher.sources.mysql.datastore import MySqlDatastore
 from tests.support.command_line import run
 from tests.unit.wormholectl.test_init import Terminal
 from wormhole.model.errors import SourceUnavailable
-from wormhole.model.findings import Report
-from wormhole.ports.datastore import ServerObjects
+from wormhole.model.findings import Report, Severity
+from wormhole.ports.datastore import Login, ServerObjects
+from wormholectl.errors import BROKEN
 
 URL = "mysql://app@db1:3306"
 MADE, DROPPED = "make it;", "drop it;"
@@ -33,10 +34,17 @@ class Server:
         self.asked.append(url)
         return self.objects
 
+    def examine(self, url: str) -> Report:
+        report = Report(url)
+        if self.objects.missing:
+            report.add("objects", Severity.PROBLEM, "something is missing", "nothing can be read", MADE)
+        return report
+
     def run(self, _url: str, _login: object, statements: Sequence[str]) -> None:
         if self.refuses:
             raise SourceUnavailable("no right to that", hint="run: make it;")
         self.ran += statements
+        self.objects = ServerObjects((), (DROPPED,))
 
 
 @pytest.fixture
@@ -47,7 +55,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
         "server_objects": lambda _, *given: server.find(*given),
         "run_statements": lambda _, *given: server.run(*given),
         "url_of_log": lambda _, url, log, configured="": f"{url}/?ca=/{log}",
-        "examine": lambda _, url, *_given: Report(url),
+        "examine": lambda _, url, *_given: server.examine(url),
         "configured_url": lambda _, url, _login: url,
     }
     for name, method in replaced.items():
@@ -63,11 +71,23 @@ def test_statements_are_shown_and_run_on_yes_only(server: Server) -> None:
     assert server.asked == [f"{URL}/?ca=/one", URL]
     server.objects = ServerObjects((), (DROPPED,), kept="3 MiB are kept")
     assert run("objects", "create", URL)[:2] == (0, "nothing is missing\n")
+    assert run("objects", "create", URL, "--log", "one")[1] == "nothing is missing for the log one\n"
     code, out, err = run("objects", "drop", URL, "--yes")
     assert (code, out.splitlines()[-1], err) == (0, "dropped", "warning: 3 MiB are kept\n")
     assert server.ran == [MADE, DROPPED]
     server.objects = ServerObjects((MADE,), ())
     assert run("objects", "drop", URL)[:2] == (0, "nothing is there\n")
+
+
+def test_other_logs_are_named_and_left_alone(server: Server) -> None:
+    nothing = server.objects = ServerObjects((MADE,), (), others=("slot=two",))
+    code, out, _ = run("objects", "create", URL, "--yes")
+    assert (code, "Other logs have theirs there, which stay: slot=two" in out) == (0, True)
+    server.objects = nothing
+    code, out, err = run("objects", "drop", URL, "--log", "one", "--yes")
+    assert (code, out) == (2, "")
+    assert "nothing is there for the log one; of other logs there is slot=two" in err
+    assert "--log NAME" in err
 
 
 def test_what_is_used_is_not_dropped(server: Server) -> None:
@@ -83,6 +103,28 @@ def test_the_log_of_a_configuration_gives_the_name(server: Server) -> None:
     )
     run("objects", "create", URL, "-c", "shop.toml")
     assert server.asked == [f"{URL}/?ca=/db7"]
+    code, _, err = run("objects", "create", "mysql://app@db2:3306", "-c", "shop.toml", "--yes")
+    assert (code, "shop.toml has no log at mysql://app@db2:3306" in err) == (2, True)
+    code, _, err = run("objects", "create", URL, "-c", "shop.toml", "--log", "db8", "--yes")
+    assert (code, "choose one with --log: shop/main/db7" in err) == (2, True)
+    assert server.ran == []
+
+
+def test_of_two_logs_at_one_place_the_named_one_counts(server: Server) -> None:
+    Path("shop.toml").write_text(
+        f'version = 1\n[coordinator]\nstatic = true\n[datasets.shop.copies.main.logs.one]\nsource = "{URL}"\n'
+        f'[datasets.crm.copies.main.logs.two]\nsource = "{URL}"\n[applications.cache]\ndataset = "crm"\n'
+        'start = "latest"\nsubscribers = { one = "127.0.0.1:7400" }\n'
+    )
+    server.objects = ServerObjects((), (DROPPED,))
+    code, _, err = run("objects", "drop", URL, "-c", "shop.toml", "--yes")
+    assert (code, server.ran, server.asked) == (2, [], [])
+    assert "shop.toml has several logs at mysql://app@db1:3306" in err
+    assert "--log: shop/main/one, crm/main/two" in err
+    for name, receives in (("one", False), ("two", True), ("crm/main/two", True)):
+        code, _, err = run("objects", "drop", URL, "-c", "shop.toml", "--log", name, "--yes")
+        assert (code, "gives this log to cache" in err) == (0, receives)
+    assert server.asked == [f"{URL}/?ca=/{name}" for name in ("one", "two", "two")]
 
 
 def test_who_receives_the_log_is_warned_about(server: Server) -> None:
@@ -101,18 +143,38 @@ def test_a_datastore_that_needs_nothing(tmp_path: Path) -> None:
 
 
 def test_init_makes_them_on_yes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, _ = run("init", URL)
-    assert (code, "Nothing was made" in out, server.ran) == (0, True, [])
+    code, out, _ = run("init", URL, "--log", "two")
+    assert (code, server.ran) == (BROKEN, [])
+    assert f"Nothing was made. Run the statements, or: wormholectl objects create {URL} --log two" in out
     for answer in ("n\n", "y\n"):
         monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}"))
         from wormholectl.init import _made
 
-        _made(MySqlDatastore(), URL, None, yes=False)
+        _made(MySqlDatastore(), URL, Login(), server.objects, False, URL)
     assert server.ran == [MADE]
+    server.objects = ServerObjects((MADE,), ())
     code, out, _ = run("init", URL, "--yes", "--force")
     assert (code, "\nmade\n" in out, server.ran) == (0, True, [MADE, MADE])
+    server.objects = ServerObjects((MADE,), ())
     server.refuses = True
     code, out, _ = run("init", URL, "--yes", "--force")
-    assert (code, "not all was made: no right to that" in out) == (0, True)
+    assert (code, "not all was made: no right to that" in out) == (BROKEN, True)
     server.objects = ServerObjects((), (DROPPED,))
     assert "make it" not in run("init", URL, "--yes", "--force")[1]
+
+
+def test_init_gives_a_log_no_name_that_another_publisher_has(server: Server) -> None:
+    """Two configurations of one database: each log is named after the database if nothing else is said."""
+    server.objects = ServerObjects((), (DROPPED,), publisher="process 7 moves them", in_use="process 7 moves them")
+    code, out, err = run("init", URL, "--yes")
+    assert (code, out, list(Path().iterdir())) == (2, "", [])
+    assert "the log db1 of another configuration is served already: process 7 moves them" in err
+    assert "--log NAME gives this log another name" in err
+    Path("db1.toml").write_text("ours")
+    assert run("init", URL, "--force")[0] == 0, "it is ours"
+    Path("db1.toml").unlink()
+    server.objects = ServerObjects((), (DROPPED,))
+    code, out, _ = run("init", URL, "--force", "--log", "two")
+    assert code == 0
+    assert "What the publisher of the log two needs is there already. If it is another configuration's" in out
+    assert "[datasets.db1.copies.main.logs.two]" in Path("db1.toml").read_text()

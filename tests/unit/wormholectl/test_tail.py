@@ -83,3 +83,16 @@ def test_log_that_is_missing_on_the_way_is_a_problem_if_the_log_once_held_it(
     ended = run("tail", "rocksdb:///x", "--no-follow")
     assert ended[0] == status
     assert ("error: the log no longer holds all of what was asked for: file 3 is gone" in ended[2]) == bool(status)
+
+
+def test_the_log_may_be_named_where_its_url_does_not_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def tail(url: str, *_given: object) -> int:
+        asked.append(url)
+        return 0
+
+    monkeypatch.setattr(tail_module, "tail", tail)
+    for name in ("two", "shop/main/two"):
+        assert run("tail", "postgres://u@h/shop", "--log", name)[0] == 0
+    assert set(asked) == {"postgres://u@h/shop?publication=wormhole_two&slot=wormhole_two"}

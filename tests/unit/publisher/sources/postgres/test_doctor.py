@@ -14,7 +14,7 @@ from publisher.sources.postgres import doctor
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Row
 from publisher.sources.postgres.server_state import ServerState, Slot
-from wormhole.model.errors import SourceUnavailable
+from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.model.findings import Finding, Report, Severity
 
 ADDRESS = Address("127.0.0.1", 5432, "app", "shop", publication="wormhole_log", slot="wormhole_log")
@@ -43,7 +43,7 @@ class Server:
         self.publishes_generated = "n"
         self.waits_for: str | None = ""
         self.idle: str | None = None
-        self.pairs: list[Row] = [("wormhole_log",)]
+        self.logs: list[Row] = [("wormhole_log_held",), ("wormhole_log_lead",)]
         self.publications: list[Row] = [("wormhole_log",)]
         self.closed = False
 
@@ -59,7 +59,7 @@ class Server:
             "pg_publication_rel": self.filtered,
             "synchronized_standby_slots": [(self.waits_for,)],
             "idle_replication_slot_timeout": [(self.idle,)],
-            "_held": self.pairs,
+            "held|lead": self.logs,
             "SELECT pubname": self.publications,
             "pg_publication_tables": self.tables,
         }
@@ -186,19 +186,21 @@ def test_filters_of_a_publication_are_named(examine: Examine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "publications", "slot", "publication"),
+    ("known", "publications", "slot", "publication"),
     [
-        ([("wormhole_db1",)], [("wormhole_db1",), ("theirs",)], "wormhole_db1", "wormhole_db1"),
-        ([("wormhole_db1",)], [("mine",)], "wormhole_db1", "mine"),
-        ([("one",), ("two",)], [("one",), ("two",)], "wormhole_log", "wormhole_log"),
+        (["wormhole_db1_held", "wormhole_db1_lead"], ["wormhole_db1", "theirs"], "wormhole_db1", "wormhole_db1"),
+        (["wormhole_db1_held"], ["mine"], "wormhole_db1", "mine"),
+        (["wormhole_db1_lead", "sales_lead"], ["mine", "theirs"], "wormhole_db1", "wormhole_db1"),
+        (["mine_held", "mine_lead"], ["wormhole_two"], "mine", "mine"),
+        ([], ["wormhole_two"], "wormhole_log", "wormhole_two"),
         ([], [], "wormhole_log", "wormhole_log"),
     ],
 )
 def test_the_only_log_of_a_database_is_found(
-    examine: Examine, pairs: list[Row], publications: list[Row], slot: str, publication: str
+    examine: Examine, known: list[str], publications: list[str], slot: str, publication: str
 ) -> None:
     server = Server()
-    server.pairs, server.publications = pairs, publications
+    server.logs, server.publications = [(name,) for name in known], [(name,) for name in publications]
     facts = examine(server).facts
     assert (facts["slots"], facts["publication"]) == (f"{slot}_held, {slot}_lead", publication)
     named_in_url = replace(ADDRESS, names_slot=True, names_publication=True)
@@ -210,6 +212,16 @@ def test_the_room_that_is_left_is_told(examine: Examine) -> None:
     [told] = [one.what for one in report.findings if one.check == "max_slot_wal_keep_size"]
     assert "65536 MiB" in told
     assert "7 MiB more" in told
+def test_of_two_logs_none_is_taken_for_the_other(examine: Examine) -> None:
+    server = Server()
+    server.logs = [("wormhole_log_held",), ("wormhole_log_lead",), ("mine_held",), ("mine_lead",)]
+    with pytest.raises(UsageError, match="several logs have slots in this database: mine, wormhole_log") as error:
+        examine(server)
+    assert "--log NAME" in (error.value.hint or "")
+    named_in_url = replace(ADDRESS, slot="mine", names_slot=True)
+    assert examine(server, named_in_url).facts["slots"] == "mine_held, mine_lead"
+
+
 
 
 @pytest.mark.parametrize(("used", "severity"), [(6, None), (8, Severity.WARN), (10, Severity.PROBLEM)])

@@ -13,7 +13,7 @@ from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Row, ServerError
 from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.server_state import ServerState, Slot
-from wormhole.model.errors import SourceUnavailable
+from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.ports.datastore import Login, ServerObjects
 
 ADDRESS = Address("127.0.0.1", 5432, "app", "shop", publication="wormhole_shop", slot="wormhole_shop")
@@ -29,6 +29,8 @@ class Server:
         self.state = state
         self.tables: list[Row] = [KEYED]
         self.readers: list[Row] = []
+        self.movers: list[Row] = []
+        self.logs: list[Row] = []
         self.ran: list[str] = []
         self.refuses: dict[str, str] = {}
         self.closed = 0
@@ -38,6 +40,10 @@ class Server:
             return self.tables
         if "AND active" in sql:
             return self.readers
+        if "pg_locks" in sql:
+            return self.movers
+        if "held|lead" in sql:
+            return self.logs
         for words, code in self.refuses.items():
             if words in sql:
                 raise ServerError("refused", sqlstate=code)
@@ -97,8 +103,41 @@ def test_what_is_there_is_dropped_in_the_reverse_order(server: Server) -> None:
 
 
 def test_who_reads_is_named(server: Server) -> None:
-    server.readers = [("wormhole_shop_77_ab_1", "4711")]
-    assert found(server).in_use == "a publisher reads the log (the slot wormhole_shop_77_ab_1, process 4711)"
+    server.readers = [("wormhole_shop_77_ab12_1", "4711")]
+    objects = found(server)
+    assert objects.in_use == "a publisher or a tail reads the log (the slot wormhole_shop_77_ab12_1, process 4711)"
+    assert objects.publisher == ""
+    server.movers = [("4712", None)]
+    objects = found(server)
+    assert objects.in_use == objects.publisher
+    assert "moves the slots wormhole_shop_* (process 4712 of the server, from its own host)" in objects.publisher
+
+
+def test_other_logs_of_the_database_are_named(server: Server) -> None:
+    server.logs = [("wormhole_shop_held",), ("wormhole_shop_lead",), ("wormhole_two_lead",), ("sales_lead",)]
+    assert found(server).others == ("slot=wormhole_two",)
+
+
+@pytest.mark.parametrize("changes", [{"database": "crm"}, {"plugin": "wal2json"}])
+def test_a_slot_that_is_not_this_logs_is_neither_taken_nor_dropped(server: Server, changes: dict[str, str]) -> None:
+    """Slots have one name for all databases of a server: `Shop` and `shop` would share them."""
+    server.state = replace(READY, slots={HELD.name: replace(HELD, **changes)})  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="not of pgoutput and shop") as error:
+        server_objects.find(ADDRESS)
+    assert "give the log another name" in (error.value.hint or "")
+
+
+def test_a_slot_that_has_lost_its_log_is_made_anew(server: Server) -> None:
+    gone = replace(LEAD, wal_status="lost")
+    assert found(server, replace(READY, slots={HELD.name: HELD, LEAD.name: gone})).missing == (
+        "SELECT pg_drop_replication_slot('wormhole_shop_lead');",
+        "SELECT pg_copy_logical_replication_slot('wormhole_shop_held', 'wormhole_shop_lead');",
+    )
+    assert found(server, replace(READY, slots={LEAD.name: gone})).missing == (
+        "SELECT pg_drop_replication_slot('wormhole_shop_lead');",
+        "SELECT pg_create_logical_replication_slot('wormhole_shop_held', 'pgoutput');",
+        "SELECT pg_copy_logical_replication_slot('wormhole_shop_held', 'wormhole_shop_lead');",
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,6 +181,20 @@ def test_a_url_gets_the_names_of_its_log(url: str, named: str) -> None:
     assert ("slot=configured" in DATASTORE.url_of_log(url, "DB-1", configured)) == ("slot" not in url)
     DATASTORE.check_url(named)
     assert DATASTORE.name_in(url) == "shop"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (("postgres://u@127.0.0.1/shop", "db-1"), ("postgresql://v@localhost:5432/crm", "DB_1"), True),
+        (("postgres://u@h/shop?slot=s", "a"), ("postgres://u@h/shop?slot=s&publication=p", "b"), True),
+        (("postgres://u@h/shop", "a"), ("postgres://u@h/shop", "b"), False),
+        (("postgres://u@h/shop", "a"), ("postgres://u@h:5433/shop", "a"), False),
+        (("postgres://u@/shop?host=/run", "a"), ("postgres://u@/shop?host=/tmp", "a"), False),
+    ],
+)
+def test_which_logs_would_share_slots(one: tuple[str, str], other: tuple[str, str], same: bool) -> None:
+    assert (DATASTORE.reserved(*one) == DATASTORE.reserved(*other)) == same
 
 
 def test_the_datastore_takes_the_databases_name_for_a_log_that_it_does_not_know(

@@ -1,0 +1,37 @@
+"""Logs that would need the same things in a datastore: each publisher has its own."""
+
+from __future__ import annotations
+
+from wormhole.config.datastores import datastore
+from wormhole.config.model import Config, LogConfig, SourceConfig
+from wormhole.config.report import Report
+from wormhole.model.errors import UsageError
+
+__all__ = ["check_reserved"]
+
+
+def check_reserved(config: Config, report: Report) -> None:
+    """Note the second one of two logs that have the same, as far as the file says where they are. On another host the
+    same address may lead elsewhere.
+    """
+    owners: dict[tuple[str, str], str] = {}
+    for dataset in config.datasets.values():
+        for copy_name, copy in dataset.copies.items():
+            for name, log in copy.logs.items():
+                words = _reserved(config, log, name)
+                path = f"{dataset.name}/{copy_name}/{name}"
+                owner = owners.setdefault((log.host, words), path) if words else path
+                if owner != path:
+                    at = ("datasets", dataset.name, "copies", copy_name, "logs", name)
+                    text = f"needs {words}, which {owner} has: updates would be lost; give one of the logs another name"
+                    report.add(at, text)
+
+
+def _reserved(config: Config, log: LogConfig, name: str) -> str:
+    source: SourceConfig | None = log.inline or (config.sources or {}).get(log.source)
+    if source is None:
+        return ""  # in the list of another host
+    try:
+        return datastore(source.kind).reserved(source.source, name)
+    except UsageError:
+        return ""  # not installed here
