@@ -149,6 +149,17 @@ def _room(connection: Connection, state: ServerState) -> Iterator[Finding]:
 
 def _proof(state: ServerState, address: Address) -> Iterator[Finding]:
     try:
+        connect(address, walsender=True, timeout_s=_TIMEOUT_S).close()
+    except WormholeError as error:
+        yield Finding(
+            "walsender",
+            PROBLEM,
+            f"the server begins no session that sends its log: {error.message}",
+            "nothing can be read",
+            error.hint or "",
+        )
+        return
+    try:
         end = state.flushed & ~0xFFF
         checksum_of_log(address, state.timeline, end - PROOF_BYTES, end)
     except WormholeError as error:

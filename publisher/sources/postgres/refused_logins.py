@@ -10,6 +10,7 @@ from wormhole.model.errors import SourceUnavailable, UsageError
 
 __all__ = ["refused_login"]
 
+_NO_ROLE: Final = re.compile(r'role ".*" does not exist')
 _NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
 
 
@@ -21,8 +22,10 @@ def refused_login(
     """
     message = f"{address}: {words}"
     quoted = '"' + address.user.replace('"', '""') + '"'
-    if hint := _repair(address, quoted, words):
+    if hint := _repair(address, quoted, words) or _repair_of_way(address, words):
         return SourceUnavailable(message, hint=hint)
+    if _NO_DATABASE.search(words):
+        return UsageError(message, hint="correct the database's name, behind the last / of the URL")
     if needs_password:
         return UsageError(
             f"{message}: {address.password_from}",
@@ -35,8 +38,6 @@ def refused_login(
                 f"correct the password, or make the account, as a superuser:\n"
                 f"CREATE ROLE {quoted} LOGIN REPLICATION PASSWORD '...';\nGRANT pg_read_all_data TO {quoted};"
             )
-        elif _NO_DATABASE.search(words):
-            return UsageError(message, hint="correct the database's name, behind the last / of the URL")
         return UsageError(f"{message}: {address.password_from}", hint=hint)
     return SourceUnavailable(
         message,
@@ -56,8 +57,32 @@ def _repair(address: Address, account: str, words: str) -> str:
     if "REPLICATION attribute" in words or "replication role" in words:
         return f"give the account the right; it is tried again:\nALTER ROLE {account} REPLICATION;"
     if "no pg_hba.conf entry" in words:
+        plain = "write ?sslmode=require behind the URL, if the server lets sessions with TLS in; else " * (
+            address.sslmode == "disable"
+        )
         return (
-            "let the account in with a line of pg_hba.conf, then SELECT pg_reload_conf(); it is tried again:\n"
+            f"{plain}let the account in with a line of pg_hba.conf, then SELECT pg_reload_conf(); it is tried again:\n"
             f"hostssl {address.database} {address.user} ADDRESS/32 scram-sha-256"
         )
+    if _NO_ROLE.search(words):
+        return f"make the account, as a superuser; it is tried again:\nCREATE ROLE {account} LOGIN REPLICATION;"
+    return ""
+
+
+def _repair_of_way(address: Address, words: str) -> str:
+    if "unsupported startup parameter" in words:
+        return (
+            "a connection pooler answers at this address, which passes no log on: name the server behind it "
+            "in the URL; it is tried again"
+        )
+    if "does not support SSL" in words:
+        return "let the server offer TLS (ssl = on), or leave sslmode and sslrootcert out of the URL; it is tried again"
+    if "certificate verify failed" in words or ("root certificate file" in words and "does not exist" in words):
+        given = f", and {address.sslrootcert} is not" if address.sslrootcert else ""
+        return (
+            f"name the file of the authority that signed the server's certificate{given}: "
+            "?sslmode=verify-full&sslrootcert=/path/of/ca.pem; it is tried again"
+        )
+    if "does not match host name" in words:
+        return "write the host as the server's certificate names it; it is tried again"
     return ""

@@ -1,5 +1,28 @@
 """What a user of PostgreSQL may get wrong, or a server may do: each is one error, with the SQL or the setting.
 
+That flows which are not concerned go on is shown over servers, in tests/integration:
+
+- privileges that are missing, no free slot or walsender: ``test_postgres_source.py:
+  test_what_a_server_refuses_is_said_with_its_repair_and_who_reads_goes_on``; SELECT:
+  ``test_postgres_existing_tables.py: test_tables_that_the_account_may_not_read``
+- a table that the publication lacks: ``test_postgres_source.py: test_a_table_that_joins_the_publication_later``
+- a publication that was dropped and made again: ``test_postgres_source.py:
+  test_what_is_written_without_the_publication_is_a_loss_with_its_range``
+- a slot that another program reads: ``test_postgres_source.py: test_who_reads_the_slot_is_a_problem``
+- a slot that was invalidated: ``test_postgres_source.py:
+  test_posthog_83333_a_stalled_reader_fills_the_disk_up_to_its_bound_only``
+- a slot ahead of a datamarker: ``test_postgres_source.py:
+  test_airbyte_46571_a_slot_that_another_program_advanced_is_a_loss``
+- a standby that was promoted without slots: ``test_postgres_histories.py:
+  test_a_promoted_standby_goes_on_with_the_slots_and_without_them_reports_a_loss``
+- a key that the log hides: ``test_postgres_source.py: test_a_key_that_the_log_hides_halts_its_table_alone``
+- a type that is not known is text: below, and ``test_postgres_types.py: test_every_type`` for enums, composites,
+  domains and types of extensions
+- a message of a later release: what was committed before it goes out, test_reader.py:
+  ``test_what_ended_before_a_fault_goes_out_first``; whoever is behind it travels on, tests/unit/caravan/test_fleet.py:
+  ``test_a_log_that_cannot_be_decoded_holds_its_flows``
+- wal_level concerns all flows of a log: a server with slots does not start below ``logical``
+
 Further findings are in test_doctor.py; tests/integration/test_postgres_commands.py has a server that refuses.
 """
 
@@ -88,8 +111,8 @@ def with_slots(**changes: Any) -> ServerState:
     return replace(STATE, slots={name: replace(slot, **changes) for name, slot in SLOTS.items()})
 
 
-def refused(words: str) -> None:
-    raise refused_login(ADDRESS, words, needs_password=False, used_password=True)
+def refused(words: str, *, used_password: bool = True, **changes: Any) -> None:
+    raise refused_login(replace(ADDRESS, **changes), words, needs_password=False, used_password=used_password)
 
 
 def future_message() -> None:
@@ -139,6 +162,54 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         SourceUnavailable,
         "no pg_hba.conf entry",
         "hostssl shop app ADDRESS/32 scram-sha-256",
+    ),
+    "a server that takes sessions with TLS only": (
+        lambda _: refused('FATAL: no pg_hba.conf entry for host "10.0.0.1", no encryption', sslmode="disable"),
+        SourceUnavailable,
+        "no encryption",
+        "write ?sslmode=require behind the URL",
+    ),
+    "a server without TLS": (
+        lambda _: refused("server does not support SSL, but SSL was required", sslmode="require"),
+        SourceUnavailable,
+        "does not support SSL",
+        "let the server offer TLS (ssl = on), or leave sslmode",
+    ),
+    "a certificate of another authority": (
+        lambda _: refused("SSL error: certificate verify failed", sslrootcert="/ca.pem"),
+        SourceUnavailable,
+        "certificate verify failed",
+        "certificate, and /ca.pem is not: ?sslmode=verify-full&sslrootcert=",
+    ),
+    "no certificate of an authority": (
+        lambda _: refused('root certificate file "/root.crt" does not exist'),
+        SourceUnavailable,
+        "does not exist",
+        "certificate: ?sslmode=verify-full&sslrootcert=",
+    ),
+    "a certificate of another host": (
+        lambda _: refused('server certificate for "db1" does not match host name "127.0.0.1"'),
+        SourceUnavailable,
+        "does not match host name",
+        "as the server's certificate names it",
+    ),
+    "a connection pooler": (
+        lambda _: refused("FATAL: unsupported startup parameter: replication"),
+        SourceUnavailable,
+        "unsupported startup parameter",
+        "name the server behind it",
+    ),
+    "an account that is not there, where no password is asked for": (
+        lambda _: refused('FATAL: role "app" does not exist', used_password=False),
+        SourceUnavailable,
+        'role "app" does not exist',
+        'CREATE ROLE "app" LOGIN REPLICATION;',
+    ),
+    "a database that is not there, where no password is asked for": (
+        lambda _: refused('FATAL: database "shop" does not exist', used_password=False),
+        UsageError,
+        'database "shop" does not exist',
+        "correct the database's name",
     ),
     "no free walsender": (
         lambda _: refused("FATAL: number of requested standby connections exceeds max_wal_senders (currently 10)"),

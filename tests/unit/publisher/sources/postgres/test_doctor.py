@@ -74,13 +74,18 @@ Examine = Callable[..., Report]
 
 @pytest.fixture
 def examine(monkeypatch: pytest.MonkeyPatch) -> Examine:
-    def examined(server: Server, address: Address = ADDRESS, hidden_bytes: str = "") -> Report:
+    def examined(server: Server, address: Address = ADDRESS, hidden_bytes: str = "", pooled: str = "") -> Report:
+        def connect(*_: object, walsender: bool = False, **_options: object) -> Server:
+            if walsender and pooled:
+                raise SourceUnavailable(pooled, hint="name the server behind it")
+            return server
+
         def checksum(*_place: object) -> int:
             if hidden_bytes:
                 raise SourceUnavailable(hidden_bytes)
             return 1
 
-        monkeypatch.setattr(doctor, "connect", lambda *_, **_options: server)
+        monkeypatch.setattr(doctor, "connect", connect)
         monkeypatch.setattr(doctor, "read_state", lambda *_: server.state)
         monkeypatch.setattr(doctor, "checksum_of_log", checksum)
         report = doctor.check(address)
@@ -207,11 +212,6 @@ def test_the_only_log_of_a_database_is_found(
     assert examine(server, named_in_url).facts["publication"] == "wormhole_log"
 
 
-def test_the_room_that_is_left_is_told(examine: Examine) -> None:
-    report = examine(Server(state=with_slots(safe_bytes=7 << 20)))
-    [told] = [one.what for one in report.findings if one.check == "max_slot_wal_keep_size"]
-    assert "65536 MiB" in told
-    assert "7 MiB more" in told
 def test_of_two_logs_none_is_taken_for_the_other(examine: Examine) -> None:
     server = Server()
     server.logs = [("wormhole_log_held",), ("wormhole_log_lead",), ("mine_held",), ("mine_lead",)]
@@ -222,6 +222,11 @@ def test_of_two_logs_none_is_taken_for_the_other(examine: Examine) -> None:
     assert examine(server, named_in_url).facts["slots"] == "mine_held, mine_lead"
 
 
+def test_the_room_that_is_left_is_told(examine: Examine) -> None:
+    report = examine(Server(state=with_slots(safe_bytes=7 << 20)))
+    [told] = [one.what for one in report.findings if one.check == "max_slot_wal_keep_size"]
+    assert "65536 MiB" in told
+    assert "7 MiB more" in told
 
 
 @pytest.mark.parametrize(("used", "severity"), [(6, None), (8, Severity.WARN), (10, Severity.PROBLEM)])
@@ -282,6 +287,13 @@ def test_a_log_whose_bytes_are_not_sent_is_told(examine: Examine) -> None:
     found = named(examine(Server(), hidden_bytes="no pg_hba.conf entry"))["log_bytes"]
     assert "no pg_hba.conf entry" in found.what
     assert "pg_hba.conf" in found.next_step
+
+
+def test_who_answers_questions_and_sends_no_log_is_a_problem(examine: Examine) -> None:
+    """A connection pooler does."""
+    found = named(examine(Server(), pooled="unsupported startup parameter: replication"))["walsender"]
+    assert (found.severity, found.next_step) == (Severity.PROBLEM, "name the server behind it")
+    assert "unsupported startup parameter" in found.what
 
 
 @pytest.mark.parametrize(
