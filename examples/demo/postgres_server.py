@@ -62,6 +62,12 @@ CREATE ROLE {user} LOGIN REPLICATION PASSWORD '{password}';
 GRANT pg_read_all_data TO {user};
 """
 """What makes the publisher's account."""
+_READS_SINCE: Final = 14
+_READS_BEFORE: Final = """\
+ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO {user};
+ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO {user};
+"""
+"""Before version 14 an account cannot read everything: this is for each database, and for those made from it."""
 
 
 class PostgresServer:
@@ -244,8 +250,17 @@ class PostgresServer:
         )
         (self.data / "pg_hba.conf").write_text(access)
         accounts = ACCOUNTS.format(user=self.user, password=self.password)
-        alone = [*self.program("postgres"), "--single", "-D", str(self.data), "-j", "postgres"]
-        _run("making the accounts", alone, self.environment, self._owner(), accounts.replace("\n", "\n\n"))
+        if int((self.data / "PG_VERSION").read_text()) >= _READS_SINCE:
+            self._alone("postgres", accounts)
+            return
+        self._alone("postgres", accounts.partition("GRANT")[0])
+        for database in ("postgres", "template1"):
+            self._alone(database, _READS_BEFORE.format(user=self.user))
+
+    def _alone(self, database: str, statements: str) -> None:
+        """Run statements while the server does not."""
+        command = [*self.program("postgres"), "--single", "-D", str(self.data), "-j", database]
+        _run("making the accounts", command, self.environment, self._owner(), statements.replace("\n", "\n\n"))
 
     def _launch(self) -> None:
         places = {

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["EXTENSIONS", "NOT_IN_TABLES", "SETUP", "TYPES"]
+from tests.support.postgres_server import PostgresServer
+
+__all__ = ["EXTENSIONS", "NOT_IN_TABLES", "SETUP", "TYPES", "VERSION"]
 
 EXTENSIONS: Final = ("hstore", "citext")
 
+_EVERY: Final = 15
+"""The first version that has every type below with every value."""
+
+
+def _version() -> int:
+    """Of the server that ``WORMHOLE_POSTGRES`` names; any other has every type."""
+    if not os.environ.get("WORMHOLE_POSTGRES"):
+        return _EVERY
+    server = PostgresServer()
+    told = subprocess.run(
+        [*server.program("postgres"), "--version"], check=True, capture_output=True, text=True, env=server.environment
+    ).stdout
+    return int(told.split()[2].partition(".")[0])
+
+
+VERSION: Final = _version()
+_HAS_MULTIRANGES: Final = VERSION >= 14
 SETUP: Final = (
     "CREATE TYPE mood AS ENUM ('sad', 'so, so', 'glücklich', '')",
     'CREATE TYPE pair AS (a int, "B c" text)',
@@ -19,7 +40,7 @@ SETUP: Final = (
     "CREATE DOMAIN flags AS bool[]",
     "CREATE DOMAIN raw AS bytea",
     "CREATE DOMAIN mooded AS mood",
-    "CREATE TYPE span AS RANGE (subtype = float8, multirange_type_name = spans)",
+    f"CREATE TYPE span AS RANGE (subtype = float8{', multirange_type_name = spans' * _HAS_MULTIRANGES})",
 )
 
 _NUMBERS: Final = {
@@ -31,9 +52,10 @@ _NUMBERS: Final = {
     "xid": ("3", "4294967295"),
     "cid": ("0", "4294967295"),
     "xid8": ("3", "18446744073709551615", "9223372036854775807", "9223372036854775808"),
-    "numeric": ("0", "-0.00", "1.50", "NaN", "Infinity", "-Infinity", "1e-30", "-12345678901234567890.5", "1e400"),
+    "numeric": ("0", "-0.00", "1.50", "NaN", "1e-30", "-12345678901234567890.5", "1e400",
+                *(("Infinity", "-Infinity") if VERSION >= 14 else ())),
     "numeric(10, 2)": ("99999999.99", "-0.01", "NaN"),
-    "numeric(3, -2)": ("12300",),
+    **({"numeric(3, -2)": ("12300",)} if VERSION >= _EVERY else {}),
     "float4": ("0.1", "-0", "NaN", "Infinity", "-Infinity", "1e-45", "3.4028235e38", "16777217", "123456.79"),
     "float8": ("0.1", "-0", "NaN", "Infinity", "-Infinity", "5e-324", "1.7976931348623157e308", "1e22"),
     "money": ("12.34", "-92233720368547758.08"),
@@ -90,6 +112,8 @@ _RANGES: Final = {
     "tsrange": ('["2024-01-01 00:00","2024-01-02 00:00")',),
     "tstzrange": ('["2024-01-01 00:00+02",)',),
     "span": ("[0.1,0.3)",),
+}
+_MULTIRANGES: Final = {
     "int4multirange": ("{}", "{[1,3),[5,7)}"),
     "int8multirange": ("{[1,3)}",),
     "nummultirange": ("{(1.5,2]}",),
@@ -133,7 +157,15 @@ _MADE: Final = {
     "text[][]": ('{{a,"b c"},{NULL,"NULL"}}', "[2:3][0:0]={{a},{b}}"),
 }
 
-_PLAIN: Final = {**_NUMBERS, **_TEXTS, **_TIMES, **_SHAPES, **_RANGES, **_CATALOGUE}
+_PLAIN: Final = {
+    **_NUMBERS,
+    **_TEXTS,
+    **_TIMES,
+    **_SHAPES,
+    **_RANGES,
+    **(_MULTIRANGES if _HAS_MULTIRANGES else {}),
+    **_CATALOGUE,
+}
 
 
 def _array(kind: str, values: tuple[str, ...]) -> str:
