@@ -34,8 +34,8 @@ Programs = Callable[[Binlog, Mark, Path], Sequence[Program]]
 class Reader(Generic[P]):
     """One row of the table. ``does``: with the bytes of a row. ``programs``: makes those of a run.
 
-    ``divisor``: it reads that part of the shape's rows, because all would take minutes. ``needs``: programs of
-    :data:`~benchmarks.peers.builds.BUILDS`, which are built when it is asked for. ``missing``: why it cannot run.
+    ``divisor``: it reads that part of the shape's rows, because all would take minutes. ``needs``: programs that are
+    built when it is asked for, by name. ``missing``: why it cannot run.
     """
 
     name: str

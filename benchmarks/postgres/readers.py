@@ -18,7 +18,7 @@ from benchmarks.peers.builds import BUILDS, Commands
 from benchmarks.peers.reader import Program, Reader
 from benchmarks.postgres.wal import TABLE, Wal
 
-__all__ = ["FLOOR", "OURS", "POSTGRES_BUILDS", "SECOND", "SOURCES", "WalReader", "every_reader"]
+__all__ = ["FLOOR", "OURS", "POSTGRES_BUILDS", "SECOND", "SOURCES", "Programs", "WalReader", "every_reader"]
 
 SOURCES: Final = Path(__file__).parent
 FLOOR: Final = "pg_recvlogical to /dev/null (the floor)"
@@ -51,12 +51,9 @@ def _second(wal: Wal, folder: Path) -> Sequence[Program]:
     return [Program(subscriber, ready=True, outcome=True), Program(publisher)]
 
 
-def every_reader(build: Path, missing: dict[str, str]) -> list[WalReader]:
-    """All, in the order of the table. ``build``: where those that are built are; ``missing``: why one of them could
-    not be, by its name in :data:`POSTGRES_BUILDS`.
-    """
+def every_reader(build: Path) -> list[WalReader]:
+    """All, in the order of the table. ``build``: where those that are built are."""
     go, python = f"{build}/go/peer", (f"{build}/python/venv/bin/python", str(SOURCES / "python" / "peer.py"))
-    no_go, no_python = missing.get("go", ""), missing.get("python", "")
     return [
         WalReader(
             FLOOR,
@@ -72,26 +69,26 @@ def every_reader(build: Path, missing: dict[str, str]) -> list[WalReader]:
         ),
         WalReader(SECOND, "the same, sends over gRPC; the handler reads update.after of each, acknowledged", _second),
         WalReader(
-            "pglogrepl (Go) in process, text", "parses integers, the rest stays text", _alone(go, "text"), missing=no_go
+            "pglogrepl (Go) in process, text", "parses integers, the rest stays text", _alone(go, "text"), needs=("go",)
         ),
         WalReader(
             "pglogrepl (Go) in process, typed",
             "makes pgx's type of every value of a row, as its example",
             _alone(go, "typed"),
-            missing=no_go,
+            needs=("go",),
         ),
         WalReader(
             "psycopg2 + pypgoutput's decoders in process",
             "parses integers, the rest stays text",
             _alone(*python, "psycopg2"),
             divisor=4,
-            missing=no_python,
+            needs=("python",),
         ),
         WalReader(
             "pypgoutput, two processes",
             "makes a pydantic model of every row",
             _alone(*python, "pypgoutput"),
             divisor=80,
-            missing=no_python,
+            needs=("python",),
         ),
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cases import BenchmarkError
-from benchmarks.peers import report
+from benchmarks.peers import report, rounds
 from benchmarks.peers.binlog import SHAPES, filled, marks
 from benchmarks.peers.builds import built
 from benchmarks.peers.figures import Figures, figures, microseconds_a_row, ratio
@@ -20,7 +20,8 @@ from benchmarks.peers.outcome import Expected, Outcome
 from benchmarks.peers.raw_copy import drain
 from benchmarks.peers.reader import BinlogReader, Program
 from benchmarks.peers.readers import DEBEZIUM_JSON, GO_JSON, OURS, RAW, TRANSPORT, every_reader
-from benchmarks.peers.report import measured, print_shape, verdicts
+from benchmarks.peers.report import bench, verdicts
+from benchmarks.peers.rounds import measured
 
 
 def test_microseconds_are_of_the_rows_that_only_the_large_run_read() -> None:
@@ -71,10 +72,11 @@ def test_a_reader_that_cannot_be_built_or_fails_is_a_row(tmp_path: Path, capsys:
     words = (sys.executable, "-c", f"print({liar!r})")
     cheat = BinlogReader("cheat", "nothing", lambda *_: [Program(words, outcome=True)])
     with filled(shape, marks(shape, [1], 1.0)) as binlog:
-        found = measured([absent, cheat], shape, binlog, 1, 1.0)
+        readers = bench([absent, cheat])
+        found = measured(readers, shape, binlog, 1, 1.0)
     assert found["absent"] == "not built: `go` is not installed"
     assert found["cheat"] == "failed: it read 1000 rows of 500"
-    print_shape(shape, [absent, cheat], found)
+    readers.show(shape, readers.readers, found)
     assert "not built: `go` is not installed" in capsys.readouterr().out
 
 
@@ -93,7 +95,7 @@ def test_readers_without_a_toolchain_read_everything() -> None:
     readers = [one for one in every_reader(Path("build/peers")) if one.name in wanted]
     assert len(readers) == len(wanted)
     with filled(shape, marks(shape, [reader.divisor for reader in readers], 1.0)) as binlog:
-        found = measured(readers, shape, binlog, 1, 1.0)
+        found = measured(bench(readers), shape, binlog, 1, 1.0)
     assert {name: one for name, one in found.items() if isinstance(one, str)} == {}
 
 
@@ -108,6 +110,6 @@ def test_only_what_was_asked_for_is_built(only: str, names: list[str], monkeypat
         asked.append(name)
         return ""
 
-    monkeypatch.setattr(report, "built", note)
+    monkeypatch.setattr(rounds, "built", note)
     assert report.peers_report(1, scale=1.0, shapes=["none"], only=only, build=Path("build/peers")) == []
     assert asked == names

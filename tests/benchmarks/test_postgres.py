@@ -7,8 +7,9 @@ from pathlib import Path
 
 from benchmarks.peers.binlog import marks
 from benchmarks.peers.figures import Figures
+from benchmarks.peers.rounds import Measured, measured
 from benchmarks.postgres.readers import FLOOR, OURS, every_reader
-from benchmarks.postgres.report import Measured, measured, verdicts
+from benchmarks.postgres.report import bench, verdicts
 from benchmarks.postgres.wal import SHAPES, filled
 
 
@@ -31,9 +32,9 @@ def test_the_aim_is_for_small_rows_and_the_others_are_compared_by_their_best() -
 
 def test_readers_without_a_toolchain_read_everything() -> None:
     shape = replace(SHAPES[0], rows=2000)
-    readers = [one for one in every_reader(Path("build/postgres"), {}) if one.name in (FLOOR, OURS)]
+    readers = [one for one in every_reader(Path("build/postgres")) if one.name in (FLOOR, OURS)]
     with filled(shape, marks(shape, [1], 1.0)) as wal:
-        found = measured(readers, shape, wal, 1, 1.0)
+        found = measured(bench(readers), shape, wal, 1, 1.0)
     assert {name: one for name, one in found.items() if isinstance(one, str)} == {}
     ours = found[OURS]
     assert isinstance(ours, Figures)
