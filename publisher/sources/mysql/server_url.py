@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
-from urllib.parse import parse_qsl, unquote, urlsplit
+
+from publisher.sources.url_parts import UrlParts, options_of
 
 __all__ = ["EXPOSED", "SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode"]
 
@@ -52,26 +53,20 @@ class ServerUrl:
     @classmethod
     def parse(cls, text: str) -> ServerUrl:
         """Read a URL. Raises ``ValueError`` that says what it must be and never holds the password."""
-        try:
-            url = urlsplit(text)
-            port = url.port
-        except ValueError:
-            raise ValueError(f"must be {_form(text)}; the host or the port is none") from None
-        if url.scheme not in SERVER_KINDS or not text.startswith(f"{url.scheme}://"):
-            raise ValueError(f"must be {_form(text)}")
+        url = UrlParts.parse(text, SERVER_KINDS, _form(text))
         if url.path not in ("", "/") or url.fragment:
             raise ValueError(
                 f"must be {_form(text)}, with nothing behind the port but options: a server has one log for all its "
                 "databases; "
                 'choose among them with tables, "shop.*"'
             )
-        options = cls._options(url.query)
+        options = _options(url.query)
         return cls(
             kind=url.scheme,
-            user=unquote(url.username or ""),
-            password=None if url.password is None else unquote(url.password),
-            host=unquote(url.hostname or ""),
-            port=port or 0,
+            user=url.user,
+            password=url.password,
+            host=url.host,
+            port=url.port,
             socket=options.get("socket", ""),
             tls=_tls_mode(options),
             ca=options.get("ca", ""),
@@ -81,25 +76,14 @@ class ServerUrl:
             exposed="unverified_server" in options,
         )
 
-    @staticmethod
-    def _options(query: str) -> dict[str, str]:
-        pairs = parse_qsl(query, keep_blank_values=True)
-        options = dict(pairs)
-        if not set(options) <= set(_OPTIONS):
-            # Not named: behind a "?" that was not percent-encoded it may be the end of a password.
-            raise ValueError(f"has an unknown option; known are {', '.join(_OPTIONS)}")
-        if len(options) != len(pairs) or not all(options.values()):
-            raise ValueError("must give each option once, with a value")
-        for name in _PATHS:
-            if not options.get(name, "/").startswith("/"):
-                raise ValueError(f"must give {name} as an absolute path")
-        if ("cert" in options) != ("key" in options):
-            raise ValueError("must give cert and key together")
-        if options.get("unverified_server", EXPOSED) != EXPOSED:
-            raise ValueError(
-                f"may have unverified_server={EXPOSED} only: whatever answers at the address gets the password"
-            )
-        return options
+
+def _options(query: str) -> dict[str, str]:
+    options = options_of(query, _OPTIONS, _PATHS, ("cert", "key"))
+    if options.get("unverified_server", EXPOSED) != EXPOSED:
+        raise ValueError(
+            f"may have unverified_server={EXPOSED} only: whatever answers at the address gets the password"
+        )
+    return options
 
 
 def _tls_mode(options: dict[str, str]) -> TlsMode | None:

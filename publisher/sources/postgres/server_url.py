@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
+
+from publisher.sources.url_parts import UrlParts, options_of
 
 __all__ = ["DEFAULT_PORT", "SCHEMES", "SSL_MODES", "ServerUrl", "SslMode"]
 
@@ -52,31 +54,25 @@ class ServerUrl:
     @classmethod
     def parse(cls, text: str) -> ServerUrl:
         """Read a URL. Raises ``ValueError`` that says what it must be and never holds the password."""
-        try:
-            url = urlsplit(text)
-            port = url.port
-        except ValueError:
-            raise ValueError(f"must be {_form(text)}; the host or the port is none") from None
-        if url.scheme not in SCHEMES or not text.startswith(f"{url.scheme}://"):
-            raise ValueError(f"must be {_form(text)}")
+        url = UrlParts.parse(text, SCHEMES, _form(text))
         database = unquote(url.path[1:])
         if not database or "/" in url.path[1:] or url.fragment:
             raise ValueError(f"must be {_form(text)}, with one database behind the port: each has a log of its own")
         options = _options(url.query)
-        if options.get("host") and url.hostname:
+        if options.get("host") and url.host:
             raise ValueError(
                 f"must not name a host and a socket: write {url.scheme}://user@/{database}?host=/run/postgresql"
             )
-        for what, value in (("database", database), ("user", unquote(url.username or ""))):
+        for what, value in (("database", database), ("user", url.user)):
             if "\0" in value or len(value.encode()) > _LONGEST_NAME:
                 raise ValueError(f"must have a {what} of at most {_LONGEST_NAME} bytes")
         return cls(
             kind=url.scheme,
             database=database,
-            user=unquote(url.username or ""),
-            password=None if url.password is None else unquote(url.password),
-            host=unquote(url.hostname or ""),
-            port=port or 0,
+            user=url.user,
+            password=url.password,
+            host=url.host,
+            port=url.port,
             socket=options.get("host", ""),
             sslmode=_ssl_mode(options),
             sslrootcert=options.get("sslrootcert", ""),
@@ -88,20 +84,9 @@ class ServerUrl:
 
 
 def _options(query: str) -> dict[str, str]:
-    pairs = parse_qsl(query, keep_blank_values=True)
-    options = dict(pairs)
-    if not set(options) <= set(_OPTIONS):
-        # Not named: behind a "?" that was not percent-encoded it may be the end of a password.
-        raise ValueError(f"has an unknown option; known are {', '.join(_OPTIONS)}")
-    if len(options) != len(pairs) or not all(options.values()):
-        raise ValueError("must give each option once, with a value")
-    for name in _PATHS:
-        if not options.get(name, "/").startswith("/"):
-            raise ValueError(f"must give {name} as an absolute path")
+    options = options_of(query, _OPTIONS, _PATHS, ("sslcert", "sslkey"))
     if not options.get("sslrootcert", "/").startswith("/") and options["sslrootcert"] != "system":
         raise ValueError("must give sslrootcert as an absolute path, or as system")
-    if ("sslcert" in options) != ("sslkey" in options):
-        raise ValueError("must give sslcert and sslkey together")
     if "slot" in options and not _SLOT.fullmatch(options["slot"]):
         raise ValueError("must have a slot of at most 40 of the characters a-z, 0-9 and _")
     publication = options.get("publication", "p")

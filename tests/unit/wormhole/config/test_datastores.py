@@ -158,4 +158,5 @@ def test_nothing_that_tails_is_imported_to_check_a_configuration() -> None:
         "publisher.sources.mysql.datastore",
         "publisher.sources.mysql.file_names",
         "publisher.sources.mysql.server_url",
+        "publisher.sources.url_parts",
     ]

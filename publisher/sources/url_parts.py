@@ -1,0 +1,65 @@
+"""The parts that the URLs of database servers have alike: scheme, account, address and options.
+
+Whatever is refused, the message never holds the password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+__all__ = ["UrlParts", "options_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class UrlParts:
+    """What a URL says; empty (``port``: 0) is what it leaves open. ``password`` is ``None`` where there is none.
+
+    ``path``: between the port and the options, as it is written; ``query``: the options, likewise.
+    """
+
+    scheme: str
+    user: str
+    password: str | None = field(repr=False)
+    host: str
+    port: int
+    path: str
+    query: str
+    fragment: str
+
+    @classmethod
+    def parse(cls, text: str, schemes: Collection[str], form: str) -> UrlParts:
+        """Read a URL with one of the ``schemes``. ``form``: what it must be, for messages. Raises ``ValueError``."""
+        try:
+            url = urlsplit(text)
+            port = url.port
+        except ValueError:
+            raise ValueError(f"must be {form}; the host or the port is none") from None
+        if url.scheme not in schemes or not text.startswith(f"{url.scheme}://"):
+            raise ValueError(f"must be {form}")
+        password = None if url.password is None else unquote(url.password)
+        user, host = unquote(url.username or ""), unquote(url.hostname or "")
+        return cls(url.scheme, user, password, host, port or 0, url.path, url.query, url.fragment)
+
+
+def options_of(
+    query: str, known: Sequence[str], paths: Collection[str], certificate: tuple[str, str]
+) -> dict[str, str]:
+    """The options of a URL, each once and with a value. ``paths``: those that are absolute paths; ``certificate``: the
+    names of the options for it and for its key, which come together. Raises ``ValueError``.
+    """
+    pairs = parse_qsl(query, keep_blank_values=True)
+    options = dict(pairs)
+    if not set(options) <= set(known):
+        # Not named: behind a "?" that was not percent-encoded it may be the end of a password.
+        raise ValueError(f"has an unknown option; known are {', '.join(known)}")
+    if len(options) != len(pairs) or not all(options.values()):
+        raise ValueError("must give each option once, with a value")
+    for name in paths:
+        if not options.get(name, "/").startswith("/"):
+            raise ValueError(f"must give {name} as an absolute path")
+    cert, key = certificate
+    if (cert in options) != (key in options):
+        raise ValueError(f"must give {cert} and {key} together")
+    return options
