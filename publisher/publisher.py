@@ -23,17 +23,17 @@ from publisher.flows.configured_limits import ConfiguredLimits, limits_of
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.flows.housekeeping import Housekeeping
-from publisher.flows.known_flows import KnownFlows, missing_datamarker
+from publisher.flows.known_flows import KnownFlows
 from publisher.flows.log_watch import LogWatch
 from publisher.flows.losses import Losses
 from publisher.flows.marker_writer import MarkerWriter
 from publisher.flows.ownership import Ownership
 from publisher.flows.progress import Progress
+from publisher.flows.refused_epochs import RefusedEpochs
 from publisher.flows.registrar import Registrar
 from publisher.flows.replays import Replays
 from publisher.flows.row_scans import RowScans
 from publisher.flows.update_ids import is_behind
-from publisher.push.epoch_conflict import EpochConflict, after_refusal, explained, store_was_lost
 from publisher.push.flow import PublisherFlow
 from publisher.push.pacing import RoundCost, gather_interval
 from publisher.push.stages import PublisherFlowState, Stage
@@ -159,6 +159,7 @@ class Publisher:
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind, clock)
         self._background = BackgroundTasks()
         self.losses = Losses(source, self.assigner, self.fleet, self._background, self._rewind, clock)
+        self._refused_epochs = RefusedEpochs(store, self.assigner, self.ownership, self._background, self.control, clock)
         self._controlling = asyncio.Lock()
         self._recording = asyncio.Lock()  # records are written in the order in which they were made
         self.replays = Replays(
@@ -521,7 +522,7 @@ class Publisher:
         self._close_counts(flow)
         if event.reason is FailedReason.RESEND:
             flow.release(f"sent again: {event.message}")
-        elif event.reason is FailedReason.STALE_EPOCH and self._stale(stream, flow, event):
+        elif event.reason is FailedReason.STALE_EPOCH and self._refused_epochs.answered(stream, flow, event):
             pass
         else:
             where = f" (update {event.update_id})" if event.update_id else ""
@@ -537,44 +538,6 @@ class Publisher:
                 extra=flow.about,
             )
             self.assigner.halt(stream, flow, event.message, event.update_id)
-        self.assigner.changed()
-
-    def _stale(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> bool:
-        """The subscriber holds the shard in another epoch.
-
-        Whether it says in which one: those of an earlier release do not."""
-        conflict = after_refusal(event, flow.conflict, sole=self.ownership.sole(), now=self.clock.monotonic())
-        if conflict is None:
-            return False
-        if store_was_lost(flow.conflict, conflict, acknowledged=flow.acknowledged):
-            flow.release("")
-            flow.begin_move()
-            self._background.spawn(self._hold_unknown(flow, conflict, stream.info.id))
-            return True
-        cause = explained(conflict, event.flow.epoch, flow.marker, stream.info.id)
-        known = flow.conflict is not None and flow.conflict.contested and conflict.contested
-        if not known:
-            log = _log.error if conflict.contested else _log.warning
-            log("%s was refused: %s", flow.name, cause, extra=flow.about)
-        flow.release("")
-        flow.explain(cause.text, cause.hint)
-        flow.refused(conflict)
-        return True
-
-    async def _hold_unknown(self, flow: PublisherFlow, conflict: EpochConflict, subscriber: str) -> None:
-        """The store was lost: what the flow has received is not known, and its record only says where it was
-        registered since."""
-        missing = missing_datamarker(
-            flow.name, f"{subscriber} has had {flow.name} in epoch {conflict.held_epoch}", flow.marker
-        )
-        try:
-            flow.raised(await asyncio.to_thread(self.store.raise_epoch, flow.key, conflict.held_epoch))
-            await self.control(flow, lambda control: replace(control, missing=missing))
-            _log.error("%s is held: %s", flow.name, missing, extra=flow.about)
-        except (WormholeError, KeyError) as error:  # refused again, and held then
-            _log.error("%s cannot be held, although %s: %s", flow.name, missing, error, extra=flow.about)
-        finally:
-            flow.end_move()
         self.assigner.changed()
 
     # -- by time

@@ -1,0 +1,87 @@
+"""Flows that a subscriber refuses because it holds their shard in another epoch.
+
+:mod:`publisher.push.epoch_conflict` decides; this does what follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from publisher.flows.assigner import Assigner
+from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.known_flows import missing_datamarker
+from publisher.flows.ownership import Ownership
+from publisher.push.epoch_conflict import EpochConflict, after_refusal, explained, store_was_lost
+from publisher.push.flow import PublisherFlow
+from publisher.push.stream import SubscriberStream
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.errors import WormholeError
+from wormhole.ports.marker_store import FlowControl, MarkerStore
+from wormhole.push.session import FlowFailed
+
+__all__ = ["RefusedEpochs"]
+
+_log = logging.getLogger(__name__)
+
+
+class RefusedEpochs:
+    """Of one publisher. ``control``: changes what was asked of a flow, durably; raises
+    :class:`~wormhole.model.errors.WormholeError` and ``KeyError``.
+    """
+
+    def __init__(
+        self,
+        store: MarkerStore,
+        assigner: Assigner,
+        ownership: Ownership,
+        background: BackgroundTasks,
+        control: Callable[[PublisherFlow, Callable[[FlowControl], FlowControl]], Awaitable[None]],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._store = store
+        self._assigner = assigner
+        self._ownership = ownership
+        self._background = background
+        self._control = control
+        self._clock = clock
+
+    def answered(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> bool:
+        """The subscriber holds the shard in another epoch: the flow gets one above it, or is held.
+
+        Whether the subscriber says in which epoch: those of an earlier release do not, and nothing was done then."""
+        conflict = after_refusal(event, flow.conflict, sole=self._ownership.sole(), now=self._clock.monotonic())
+        if conflict is None:
+            return False
+        if store_was_lost(flow.conflict, conflict, acknowledged=flow.acknowledged):
+            flow.release("")
+            flow.begin_move()
+            self._background.spawn(self._hold_unknown(flow, conflict, stream.info.id))
+            return True
+        cause = explained(conflict, event.flow.epoch, flow.marker, stream.info.id)
+        known = flow.conflict is not None and flow.conflict.contested and conflict.contested
+        if not known:
+            log = _log.error if conflict.contested else _log.warning
+            log("%s was refused: %s", flow.name, cause, extra=flow.about)
+        flow.release("")
+        flow.explain(cause.text, cause.hint)
+        flow.refused(conflict)
+        return True
+
+    async def _hold_unknown(self, flow: PublisherFlow, conflict: EpochConflict, subscriber: str) -> None:
+        """The store was lost: what the flow has received is not known, and its record only says where it was
+        registered since."""
+        missing = missing_datamarker(
+            flow.name, f"{subscriber} has had {flow.name} in epoch {conflict.held_epoch}", flow.marker
+        )
+        try:
+            flow.raised(await asyncio.to_thread(self._store.raise_epoch, flow.key, conflict.held_epoch))
+            await self._control(flow, lambda control: replace(control, missing=missing))
+            _log.error("%s is held: %s", flow.name, missing, extra=flow.about)
+        except (WormholeError, KeyError) as error:  # refused again, and held then
+            _log.error("%s cannot be held, although %s: %s", flow.name, missing, error, extra=flow.about)
+        finally:
+            flow.end_move()
+        self._assigner.changed()
