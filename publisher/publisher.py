@@ -159,7 +159,9 @@ class Publisher:
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind, clock)
         self._background = BackgroundTasks()
         self.losses = Losses(source, self.assigner, self.fleet, self._background, self._rewind, clock)
-        self._refused_epochs = RefusedEpochs(store, self.assigner, self.ownership, self._background, self.control, clock)
+        self._refused_epochs = RefusedEpochs(
+            store, self.assigner, self.ownership, self._background, self.control, clock
+        )
         self._controlling = asyncio.Lock()
         self._recording = asyncio.Lock()  # records are written in the order in which they were made
         self.replays = Replays(
