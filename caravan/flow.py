@@ -109,6 +109,7 @@ class CaravanFlow:
         self._passed: LogGap | None = None
         self._skipped = ""
         self._replaced: list[str] = []
+        self._reaches_back: tuple[LogPosition, LogPosition] | None = None
         self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
 
     @property
@@ -162,7 +163,7 @@ class CaravanFlow:
         if self.backfill is not None:
             self.backfill.lost(self.place)
         self.place = self.begun = resume.order
-        self.marker = self._with_progress(resume)
+        self._come_to(resume)
         self.resume_index = 0
         self._passed = self._met
         self.leave(CaravanFlowState.WAITING, "going on after a data loss")
@@ -234,7 +235,7 @@ class CaravanFlow:
         last, newest = buffer.segment(number - 1), buffer.last_marked(self._cursor, number)
         # A caravan may still be behind the flow's place: then the flow stays where it is.
         if newest is not None and newest.marker is not None and self._is_behind(newest):
-            self.marker = self._with_progress(newest.marker)
+            self._come_to(newest.marker)
         if self._is_behind(last):
             self.place, self._handed_on = last.end, False
         self._cursor = number
@@ -266,6 +267,25 @@ class CaravanFlow:
             return Piece(None, None, None, error)
         finished = self.backfill.finishes(chunk, 0 if body is None else body.updates)
         return Piece(body, entry.segment.marker, None, chunk=chunk, finished=finished)
+
+    def keeps(self, stored: Datamarker) -> LogPosition:
+        """The earliest place that is read from, for the flow to continue from ``stored`` or from a later datamarker
+        that is not stored yet.
+
+        That one may be read from an earlier place: where a flow began (``latest``) no transaction was known, and what
+        follows has the last one before that as its anchor.
+        """
+        if self._reaches_back is None:
+            return stored.read_from
+        order, read_from = self._reaches_back
+        return min(stored.read_from, read_from) if order > stored.order else stored.read_from
+
+    def _come_to(self, marker: Datamarker) -> None:
+        if marker.read_from < self.marker.read_from:
+            earlier = self._reaches_back
+            read_from = marker.read_from if earlier is None else min(earlier[1], marker.read_from)
+            self._reaches_back = marker.order, read_from
+        self.marker = self._with_progress(marker)
 
     def _with_progress(self, marker: Datamarker) -> Datamarker:
         return marker if self.backfill is None else replace(marker, backfill=self.backfill.to_bytes())
@@ -303,8 +323,8 @@ class CaravanFlow:
         self._cursor += 1
         self._peeked = self._peeked_in = None
         if segment.marker is not None:
-            self.place, self.marker, self.resume_index = segment.end, self._with_progress(segment.marker), 0
-            self._handed_on = False
+            self._come_to(segment.marker)
+            self.place, self.resume_index, self._handed_on = segment.end, 0, False
         else:
             self._stop_inside(segment)
             self._handed_on |= body is not None and body.updates > 0

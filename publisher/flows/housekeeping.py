@@ -96,13 +96,13 @@ class Housekeeping:
                 trouble = ""
 
     async def release(self) -> None:
-        """Tell the source what nobody needs any more: only what is durable counts."""
+        """Tell the source what nobody needs any more: that a flow has come further counts when it is durable."""
         try:
             async with self._applications.registering:  # where a flow is about to begin must not go meanwhile
                 oldest = self._fleet.oldest_place()
                 if oldest is None:
                     return
-                places = [oldest, *(flow.durable.read_from for flow in self._assigner.flows.values())]
+                places = [oldest, *(flow.needed for flow in self._assigner.flows.values())]
                 places += await self._applications.needed()
                 await asyncio.to_thread(self._source.release, min(places))
         except WormholeError as error:

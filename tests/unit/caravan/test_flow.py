@@ -70,6 +70,31 @@ def test_peeking_does_not_move_and_taking_does() -> None:
     assert (journey.flow.place, journey.flow.marker, journey.flow.cursor) == (marker.order, marker, 1)
 
 
+def test_log_is_kept_for_datamarkers_that_are_not_stored_yet() -> None:
+    """A flow that begins at `latest` knows no transaction before. The next datamarkers of its caravan have the last one
+    as their anchor, which has to be read again where they are opened. As long as the caravan is there, the log is kept
+    for its next datamarker (`Fleet.oldest_place`); when it has gone on, only the flow knows of those between."""
+    journey = Journey()
+    journey.board()
+    early = LogPosition(1, 0, 7)
+    taken: list[Datamarker] = []
+    for read_from in (early, None):
+        journey.commit()
+        segment = journey._reader.read(1 << 20, 0)
+        assert segment is not None
+        assert segment.marker is not None
+        marker = segment.marker if read_from is None else replace(segment.marker, read_from=read_from)
+        journey.buffer.append(replace(segment, marker=marker))
+        assert journey.flow.keeps(journey.start) == (early if taken else journey.start.read_from)
+        assert journey.flow.peek() is not None
+        journey.flow.take()
+        taken.append(journey.flow.marker)
+    first, second = taken
+    assert first.read_from < journey.start.read_from < second.read_from
+    kept = [journey.flow.keeps(stored) for stored in (journey.start, first, second)]
+    assert kept == [early, early, second.read_from]
+
+
 def test_a_flow_that_left_forgets_what_it_looked_at() -> None:
     journey = Journey()
     journey.board()

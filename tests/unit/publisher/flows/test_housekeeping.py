@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from publisher.publisher import Publisher
@@ -40,6 +42,23 @@ async def test_log_is_kept_until_a_stored_marker_has_passed_it(world: World, mon
         assert flow.durable == marker
         await publisher.housekeeping.release()
         assert released[-1] == marker.order
+
+
+async def test_log_is_kept_for_a_datamarker_that_is_sent_and_not_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart would begin at it if its acknowledgement is stored meanwhile."""
+    released: list[LogPosition] = []
+    monkeypatch.setattr(world.source, "release", released.append)
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        flows = publisher.assigner.flows
+        await eventually(lambda: bool(flows and publisher.fleet.caravans), "as configured")
+        flow = flows["app", "log.t"]
+        flow.acked(replace(flow.durable, order=LogPosition(1, 9, 0), read_from=LogPosition(1, 0, 7)))
+        await publisher.housekeeping.release()
+    assert released == [LogPosition(1, 0, 7)]
 
 
 async def test_log_is_kept_for_an_application_that_is_gone_from_the_configuration(
