@@ -7,6 +7,7 @@ So the answers are sent by a thread of the source, independent of who reads.
 
 from __future__ import annotations
 
+import re
 import select
 import struct
 import threading
@@ -34,6 +35,17 @@ _REPLY_AT: Final = 17
 _KEEPALIVE_BYTES: Final = 18
 _MOST_BYTES: Final = 512 << 10
 _MESSAGE_COST: Final = 64
+_INTERNAL: Final = frozenset({"XX000", "XX001"})
+# What a server says of a record that it cannot read (xlogreader.c); up to 14 without the words that come first.
+_UNREADABLE: Final = re.compile(
+    r"could not find record|checksum in record|contrecord|record (length|offset|with)|resource manager ID|"
+    r"magic number|info bits|pageaddr|out-of-sequence|block_id|(decompress|restore) image"
+)
+_DAMAGED: Final = (
+    "a file of the server's pg_wal is damaged: put it back from the server's archive or a standby, then restart the "
+    "publisher. Without a copy stop the publisher, run `wormholectl objects drop` and `objects create`, and start it: "
+    "flows report what they lack with its range"
+)
 
 
 class Stream:
@@ -55,7 +67,8 @@ class Stream:
     def receive(self, wait_s: float) -> list[bytes]:
         """The messages that are there, up to some hundred KiB; waits up to ``wait_s`` seconds for the first one.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the session ended.
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the session ended, and
+        :class:`~wormhole.model.errors.DecodeError` for what is no log, and for log that the server cannot read.
         """
         found = self._take()
         if found or wait_s <= 0:
@@ -166,7 +179,11 @@ class Stream:
             return self._connection.broken()
         if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
             return ServerError("the server ended the sending of its log", hint="it is opened again")
-        return self._connection.refusal(result)
+        error = self._connection.refusal(result)
+        if error.sqlstate in _INTERNAL and _UNREADABLE.search(error.message):
+            # It finds the same again, after reading everything before it once more.
+            return DecodeError(f"the server cannot read its own log: {error.message}", hint=_DAMAGED)
+        return error
 
 
 def keepalive_end(message: bytes) -> int:

@@ -47,6 +47,7 @@ from publisher.sources.postgres.decode.tables import Tables
 from publisher.sources.postgres.refused_logins import refused_login
 from publisher.sources.postgres.server_state import ServerState, read_state
 from publisher.sources.postgres.source import PostgresSource
+from publisher.sources.postgres.stream import Stream
 from tests.support import postgres_messages as build
 from tests.unit.publisher.sources.postgres.test_source import SLOTS, STATE, Played
 from wormhole.model.errors import (
@@ -124,6 +125,14 @@ def refuses(code: bytes, words: bytes) -> None:
     """The server ends a session with this."""
     fields = {pq.DiagnosticField.SQLSTATE: code, pq.DiagnosticField.MESSAGE_PRIMARY: words}
     raise Connection(cast("Any", None), ADDRESS).refusal(cast("Any", SimpleNamespace(error_field=fields.get)))
+
+
+def log_ends(code: bytes, words: bytes) -> None:
+    """The server ends the sending of its log with this."""
+    fields = {pq.DiagnosticField.SQLSTATE: code, pq.DiagnosticField.MESSAGE_PRIMARY: words}
+    result = SimpleNamespace(error_field=fields.get, status=pq.ExecStatus.FATAL_ERROR)
+    pgconn = SimpleNamespace(get_copy_data=lambda _: (-1, b""), get_result=lambda: result, consume_input=lambda: None)
+    Stream(Connection(cast("Any", pgconn), ADDRESS), 100).receive(0.0)
 
 
 CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]] = {
@@ -294,6 +303,28 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         SourceUnavailable,
         "has already been removed",
         "`wormholectl objects drop` and `objects create`",
+    ),
+    "a damaged file of the log": (
+        lambda _: log_ends(
+            b"XX000",
+            b"could not find record while sending logically-decoded data: incorrect resource manager data checksum "
+            b"in record at 0/1949F28",
+        ),
+        DecodeError,
+        "the server cannot read its own log: app@db1:5432/shop: could not find record",
+        "put it back from the server's archive or a standby, then restart the publisher. Without a copy",
+    ),
+    "a damaged file of the log, up to 14": (
+        lambda _: log_ends(b"XX000", b"invalid magic number 0000 in log segment 00000001000000000000000A, offset 8192"),
+        DecodeError,
+        "in log segment 00000001000000000000000A",
+        "`wormholectl objects drop` and `objects create`",
+    ),
+    "another internal error of the server": (
+        lambda _: log_ends(b"XX000", b"cache lookup failed for relation 16400"),
+        SourceUnavailable,
+        "cache lookup failed",
+        "it is tried again",
     ),
     "a message from the future": (lambda _: future_message(), DecodeError, "of kind b'S'", "upgrade the publisher too"),
 }
