@@ -58,7 +58,11 @@ def ask_about_gap(
     gap = gap.without(before.delivered)
     # What was prepared before the gap may be committed behind it.
     read_from = before.read_from if before.read_from < before.order else begin
-    resume = Datamarker(begin, gap.delivered or before.delivered, read_from, None, before.committed_at_us)
+    behind = entry.segment.marker
+    anchor = behind.anchor if behind is not None and behind.order == begin else None
+    if anchor is not None:
+        read_from = min(read_from, anchor.begin)
+    resume = Datamarker(begin, gap.delivered or before.delivered, read_from, anchor, before.committed_at_us)
     fleet.hold(caravan_flow, gap.message)
     flow.ask(gap, resume)
     _log.error("data loss for %s: %s", flow.name, gap.message, extra=flow.about)

@@ -109,6 +109,7 @@ class WalReader:
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
         deadline = time.monotonic() + wait_s
+        received = False  # of what the server sends without end, each call takes some
         with self._reading:
             while not self._closed.is_set():
                 ready = self._end != self._place.offset
@@ -124,7 +125,8 @@ class WalReader:
                     if not ready and self._idle():
                         return self._segment()
                     left = max(0.0, min(deadline - time.monotonic(), _POLL_S))
-                    if self._receive(0.0 if ready else left):
+                    if (left or not received) and self._receive(0.0 if ready else left):
+                        received = True
                         continue
                 except WormholeError as error:
                     if self._failure is not None:
@@ -264,8 +266,9 @@ class WalReader:
         # Who was there passed over a moment of it before the publication was missed.
         since = min(self._end, self._silent_from or self._end)
         first = format_delivered(self._timelines.of(since), since)
-        self._end, self._anchor = end, None
         self._place = LogPosition(self._history.number, 0, end)
+        self._end, self._anchor = end, self._prove(self._place)
+        self._proved_s = time.monotonic() if self._anchor is not None else -math.inf
         marker = self._marker(self._place)
         self._passed(marker)
         gap = LogGap(LossKind.PURGED, first, marker.delivered, f"{_AGAIN}: what was written in between is not sent")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+from caravan.buffer import ChangeBuffer
+from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
 from publisher.push.flow import PublisherFlow
+from publisher.push.obstacles import ask_about_gap
 from publisher.push.stages import PublisherFlowState
 from scripts.prepare import ROOT
 from tests.support.assigned import assigned_elsewhere
 from wormhole.filters import Filter
 from wormhole.host.logs import FIELDS
 from wormhole.model.loss import LogGap, LossKind
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.problem import Problem
+from wormhole.model.segment import Segment
 from wormhole.ports.marker_store import FlowControl, ReplayControl, ReplayState
 
 START = Datamarker(LogPosition(1, 1, 0), "0", LogPosition(1, 1, 0))
@@ -30,6 +38,36 @@ def open_flow() -> tuple[PublisherFlow, CaravanFlow]:
     caravan_flow = CaravanFlow("app", "log", ALL, START, 1, lambda: None)
     one.begin(caravan_flow)
     return one, caravan_flow
+
+
+def test_log_is_kept_for_what_is_acknowledged_or_sent_and_not_stored() -> None:
+    one, caravan_flow = open_flow()
+    assert one.needed == START.read_from
+    early, earlier = LogPosition(1, 0, 8), LogPosition(1, 0, 7)
+    acked = Datamarker(LogPosition(1, 1, 5), "1", early)
+    one.acked(acked)
+    assert one.needed == early
+    caravan_flow.pass_gap(Datamarker(LogPosition(1, 1, 9), "2", earlier))
+    assert one.needed == earlier
+    stored = Datamarker(LogPosition(1, 1, 9), "2", LogPosition(1, 1, 9))
+    one.stored(stored, 1)
+    assert one.needed == stored.read_from
+
+
+def test_where_log_continues_after_a_gap_is_proven_by_what_the_reader_found_there() -> None:
+    begin = LogPosition(1, 1, 9)
+    proof = Anchor("log:7:1:9", 5, LogPosition(1, 1, 3))
+    here = Datamarker(begin, "9", proof.begin, proof)
+    later = Datamarker(LogPosition(1, 1, 12), "12", begin, replace(proof, begin=begin))
+    for marker, anchor, read_from in ((here, proof, proof.begin), (later, None, begin)):
+        one, caravan_flow = open_flow()
+        buffer = ChangeBuffer(START.order)
+        buffer.append(Segment(begin, marker.order, {}, marker, 0, gap=GAP))
+        caravan_flow.board(buffer, 0)
+        caravan = SimpleNamespace(buffer=buffer)
+        fleet = SimpleNamespace(caravan_of=lambda _, caravan=caravan: caravan, hold=lambda *_: None)
+        _, resume = ask_about_gap(cast("Fleet", fleet), one, caravan_flow, GAP)
+        assert (resume.order, resume.anchor, resume.read_from) == (begin, anchor, read_from)
 
 
 def test_states() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from contextlib import closing
@@ -142,6 +143,28 @@ def test_another_history_ends_the_reader(reader: WalReader) -> None:
         reader.read(1 << 20, 0.0)
 
 
+def test_a_read_ends_in_time_while_the_server_never_stops_sending(reader: WalReader, stream: Played) -> None:
+    """Of keepalives, and of transactions without updates, any number fits into a segment."""
+
+    batches, commits = 0, itertools.count(200, 100)
+    messages: Iterator[list[bytes]] = itertools.repeat([_keepalive(50)])
+
+    def endless(_wait_s: float) -> list[bytes]:
+        nonlocal batches
+        batches += 1
+        assert batches < 9, "it does not end"
+        return next(messages)
+
+    stream.receive = endless  # type: ignore[method-assign]
+    assert reader.read(1 << 20, 0.0) is None
+    assert batches == 1
+    messages = ([build.begin(at), build.commit(at, at + 40)] for at in commits)
+    found = reader.read(1 << 20, 0.0)
+    assert found is not None
+    assert found.end.offset == 240
+    assert batches == 2
+
+
 def test_a_closed_reader_reads_nothing(reader: WalReader, stream: Played) -> None:
     reader.close()
     assert stream.closed
@@ -194,7 +217,9 @@ def test_what_was_written_without_the_publication_is_a_gap_with_its_range(reader
     assert segment.gap is not None
     assert (segment.gap.first_missing, segment.gap.last_missing) == ("1:0/F0", "1:0/190")
     assert segment.begin == segment.end == _marker(segment).order == LogPosition(1, 0, 400)
-    assert _marker(segment).anchor is None
+    anchor = _marker(segment).anchor
+    assert anchor is not None
+    assert anchor.id == "log:9:1:400", "a copy of the server that is put back later has other bytes there"
     with pytest.raises(ServerError):
         reader.read(1 << 20, 10.0)
 
