@@ -182,3 +182,10 @@ def test_a_restored_copy_whose_history_went_on_has_diverged(
             idle.open(start)
     finally:
         idle.stop()
+    anew = source_of(primary, "shop", tmp_path / "anew")  # the state folder is lost, too
+    try:
+        assert start.order.incarnation == anew.latest().order.incarnation
+        with pytest.raises(Diverged, match="is not the one that was read"):
+            anew.open(start)
+    finally:
+        anew.stop()

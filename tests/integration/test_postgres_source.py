@@ -19,7 +19,7 @@ from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.postgres_harness import drop_slots, prepare_database, source_of
 from tests.support.postgres_server import NewPostgres, PostgresServer
-from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
+from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.findings import Severity
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
@@ -268,6 +268,68 @@ def test_a_transaction_that_began_before_the_place_is_read_whole(
         marker = read_log(source, source.earliest()).markers[-1]
         writer.commit()
     assert read_log(source, marker).keys() == [1]
+
+
+def test_a_commit_across_two_pages_lies_before_latest_or_is_delivered(
+    new_postgres: NewPostgres, tmp_path: Path
+) -> None:
+    """For a second only the beginning of its record is on the server's disk, which writes whole pages first. A reader
+    that began between would never get it."""
+    server = new_postgres(wal_writer_delay="1s", wal_writer_flush_after="0")
+    prepare_database(server, "shop", _TABLE)
+    source = source_of(server, "shop", tmp_path)
+    with server.connect("shop", autocommit=False) as writer:
+
+        def place(function: str) -> int:
+            (found,) = writer.execute(f"SELECT ({function}() - '0/0')::bigint").fetchone() or (0,)
+            return int(found)
+
+        def write(size: int) -> None:  # a message is a record of 54 bytes more
+            writer.execute("SELECT pg_logical_emit_message(false, '', repeat('x', %s))", (size - 54,))
+
+        writer.execute("SET synchronous_commit = off")
+        writer.execute("INSERT INTO t VALUES (1, 'v')")
+        if -place("pg_current_wal_insert_lsn") % 8192 < 1000:
+            write(2000)
+        here = place("pg_current_wal_insert_lsn")
+        page = here + -here % 8192
+        write(page - 16 - here)
+        assert place("pg_current_wal_insert_lsn") == page - 16, "the commit's record does not begin there"
+        writer.commit()
+        end = place("pg_current_wal_insert_lsn")
+        until(lambda: place("pg_current_wal_flush_lsn") >= page, "the page is not written")
+        start = source.latest()
+    assert page < end
+    assert start.order.offset >= end or read_log(source, start).keys() == [1]
+    source.stop()
+
+
+def test_a_damaged_file_of_the_log_is_one_clear_error_until_it_is_put_back(
+    new_postgres: NewPostgres, tmp_path: Path
+) -> None:
+    server = new_postgres()
+    prepare_database(server, "shop", _TABLE)
+    source = source_of(server, "shop", tmp_path)
+    start = source.latest()
+    _insert(server, 1)
+    ((file, offset),) = server.sql("SELECT * FROM pg_walfile_name_offset(pg_current_wal_insert_lsn())")
+    _insert(server, 2)
+    server.sql("SELECT pg_switch_wal()")  # the server writes whole pages, and not this one any more
+    path = server.data / "pg_wal" / file
+    kept = path.read_bytes()
+    at = offset + 30  # in the next record, behind its header
+    with path.open("r+b") as log:
+        log.seek(at)
+        log.write(bytes([kept[at] ^ 1]))
+    with closing(source.open(start)) as reader:
+        read = Read()
+        with pytest.raises(DecodeError, match="cannot read its own log: ") as error:
+            read_until(reader, source.latest().order, into=read)
+    assert read.keys() == [1]
+    assert "pg_wal is damaged" in (error.value.hint or "")
+    path.write_bytes(kept)
+    assert read_log(source, read.markers[-1]).keys() == [2]
+    source.stop()
 
 
 def test_airbyte_46571_a_slot_that_another_program_advanced_is_a_loss(
@@ -531,9 +593,10 @@ def test_what_a_server_refuses_is_said_with_its_repair_and_who_reads_goes_on(
     source = source_of(server, "shop", tmp_path)
     senders = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'walsender'"
     try:
-        start = source.latest()
+        start = replace(source.latest(), anchor=None)  # a proof that is compared takes a walsender for a moment
         until(lambda: not server.sql(senders), "a walsender is left")
         reader = source.open(start)
+        until(lambda: len(server.sql(senders)) == 1, "the walsender stays that proved the place")
         with pytest.raises(SourceUnavailable, match="all replication slots are in use") as error:
             source.open(start)
         assert "max_replication_slots" in (error.value.hint or "")

@@ -65,6 +65,12 @@ class Log:
         """Up to where the log survives whatever happens to the server."""
         return min(self.state.end, self.state.flushed)
 
+    @property
+    def torn(self) -> bool:
+        """Whether a record may lie across :attr:`end`: the server writes whole pages, and a record may begin on one and
+        end on the next."""
+        return self.state.flushed < self.state.end and self.state.flushed % self.state.page_bytes == 0
+
     def marker(self, lsn: int) -> Datamarker:
         """A datamarker there, without a proof."""
         place = self.place(lsn)
@@ -122,7 +128,8 @@ class Opening:
             closed(reader)
 
         prove = partial(log_bytes_anchor, self._address, log.state.system, log.timelines)
-        if here.anchor is None and (anchor := prove(here.order)) is not None:
+        anchor = prove(here.order) if here.anchor is None else here.anchor
+        if anchor is not None and is_of_log_bytes(anchor):
             # Else nothing would tell this log from a copy that was put back, for as long as nobody writes.
             passed(replace(here, read_from=min(here.order, anchor.begin), anchor=anchor))
         return WalReader(

@@ -2,39 +2,94 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
 from publisher.sources.by_time import begins_later
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.flushing import await_flushed
 from publisher.sources.postgres.lsn import format_lsn, parse_delivered
 from publisher.sources.postgres.opening import Log
+from publisher.sources.postgres.proof import log_bytes_anchor
 from publisher.sources.postgres.reader import WalReader
-from wormhole.model.errors import PositionError, PositionPurged
+from wormhole.model.errors import PositionError, PositionPurged, SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 
 __all__ = ["Places"]
 
 _REPLAY = "use earliest, or replay from an archive"
+_PROVEN: Final = 4
+_PATIENCE_S: Final = 3.0  # for a commit of nothing to be on the server's disk
 
 
 class Places:
-    """``look``: the log as it is now; ``open_at``: a reader of it."""
+    """``look``: the log as it is now; ``open_at``: a reader of it; ``commit_nothing``: makes an empty commit, and
+    ``wait`` pauses (see :mod:`publisher.sources.postgres.flushing`).
+    """
 
-    def __init__(self, address: Address, look: Callable[[], Log], open_at: Callable[[Datamarker], WalReader]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        look: Callable[[], Log],
+        open_at: Callable[[Datamarker], WalReader],
+        commit_nothing: Callable[[], object],
+        wait: Callable[[float], object],
+    ) -> None:
         self._address = address
         self._look = look
         self._open = open_at
+        self._commit_nothing = commit_nothing
+        self._wait = wait
+        self._ending = threading.Lock()  # one commit of nothing serves everybody who asks for the end
+        self._proving = threading.Lock()
+        self._proven: dict[LogPosition, Datamarker] = {}  # the last few: flows often ask for one place
 
     def earliest(self) -> Datamarker:
         """Where the slot begins that keeps the log."""
-        return self._earliest(self._look())
+        log = self._look()
+        return self._with_proof(log, self._earliest(log))
 
     def latest(self) -> Datamarker:
         """At the end of what is on the server's disk: every confirmed commit lies before it, unless
         ``synchronous_commit`` is off."""
+        log, end = self.end()
+        return self._with_proof(log, log.marker(end))
+
+    def end(self) -> tuple[Log, int]:
+        """The log, and the end of what is on the server's disk, which is the end of a record.
+
+        A walsender that begins inside of a commit's record passes over that commit. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` when the server does not write that record's rest.
+        """
         log = self._look()
-        return log.marker(log.end)
+        if not log.torn:
+            return log, log.end
+        with self._ending:
+            log = first = self._look()
+            if not first.torn:
+                return first, first.end
+
+            def flushed() -> int:
+                nonlocal log
+                log = self._look()
+                return log.state.flushed
+
+            end = first.state.end
+            if not await_flushed(end, flushed, self._commit_nothing, self._wait, _PATIENCE_S):
+                raise SourceUnavailable(
+                    f"the server did not write its log to its disk up to {format_lsn(end)} within {_PATIENCE_S:g} s: "
+                    f"it is written up to {format_lsn(log.state.flushed)}, where a commit may be cut",
+                    hint="check the server's disk, and wal_writer_delay; it is tried again",
+                )
+            if log.history.number != first.history.number:
+                raise SourceUnavailable(
+                    "another server answers than a moment before, while the end of its log was asked for",
+                    hint="it is tried again",
+                )
+            return log, end
 
     def locate(self, text: str) -> Datamarker:
         """See :meth:`publisher.sources.postgres.source.PostgresSource.locate`."""
@@ -57,18 +112,18 @@ class Places:
                 position=text,
                 hint=_REPLAY,
             )
-        return log.marker(lsn)
+        return self._with_proof(log, log.marker(lsn))
 
     def locate_time(self, at_us: int) -> Datamarker:
         """The end of the last transaction committed by then. The log is read from its beginning, for it has no index
         of times.
         """
-        first = self.earliest()
-        end = self.latest()
+        log, end = self.end()
+        first = self._earliest(log)
         found: Datamarker | None = None
         reader = self._open(first)
         try:
-            while reader.place < end.order:
+            while reader.place < log.place(end):
                 segment = reader.read(1, 1.0)
                 if segment is None or segment.marker is None or segment.newest_us == 0:
                     continue
@@ -82,6 +137,23 @@ class Places:
         if found is None:
             raise begins_later(first, 0)
         return found
+
+    def _with_proof(self, log: Log, marker: Datamarker) -> Datamarker:
+        """With the log's bytes before it as its anchor, where the server sends them: else nothing would tell this log
+        from a copy that was put back, if the state folder is lost too before a transaction is read.
+        """
+        place = marker.order
+        if place.offset > log.state.flushed:
+            return marker
+        with self._proving:
+            if place not in self._proven:
+                anchor = log_bytes_anchor(self._address, log.state.system, log.timelines, place)
+                if anchor is not None:
+                    marker = replace(marker, read_from=min(place, anchor.begin), anchor=anchor)
+                while len(self._proven) >= _PROVEN:
+                    del self._proven[next(iter(self._proven))]
+                self._proven[place] = marker
+            return self._proven[place]
 
     def _earliest(self, log: Log) -> Datamarker:
         first, *_ = slots.usable(log.state, self._address.slot, self._address.database)

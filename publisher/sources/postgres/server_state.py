@@ -10,8 +10,12 @@ from publisher.sources.postgres.connection import Connection, Row, quote_literal
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog
 
-__all__ = ["OLDEST_VERSION", "ServerState", "Slot", "read_state", "record_end"]
+__all__ = ["IDENTITY", "OLDEST_VERSION", "ServerState", "Slot", "read_state", "record_end"]
 
+IDENTITY: Final = (
+    "(SELECT system_identifier FROM pg_control_system()), substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+)
+"""Two columns of a SELECT: whose log it is, and its timeline in eight digits. A standby refuses it."""
 OLDEST_VERSION: Final = 130000
 """The oldest server that its makers still repaired when this was written."""
 
@@ -57,7 +61,7 @@ class ServerState:
     ``publication_oid``: its number, which another one of the same name does not have; ``listed``: the tables that it
     names one by one. ``slots``: those of the log, by name; ``standbys``: how many have a slot of their own.
     ``keep_bytes``: ``max_slot_wal_keep_size``, 0 without a limit. ``sender_timeout_s``: ``wal_sender_timeout``, 0 for
-    none.
+    none. ``page_bytes``: of a page of the log.
     """
 
     system: str
@@ -73,6 +77,7 @@ class ServerState:
     standbys: int = 0
     publication_oid: int = 0
     listed: frozenset[str] = frozenset()
+    page_bytes: int = 8192
 
     def __str__(self) -> str:
         return f"timeline {self.timeline} of system {self.system}, which ends at {format_lsn(self.end)}"
@@ -97,8 +102,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         )
     ((system, timeline, end, flushed, block, segment, wal_level, keep_mb, timeout_ms, oid, listed, standbys),) = (
         connection.query(
-            "SELECT (SELECT system_identifier FROM pg_control_system()), "  # noqa: S608
-            "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8), pg_current_wal_insert_lsn(), "
+            f"SELECT {IDENTITY}, pg_current_wal_insert_lsn(), "  # noqa: S608
             "pg_current_wal_flush_lsn(), current_setting('wal_block_size'), "
             "(SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'), current_setting('wal_level'), "
             "(SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), "
@@ -124,6 +128,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         slots=_read_slots(connection, slots),
         publication_oid=int(oid or 0),
         listed=frozenset((listed or "").split("\n")) - {""},
+        page_bytes=int(block or 0),
     )
 
 

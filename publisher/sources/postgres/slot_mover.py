@@ -1,5 +1,8 @@
 """Moves the two slots on, over a session of its own: it may wait for the server to read much log.
 
+The session may have reached another server than the one whose log is read (an address that leads elsewhere now), and
+may outlive that: before each move it is asked whose it is.
+
 Only one publisher moves the slots of a log. Two would move them beyond each other's datamarkers, where the server sends
 nothing any more. The session that moves them holds an advisory lock of the database, which is named by the slots.
 """
@@ -13,7 +16,7 @@ from zlib import crc32
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.connection import Connection
-from publisher.sources.postgres.server_state import Slot
+from publisher.sources.postgres.server_state import IDENTITY, ServerState
 from wormhole.model.errors import WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 
@@ -52,10 +55,12 @@ class SlotMover:
         self._owner = False
         self.problem = NO_PROBLEM
 
-    def move(self, wanted: Mapping[str, int], present: Mapping[str, Slot]) -> None:
-        """Move each slot to its place in ``wanted``, if it is before that. Never raises."""
+    def move(self, wanted: Mapping[str, int], state: ServerState) -> None:
+        """Move each slot to its place in ``wanted``, which is one of the log in ``state``, if it is before that. Never
+        raises.
+        """
         try:
-            problem = self._move(wanted, present)
+            problem = self._move(wanted, state)
         except WormholeError as error:
             problem = Problem(f"the replication slots cannot be moved on: {error.message}", error.hint or "")
         if problem and problem != self.problem:
@@ -74,17 +79,26 @@ class SlotMover:
         if connection is not None:
             connection.close()
 
-    def _move(self, wanted: Mapping[str, int], present: Mapping[str, Slot]) -> Problem:
+    def _move(self, wanted: Mapping[str, int], state: ServerState) -> Problem:
         if self._connection is None or not self._connection.is_open:
             self.close()
             self._connection = self._connect()
+        found = self._connection.query(f"SELECT {IDENTITY}")
+        if found != [(state.system, f"{state.timeline:08X}")]:
+            self.close()
+            there = ", ".join(str(value) for row in found for value in row)
+            return Problem(
+                f"the replication slots {self._name}_* stay where they are: the session that moves them is on another "
+                f"server (system and timeline: {there}) than the log, which is {state}",
+                "it is opened again; if this stays, see that the address leads to one server",
+            )
         if not self._owner:
             self._owner = self._connection.query(f"SELECT pg_try_advisory_lock({_CLASS}, {self._lock})") == [("t",)]
         if not self._owner:
             return self._rival(self._connection)
         problem = NO_PROBLEM
         for name, place in wanted.items():
-            slot = present.get(name)
+            slot = state.slots.get(name)
             if slot is None or slot.lost or place <= slot.confirmed:
                 continue
             if not slots.advance(self._connection, slot, place):

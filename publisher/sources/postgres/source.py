@@ -19,6 +19,7 @@ from publisher.sources.postgres.connection import Connection, SessionEnded, conn
 from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.delivered_transactions import delivered_transactions
 from publisher.sources.postgres.doctor_slots import is_near
+from publisher.sources.postgres.flushing import EMPTY_COMMIT
 from publisher.sources.postgres.incarnations import Incarnations
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.opening import Log, Opening
@@ -31,7 +32,14 @@ from publisher.sources.postgres.server_url import ServerUrl
 from publisher.sources.postgres.slot_mover import SlotMover
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines, read_timelines
-from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, UnsupportedLog, WormholeError
+from wormhole.model.errors import (
+    DecodeError,
+    Diverged,
+    PositionPurged,
+    SourceUnavailable,
+    UnsupportedLog,
+    WormholeError,
+)
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.datastore import SourceOptions
@@ -114,7 +122,7 @@ class PostgresSource:
             name: name for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot))
         }
         self._mover = SlotMover(self._address.slot, lambda: connect(self._address))
-        self._places = Places(self._address, self._look, self.open)
+        self._places = Places(self._address, self._look, self.open, self._commit_nothing, self._pause)
         try:
             log = self._look()
             _check_settings(log.state, self._address)
@@ -149,7 +157,7 @@ class PostgresSource:
         for reader in tuple(self._readers):
             reader.close()
         for stream in tuple(self._streams):  # in which a datamarker is still looked for
-            stream.give_up(SourceUnavailable("the log is closed", hint="it is opened again"), paused_s=0.0)
+            stream.give_up(_closed(), paused_s=0.0)
         self._disconnect()
         with self._lock:
             self._furthest = self._seen = self._released = None
@@ -274,10 +282,10 @@ class PostgresSource:
         """Up to where log behind this LSN may have been written without the publication. Raises
         :class:`~wormhole.model.errors.SourceUnavailable` while there is none.
         """
-        log = self._look()
+        log, end = self._places.end()
         _check_settings(log.state, self._address)
         since = self._publication.since
-        return since if since > lsn else log.end
+        return since if since > lsn else end
 
     def _continued(self, state: ServerState, timelines: Timelines, last: Datamarker | None, *, shown: bool) -> Log:
         log = Log(state, self._incarnations.observe(state), timelines)
@@ -294,8 +302,8 @@ class PostgresSource:
                 self._opening.verify(log, last)
             except Diverged as error:
                 lost = error.message
-            except PositionPurged:
-                pass  # nothing reaches back to compare
+            except (PositionPurged, DecodeError):
+                pass  # nothing reaches back to compare, or what does is damaged: flows are told when they are opened
         if not lost:
             return log
         _log.error("another history of the log begins: %s", lost)
@@ -322,6 +330,13 @@ class PostgresSource:
                     self._ended = False
                     return answer
         raise AssertionError("unreachable")
+
+    def _commit_nothing(self) -> None:
+        self._ask(lambda control: control.query(EMPTY_COMMIT))
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise _closed()
 
     def _let_it_end(self, error: SourceUnavailable) -> None:
         """A server that ended a session and takes no other is shutting down, and waits for readers."""
@@ -386,7 +401,7 @@ class PostgresSource:
         }
         present = seen.history.number
         places = {name: at.offset for name, at in wanted.items() if at is not None and at.incarnation == present}
-        self._mover.move(places, seen.state.slots)
+        self._mover.move(places, seen.state)
         ended = time.monotonic()
         self._moves_again_s = ended + slots.rest_s(ended - began)
 
@@ -440,6 +455,10 @@ class PostgresSource:
 
     def _closed(self, reader: WalReader) -> None:
         self._readers.discard(reader)
+
+
+def _closed() -> SourceUnavailable:
+    return SourceUnavailable("the log is closed", hint="it is opened again")
 
 
 def _slot_status(slot: Slot, state: ServerState) -> SlotStatus:

@@ -13,6 +13,7 @@ from typing import Final
 
 from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.delivered_transactions import DeliveredTransactions, ServerSnapshot
+from publisher.sources.postgres.flushing import EMPTY_COMMIT, await_flushed
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from publisher.sources.postgres.server_state import record_end
 from wormhole.model.errors import SourceUnavailable
@@ -22,7 +23,6 @@ __all__ = ["Begun", "Snapshots"]
 
 _PATIENCE_S: Final = 3.0
 _AGAIN_S: Final = 0.02
-_FLUSHED_S: Final = 0.1
 _SETTINGS: Final = ("lock_timeout = '2s'", "enable_sort = off", "max_parallel_workers_per_gather = 0", "jit = off")
 _END: Final = "pg_catalog.pg_current_wal_insert_lsn()"
 _SHOWN: Final = 5
@@ -88,16 +88,12 @@ class Snapshots:
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable`.
         """
-        deadline = time.monotonic() + _FLUSHED_S
-        while True:
-            ((flushed,),) = connection.query("SELECT pg_catalog.pg_current_wal_flush_lsn()")
-            if parse_lsn(flushed or "") >= high.offset:
-                return
-            if time.monotonic() >= deadline:
-                # A commit, of nothing: everything before it is written with it.
-                connection.query("SELECT pg_catalog.pg_current_xact_id()")
-                return
-            wait(_AGAIN_S)
+
+        def flushed() -> int:
+            ((end,),) = connection.query("SELECT pg_catalog.pg_current_wal_flush_lsn()")
+            return parse_lsn(end or "")
+
+        await_flushed(high.offset, flushed, lambda: connection.query(EMPTY_COMMIT), wait)
 
     def _place(self, end: str | None, marker: Datamarker) -> LogPosition:
         offset = record_end(parse_lsn(end or ""), self._block, self._segment)

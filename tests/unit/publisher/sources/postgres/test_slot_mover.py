@@ -7,19 +7,21 @@ from typing import Any, cast
 import pytest
 
 from publisher.sources.postgres.connection import Connection, ServerError
-from publisher.sources.postgres.server_state import Slot
+from publisher.sources.postgres.server_state import ServerState, Slot
 from publisher.sources.postgres.slot_mover import SlotMover
 from wormhole.model.errors import SourceUnavailable
 
-PRESENT = {name: Slot(name, "pgoutput", "shop", False, 0, 90, 100, "reserved", None) for name in ("s_held", "s_lead")}
+SLOTS = {name: Slot(name, "pgoutput", "shop", False, 0, 90, 100, "reserved", None) for name in ("s_held", "s_lead")}
+PRESENT = ServerState("7", 18, 500, 500, 150000, "logical", 0, 60.0, True, SLOTS)
 
 
 class Played:
-    """``ours``: whether the lock can be had; ``refused``: what a slot's move raises."""
+    """``ours``: whether the lock can be had; ``refused``: what a slot's move raises; ``identity``: of the server."""
 
     def __init__(self) -> None:
         self.ours = True
         self.refused: ServerError | None = None
+        self.identity = [("7", "00000012")]
         self.moved: list[str] = []
         self.is_open = True
         self.cancelled = 0
@@ -27,6 +29,8 @@ class Played:
     def query(self, statement: str, **_: Any) -> list[tuple[str | None, ...]]:
         if "pg_try_advisory_lock" in statement:
             return [("t" if self.ours else "f",)]
+        if "system_identifier" in statement:
+            return list(self.identity)
         if "pg_locks" in statement:
             return [("17", "10.0.0.9"), ("18", None)]
         if self.refused is not None:
@@ -63,6 +67,23 @@ def test_another_publisher_is_named_and_its_slots_are_left_alone(server: Played,
     assert not server.moved
     assert "process 17 of the server, from 10.0.0.9, process 18 of the server, from its own host" in mover.problem.text
     server.ours = True
+    mover.move({"s_held": 200}, PRESENT)
+    assert len(server.moved) == 1
+    assert not mover.problem
+
+
+@pytest.mark.parametrize("found", [[("8", "00000012")], [("7", "00000013")], []])
+def test_slots_of_another_server_stay_where_they_are(
+    server: Played, mover: SlotMover, found: list[tuple[str, str]]
+) -> None:
+    """The address leads to another server now than when the session was opened, or the other way round."""
+    server.identity = found
+    mover.move({"s_held": 200}, PRESENT)
+    assert not server.moved
+    assert "is on another server" in mover.problem.text
+    assert "timeline 18 of system 7" in mover.problem.text
+    assert not server.is_open, "the next move is over a new session"
+    server.identity, server.is_open = [("7", "00000012")], True
     mover.move({"s_held": 200}, PRESENT)
     assert len(server.moved) == 1
     assert not mover.problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from publisher.sources.postgres import slots
+from publisher.sources.postgres import flushing, places, slots
 from publisher.sources.postgres import source as source_module
 from publisher.sources.postgres.connection import Connection, SessionEnded
 from publisher.sources.postgres.server_state import ServerState, Slot
 from publisher.sources.postgres.source import PostgresSource
 from publisher.sources.postgres.stream import Stream
 from wormhole.model.errors import SourceUnavailable
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
 
@@ -26,11 +27,15 @@ STATE = ServerState("7", 1, 500, 500, 150000, "logical", 0, 60.0, True, SLOTS)
 
 
 class Played:
-    """What stands for the server. ``meanwhile`` happens while it is asked for its state."""
+    """What stands for the server. ``meanwhile`` happens while it is asked for its state, ``committed`` at a commit of
+    nothing, of which there were ``commits``.
+    """
 
     def __init__(self) -> None:
         self.state = STATE
         self.meanwhile: Callable[[], None] = lambda: None
+        self.committed: Callable[[], None] = lambda: None
+        self.commits = 0
         self.is_open = True
         self.closed = 0
         self.pgconn: Any = None
@@ -38,7 +43,12 @@ class Played:
     def connect(self, _address: object, **_: Any) -> Played:
         return self
 
-    def query(self, _statement: str) -> list[Any]:
+    def query(self, statement: str, **_: Any) -> list[Any]:
+        if "system_identifier" in statement:
+            return [(STATE.system, "00000001")]
+        if statement == flushing.EMPTY_COMMIT:
+            self.commits += 1
+            self.committed()
         return [("t",)]
 
     def cancel(self) -> None:
@@ -57,6 +67,7 @@ class Played:
 def server(monkeypatch: pytest.MonkeyPatch) -> Played:
     played = Played()
     monkeypatch.setattr(source_module, "connect", played.connect)
+    monkeypatch.setattr(places, "log_bytes_anchor", lambda *_: None)
     monkeypatch.setattr(source_module, "read_state", played.read_state)
     return played
 
@@ -95,6 +106,112 @@ def test_a_log_that_ends_before_what_was_read_is_another_history(server: Played,
 def test_latest_is_where_a_server_that_crashes_now_goes_on(server: Played, source: PostgresSource) -> None:
     server.state = replace(STATE, end=900, flushed=600)
     assert source.latest().order == LogPosition(1, 0, 600)
+
+
+# On its disk are two whole pages, and the second one ends inside of a record.
+TORN = replace(STATE, end=16500, flushed=16384)
+
+
+def test_a_record_that_is_being_written_is_waited_for(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A walsender that begins inside of a commit's record passes over the commit, which somebody made after asking."""
+    monkeypatch.setattr(flushing, "_SOON_S", 60.0)
+    answers: list[ServerState] = []
+
+    def answer() -> None:
+        server.state = answers.pop(0) if answers else server.state
+
+    server.meanwhile = answer
+    asks: list[Callable[[], int]] = [lambda: source.latest().order.offset, lambda: source._published_from(100)]
+    for ask in asks:
+        server.state = TORN
+        answers[:] = [TORN, TORN, TORN, replace(TORN, end=30000, flushed=24576)]
+        assert ask() == 16500
+    server.meanwhile = lambda: None
+    assert not server.commits
+    server.state = replace(TORN, end=16384)
+    assert source.latest().order.offset == 16384, "the record ends with the page"
+
+
+def test_a_record_that_nobody_has_written_is_written_by_a_commit_of_nothing(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushing, "_SOON_S", 0.0)
+
+    def write() -> None:
+        server.state = replace(TORN, end=16540, flushed=16540)
+
+    server.state, server.committed = TORN, write
+    assert source.latest().order.offset == 16500
+    assert server.commits == 1
+
+
+def test_flows_that_wait_for_the_end_wait_for_one_commit(server: Played, source: PostgresSource) -> None:
+    looked, found = threading.Event(), list[int]()
+    server.state, server.meanwhile = TORN, looked.set
+    with source._places._ending:  # another one has it written
+        asking = threading.Thread(target=lambda: found.append(source.latest().order.offset))
+        asking.start()
+        assert looked.wait(60)
+        server.state = replace(TORN, end=16540, flushed=16540)
+    asking.join()
+    assert (found, server.commits) == ([16540], 0)
+
+
+def test_a_place_is_proven_once_and_not_before_it_is_written(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def prove(_address: object, system: str, _timelines: object, place: LogPosition) -> Anchor | None:
+        asked.append(place.offset)
+        return None if place.offset == 100 else Anchor(f"log:{system}:1:{place.offset}", 5, LogPosition(1, 0, 90))
+
+    monkeypatch.setattr(places, "log_bytes_anchor", prove)
+    latest = source.latest()
+    assert latest == source.locate("latest")
+    assert latest.anchor is not None
+    assert (latest.anchor.id, latest.read_from.offset) == ("log:7:1:500", 90)
+    earliest = source.earliest()
+    assert (earliest.anchor, earliest.read_from) == (None, earliest.order)
+    assert earliest == source.earliest()
+    assert asked == [500, 100]
+    server.state = replace(STATE, end=900)
+    assert source.locate("0/384").anchor is None
+    for end in range(600, 700, 10):
+        server.state = replace(STATE, end=end, flushed=end)
+        source.latest()
+    assert asked == [500, 100, *range(600, 700, 10)]
+    assert len(source._places._proven) == 4
+
+
+def test_a_server_that_writes_nothing_is_unavailable(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushing, "_SOON_S", 0.0)
+    monkeypatch.setattr(places, "_PATIENCE_S", 0.001)
+    server.state = TORN
+    with pytest.raises(SourceUnavailable, match=r"up to 0/4074 .* up to 0/4000, where a commit may be cut"):
+        source.latest()
+    assert server.commits == 1
+    server.committed = source._stopped.set
+    monkeypatch.setattr(places, "_PATIENCE_S", 60.0)
+    with pytest.raises(SourceUnavailable, match="the log is closed"):
+        source.latest()
+
+
+def test_the_end_of_another_servers_log_is_none_of_this_one(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushing, "_SOON_S", 0.0)
+
+    def promoted() -> None:
+        server.state = replace(TORN, system="8", end=20000, flushed=20000)
+
+    server.state, server.committed = TORN, promoted
+    with pytest.raises(SourceUnavailable, match="another server answers"):
+        source.latest()
 
 
 def test_a_server_that_is_away_is_a_problem_of_the_status(server: Played, source: PostgresSource) -> None:

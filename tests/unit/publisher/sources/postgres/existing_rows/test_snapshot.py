@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from publisher.sources.postgres import flushing
 from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
 from publisher.sources.postgres.existing_rows import snapshot as module
@@ -99,7 +100,7 @@ def test_what_is_written_soon_is_waited_for(flushed: tuple[str, ...]) -> None:
 
 
 def test_what_is_not_written_soon_is_written_by_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FLUSHED_S", 0.0)
+    monkeypatch.setattr(flushing, "_SOON_S", 0.0)
     server = Server("5:9:", flushed=("0/1FF",))
     Snapshots(DeliveredTransactions(), _PAGE, _FILE).await_written(
         server.connection, LogPosition(1, 0, 0x200), lambda _: None
