@@ -33,7 +33,7 @@ __all__ = ["SLOW", "Facts", "play"]
 
 SLOW: Final = "index"
 _RATE: Final = 500  # transactions a second, two updates each on average
-_SLOW_MS: Final = 12.0  # for each update of a shard: a third of the rate at which they come
+_SLOW_MS: Final = 40.0  # for each update of a shard: a fifth of the rate at which they come
 _PROGRESS_S: Final = 3.0  # at least; a longer run tells its progress as often as a short one
 _START_S: Final = 80.0  # a few seconds for eight processes; on a machine with much else to do many more
 _EVENT_S: Final = 60.0
