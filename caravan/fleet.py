@@ -35,6 +35,7 @@ _QUIET_MOST_S = 0.5
 _SETTLED_S = 1.0  # how long a caravan serves its own before it is sent back for another: each gets on, turn by turn
 _HISTORY = 256
 _LEAST_READ = 1 << 10
+_LONGEST_REST_S = 60.0  # of a lead that nobody needs, at log that cannot be decoded
 _REOPEN_S = 1.0  # after a log could not be read: long enough to keep the log file short, short enough not to be felt
 
 
@@ -108,6 +109,8 @@ class Fleet:
         self._changed = asyncio.Event()
         self._start_marker: Datamarker | None = None
         self._not_before = 0.0
+        self._lead_not_before = 0.0  # while no flow wants it
+        self._lead_rest_s = 0.0
         self._read_before = 0
         self._said = BatchedLog(lambda line: _log.info("%s", line))
         self._paused_for = ""  # what was logged last of a log that cannot be read
@@ -141,6 +144,7 @@ class Fleet:
 
     def advanced(self, caravan: Caravan, segment: Segment) -> None:
         """A caravan read a segment; its ``marker`` is still the one before."""
+        self._lead_rest_s = 0.0
         self._events.advanced(segment, caravan.marker)
         if self.rows_watch is not None:
             self.rows_watch.advanced(caravan, segment)
@@ -300,7 +304,8 @@ class Fleet:
         flows = [self._flow_view(flow) for flow in self._wanting(lead)]
         # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the
         # log.
-        if not views and self._start_marker is not None and (not flows or self.limits.caravans > 1):
+        wanted = self.limits.caravans > 1 if flows else now >= self._lead_not_before
+        if not views and self._start_marker is not None and wanted:
             try:
                 reader = await asyncio.to_thread(self._source.open, self._start_marker)
                 self._launch(self._start_marker, reader, "the lead")
@@ -490,6 +495,10 @@ class Fleet:
             unforeseen = None if isinstance(error, Fatal) else error
             _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
             self._pause("nothing is opened for a moment after that")
+            if isinstance(error, Fatal):
+                # Its datastore may read much log to come there again, and an operator has to act first.
+                self._lead_rest_s = min(max(_REOPEN_S, 2 * self._lead_rest_s), _LONGEST_REST_S)
+                self._lead_not_before = self._clock.monotonic() + self._lead_rest_s
 
 
 def _without_rows(marker: Datamarker) -> Datamarker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import threading
 import time
 from collections import Counter
@@ -431,6 +432,36 @@ async def test_a_log_that_cannot_be_decoded_holds_its_flows() -> None:
         assert yard.held == [(rider.flow, yard.source.broken)]
         assert rider.flow.state is CaravanFlowState.HELD
         assert rider.flow.cause == "record 7: bad length"
+
+
+async def test_a_lead_that_nobody_needs_rests_longer_and_longer_at_log_that_cannot_be_decoded() -> None:
+    async with running(Yard(Limits())) as yard:
+        rider = yard.rider("a")
+        await until(lambda: rider.flow.state is CaravanFlowState.TRAVELLING)
+        yard.source.broken = DecodeError("record 7: bad length")
+        first = yard.source.openings
+        await until(lambda: yard.source.openings > first + 2)
+        assert yard.fleet._lead_rest_s >= 4 * 0.02
+        yard.source.broken = None
+        yard.source.write(1)
+        yard.fleet.resume(rider.flow)
+        await until(lambda: rider.ids == expected(1))
+        assert not yard.fleet._lead_rest_s
+
+
+async def test_a_flow_does_not_wait_for_a_lead_that_rests() -> None:
+    yard = Yard(Limits())
+    yard.fleet._start_marker, yard.fleet._lead_not_before = yard.start, math.inf
+    openings = []
+    for name in ("", "a"):
+        if name:
+            yard.rider(name)
+        await yard.fleet._carry_out()
+        openings.append(yard.source.openings)
+    assert openings == [0, 1]
+    for number in tuple(yard.fleet.caravans):
+        yard.fleet._close(number, "the test ends")
+    await asyncio.gather(*yard.fleet._tasks.values(), return_exceptions=True)
 
 
 @pytest.mark.allow_error_log("the fleet logs what it does not know")
