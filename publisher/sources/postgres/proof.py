@@ -56,7 +56,7 @@ def log_bytes_anchor(address: Address, system: str, timelines: Timelines, place:
     if end - begin < _FEWEST_BYTES:
         return None
     try:
-        checksum = checksum_of_log(address, timelines.of(end), begin, end)
+        checksum = checksum_of_log(address, system, timelines.of(end), begin, end)
     except SourceUnavailable as error:
         _log.warning("the bytes of the log before %s cannot be read: %s", format_lsn(end), error.message)
         return None
@@ -83,7 +83,7 @@ def check_log_bytes(address: Address, system: str, timelines: Timelines, marker:
     begin, end = anchor.begin.offset, end_of_log_bytes(anchor)
     if anchor.id != _id(system, timelines, end) or not 0 <= end - begin <= PROOF_BYTES or end > place:
         raise diverged(marker, "the marker is of another server, or of another timeline")
-    if checksum_of_log(address, timelines.of(end), begin, end) != anchor.checksum:
+    if checksum_of_log(address, system, timelines.of(end), begin, end) != anchor.checksum:
         raise diverged(marker, f"the log before {format_lsn(end)} is not the one that was read")
 
 
