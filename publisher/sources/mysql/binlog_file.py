@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.decode.encoder import Encoder

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from publisher.sources.mysql.decode.events import CHECKSUM, HEADER
 from publisher.sources.mysql.decode.framing import WHOLE_PAYLOAD

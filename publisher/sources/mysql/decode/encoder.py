@@ -14,7 +14,8 @@ more than ``held`` bytes is never in memory as a whole: the caller receives it, 
 from __future__ import annotations
 
 from typing import Any, Final
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from publisher.sources.encode.piece import Piece
 from publisher.sources.encode.runs import uniform

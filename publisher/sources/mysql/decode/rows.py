@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from array import array
 from typing import Any, Final
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from publisher.sources.encode.buffer import copy_into, grow
 from publisher.sources.encode.piece import HASHED

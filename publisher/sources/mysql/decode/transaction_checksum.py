@@ -5,7 +5,8 @@ Hot: compiled where possible."""
 from __future__ import annotations
 
 from typing import Final
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from publisher.sources.mysql.decode import events
 
