@@ -14,7 +14,7 @@ import typer
 from wormhole.model.errors import ConfigError, Retryable, UsageError, WormholeError
 from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.options import LOG_HELP, PasswordFile
-from wormholectl.show.printer import print_text
+from wormholectl.show.printer import next_step_lines, print_text
 
 if TYPE_CHECKING:
     from wormhole.model.findings import Report
@@ -189,7 +189,7 @@ def _made(found: "Datastore", url: str, login: "Login", objects: "ServerObjects"
     try:
         found.run_statements(url, login, objects.missing)
     except WormholeError as error:
-        print_text(f"not all was made: {error}", "")
+        print_text(f"not all was made: {error.message}", *next_step_lines(error.hint or "look at the statements"), "")
     else:
         print_text("made", "")
     return True

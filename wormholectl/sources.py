@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from wormhole.config.datastores import datastore, schemes
@@ -19,6 +20,12 @@ from wormholectl.show.printer import print_text
 __all__ = ["datastore_at", "login_of", "source_kind", "split_database", "tables_within"]
 
 
+_ENCODE: Final = (
+    "leave the password out, for --password-file; within a URL a password has %40 for @, %2F for /, %23 for #, "
+    "%3F for ? and %25 for %"
+)
+
+
 def datastore_at(url: str) -> Datastore:
     """The datastore that a URL names. Raises :class:`~wormhole.model.errors.UsageError` for what names no log."""
     try:
@@ -27,7 +34,9 @@ def datastore_at(url: str) -> Datastore:
     except UsageError as error:
         raise UsageError(f"{without_password(url)!r} names no log: {error.message}", hint=error.hint) from None
     except ValueError as error:
-        raise UsageError(f"{without_password(url)!r} names no log: it {error}") from None
+        shown = without_password(url)
+        hint = _ENCODE if shown != url else None
+        raise UsageError(f"{shown!r} names no log: it {error}", hint=hint) from None
     return found
 
 

@@ -13,6 +13,7 @@ from publisher.sources.encode.piece import Piece
 from publisher.sources.postgres.decode import encoder as compiled
 from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
 from publisher.sources.postgres.decode.tables import FindGenerated, FindKey, Tables
+from publisher.sources.postgres.opening import MESSAGES_SINCE
 from tests.support.postgres_messages import log_data
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.schema import Schema
@@ -63,9 +64,10 @@ class Slot:
 
     def messages(self) -> list[bytes]:
         """What was logged since the last call."""
+        messages = ", 'messages', 'true'" if self._connection.info.server_version >= MESSAGES_SINCE else ""
         rows = self._connection.execute(
             "SELECT lsn - '0/0', data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', "
-            "'publication_names', 'p', 'messages', 'true')",
+            f"'publication_names', 'p'{messages})".encode(),
             [self._name],
         ).fetchall()
         return [log_data(data, int(lsn)) for lsn, data in rows]

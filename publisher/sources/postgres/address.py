@@ -57,8 +57,10 @@ class Address:
 
     @property
     def where(self) -> str:
-        """Host and port, or the socket's folder."""
-        return self.socket or f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        """Host and port, or the socket's folder and the port that its name ends with."""
+        if self.socket:
+            return f"{self.socket}:{self.port}" if self.port != DEFAULT_PORT else self.socket
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @property
     def stays_here(self) -> bool:

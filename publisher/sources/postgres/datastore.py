@@ -138,7 +138,9 @@ class PostgresDatastore(Datastore):
             "slot": given.slot,
         }
         query = "&".join(f"{name}={quote(value, safe='/')}" for name, value in options.items() if value)
-        where = "" if address.socket else f"{host}:{address.port}"
+        where = f"{host}:{address.port}"
+        if address.socket:  # whose name ends with the port
+            where = f":{address.port}" if given.port else ""
         path = quote(address.database, safe="")
         return f"{address.kind}://{quote(address.user, safe='')}@{where}/{path}{f'?{query}' if query else ''}"
 

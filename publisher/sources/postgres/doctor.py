@@ -44,13 +44,14 @@ def check(address: Address) -> Report:
         report.tables += [SeenTable(one.schema, one.name, one.key_columns, one.rows) for one in tables]
         report.findings += _version(state)
         report.findings += _log_settings(state)
-        report.findings += _privileges(connection, address, tables)
+        replicates = _may_replicate(connection)
+        report.findings += _privileges(address, tables, replicates=replicates)
         report.findings += _room(connection, state)
         report.findings += publication_findings(connection, state, address, tables)
         report.findings += identity_findings(tables)
         report.findings += slot_findings(connection, state, address)
         report.findings += budget_findings(connection, state)
-        report.findings += _proof(state, address)
+        report.findings += _sessions(state, address) if replicates else ()
         report.findings += _way(connection, address)
     finally:
         connection.close()
@@ -96,10 +97,14 @@ def _log_settings(state: ServerState) -> Iterator[Finding]:
         )
 
 
-def _privileges(connection: Connection, address: Address, tables: list[TableIdentity]) -> Iterator[Finding]:
-    ((replicates,),) = connection.query("SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user")
+def _may_replicate(connection: Connection) -> bool:
+    rows = connection.query("SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user")
+    return rows == [("t",)]
+
+
+def _privileges(address: Address, tables: list[TableIdentity], *, replicates: bool) -> Iterator[Finding]:
     user = quote_identifier(address.user)
-    if replicates == "t":
+    if replicates:
         yield Finding("replication", OK, f"{address.user} may read the log")
     else:
         yield Finding(
@@ -147,7 +152,8 @@ def _room(connection: Connection, state: ServerState) -> Iterator[Finding]:
         )
 
 
-def _proof(state: ServerState, address: Address) -> Iterator[Finding]:
+def _sessions(state: ServerState, address: Address) -> Iterator[Finding]:
+    """Of those that send the log: whether one begins, and whether it sends the log's own bytes."""
     try:
         connect(address, walsender=True, timeout_s=_TIMEOUT_S).close()
     except WormholeError as error:

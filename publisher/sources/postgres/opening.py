@@ -41,10 +41,11 @@ from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.ports.datastore import SourceOptions
 
-__all__ = ["Log", "Opening"]
+__all__ = ["MESSAGES_SINCE", "Log", "Opening"]
 
 _COPY_TRIES: Final = 3
-_MESSAGES_SINCE: Final = 140000  # the version of the server whose pgoutput can send them
+MESSAGES_SINCE: Final = 140000
+"""The version of the server whose pgoutput can send logical messages."""
 _numbers = itertools.count(1)
 
 
@@ -237,7 +238,7 @@ class Opening:
         try:
             self._check_same(walsender, log)
             name = self._copy(walsender, slot)
-            messages = ", messages 'true'" if walsender.version >= _MESSAGES_SINCE else ""
+            messages = ", messages 'true'" if walsender.version >= MESSAGES_SINCE else ""
             walsender.start_copy(
                 f"START_REPLICATION SLOT {quote_identifier(name)} LOGICAL {format_lsn(begin.offset)} "
                 f"(proto_version '1', "

@@ -158,7 +158,7 @@ def test_init_makes_them_on_yes(server: Server, monkeypatch: pytest.MonkeyPatch)
     server.objects = ServerObjects((MADE,), ())
     server.refuses = True
     code, out, _ = run("init", URL, "--yes", "--force")
-    assert (code, "not all was made: no right to that" in out) == (BROKEN, True)
+    assert (code, "not all was made: no right to that\nnext:\n  run: make it;\n" in out) == (BROKEN, True)
     server.objects = ServerObjects((), (DROPPED,))
     assert "make it" not in run("init", URL, "--yes", "--force")[1]
 

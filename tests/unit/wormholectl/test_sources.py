@@ -38,6 +38,16 @@ def test_what_names_no_log_is_refused(url: str) -> None:
     assert "top secret" not in str(caught.value)
 
 
+def test_a_password_that_breaks_its_url_is_told_how_to_be_written() -> None:
+    with pytest.raises(UsageError, match="names no log") as caught:
+        datastore_at("postgres://u:top/sec#ret@h/shop")
+    assert "sec" not in str(caught.value).replace("--password", "")
+    assert "--password-file; within a URL a password has %40 for @" in (caught.value.hint or "")
+    with pytest.raises(UsageError) as caught:
+        datastore_at("postgres://u@h")
+    assert caught.value.hint is None
+
+
 @pytest.mark.parametrize(
     ("patterns", "within"),
     [

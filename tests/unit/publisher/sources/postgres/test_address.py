@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from publisher.sources.postgres.address import parse, slot_name
+from publisher.sources.postgres.datastore import DATASTORE
 from wormhole.model.errors import UsageError
+from wormhole.ports.datastore import Login
 
 URL = "postgres://app@db:5432/shop"
 
@@ -64,6 +66,22 @@ def test_the_names_on_the_server_come_from_the_log(log: str, name: str) -> None:
 def test_the_url_may_name_them() -> None:
     address = parse(f"{URL}?publication=P&slot=s", "db1")
     assert (address.publication, address.slot) == ("P", "s")
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("postgres://a@/d?host=/run", "/run"),
+        ("postgres://a@:5433/d?host=/run", "/run:5433"),
+        ("postgres://a@h/d", "h:5432"),
+        ("postgres://a@[::1]:5433/d", "[::1]:5433"),
+    ],
+)
+def test_where_the_server_is_stays_in_a_configuration(url: str, where: str) -> None:
+    assert parse(url, "l").where == where
+    configured = DATASTORE.configured_url(url, Login())
+    assert parse(configured, "l") == parse(url, "l")
+    DATASTORE.check_url(configured, configured=True)
 
 
 @pytest.mark.parametrize(

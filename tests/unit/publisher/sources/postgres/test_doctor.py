@@ -241,6 +241,7 @@ def test_slots_and_walsenders_for_readers_are_counted(examine: Examine, used: in
 def test_an_account_without_rights_is_given_the_grants(examine: Examine) -> None:
     server = Server()
     server.replicates = False
+    assert "walsender" not in named(examine(server, pooled="must be superuser or replication role")), "it is said"
     server.tables = [KEYED, ("shop", "hidden", "d", "1", "0", "t", "f")]
     found = named(examine(server))
     assert found["replication"].next_step == 'give it:\nALTER ROLE "app" REPLICATION;'
