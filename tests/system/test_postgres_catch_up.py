@@ -69,7 +69,10 @@ def test_a_mass_catch_up_reads_copies_of_the_slots(running: Running) -> None:
 
 @pytest.mark.soak
 def test_posthog_83333_an_idle_publication_beside_a_busy_database(running: Running) -> None:
-    """For minutes: `restart_lsn` follows again and again, and a restart finds its place. Twenty rounds take ten."""
+    """For minutes: `restart_lsn` follows again and again, and a restart finds its place.
+
+    ``WORMHOLE_IDLE_ROUNDS=20`` takes ten minutes and more.
+    """
     with running(_plan()) as ensemble:
         ensemble.tell("fill 5 100")
         ensemble.await_all()

@@ -19,7 +19,7 @@ from publisher.sources.postgres.table_identities import read_tables
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.ports.datastore import ServerObjects
 
-__all__ = ["find", "find_names", "run"]
+__all__ = ["copies_of", "find", "find_names", "run"]
 
 _MAKES_S: Final = 60  # a slot is made once every transaction that is open has ended
 _TIMED_OUT: Final = "57014"
@@ -119,9 +119,13 @@ def _names_of_logs(connection: Connection, address: Address) -> list[str]:
     )
 
 
+def copies_of(name: str) -> str:
+    """What matches the names of the copies of a log's slots, and of no other log's: one may begin with the other."""
+    return f"^{name}_[0-9]+_[0-9a-f]{{4}}_[0-9]+$"
+
+
 def _reader(connection: Connection, address: Address) -> str:
-    """Who has a copy of a slot: its name begins with theirs. Another log's name may do so, too."""
-    copies = quote_literal(f"^{address.slot}_[0-9]+_[0-9a-f]{{4}}_[0-9]+$")
+    copies = quote_literal(copies_of(address.slot))
     rows = connection.query(
         f"SELECT slot_name, active_pid FROM pg_replication_slots WHERE slot_name ~ {copies} AND active "  # noqa: S608
         "ORDER BY 1 LIMIT 1"

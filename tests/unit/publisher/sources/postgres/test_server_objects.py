@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -111,6 +112,14 @@ def test_who_reads_is_named(server: Server) -> None:
     objects = found(server)
     assert objects.in_use == objects.publisher
     assert "moves the slots wormhole_shop_* (process 4712 of the server, from its own host)" in objects.publisher
+
+
+def test_a_reader_of_another_log_is_none_of_this_one() -> None:
+    of_db, of_db_1 = (re.compile(server_objects.copies_of(name)) for name in ("wormhole_db", "wormhole_db_1"))
+    for copy in ("wormhole_db_1_12345_ab12_1", "wormhole_db_1_1234_5678_9"):
+        assert of_db_1.search(copy)
+        assert not of_db.search(copy)
+    assert of_db.search("wormhole_db_12345_ab12_1")
 
 
 def test_other_logs_of_the_database_are_named(server: Server) -> None:
