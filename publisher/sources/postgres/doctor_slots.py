@@ -122,7 +122,7 @@ def budget_findings(connection: Connection, state: ServerState) -> Iterator[Find
             WARN,
             "the server keeps its log for the slots without a limit",
             "a publisher that is down, or a flow that is held, fills the server's disk",
-            "set a limit that its disk has room for; beyond it flows lose log, and are told:\n"
+            "set a limit that its disk has room for; flows that are further behind then report a data loss:\n"
             "ALTER SYSTEM SET max_slot_wal_keep_size = '64GB';\nSELECT pg_reload_conf();",
         )
         return
