@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from tests.support import spark_java
 from tests.support.mass_received import Received
 from tests.support.mass_workload import FAMILIES
 from tests.support.ports import free_port
@@ -20,9 +21,6 @@ from wormhole.wire.markers import marker_from_message
 
 APPLICATIONS = {"cache": ("c1", "c2"), "search": ("s1",)}
 _PIN_BUDGET = 64 << 10
-_SPARK = """\
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-"""
 
 
 class Scene(Stage):
@@ -63,8 +61,7 @@ pin_budget = "{_PIN_BUDGET}B"
                 file.writelines(f'{one} = "127.0.0.1:{ports[one]}"\n' for one in subscribers)
         self.publisher = self.wormholectl("publisher", "publisher", "run", "-c", str(self.config))
         self.archiver = self.wormholectl("archiver", "archive", "run", "-c", str(self.config))
-        (folder / "spark-defaults.conf").write_text(_SPARK)
-        self.replayer = self.wormholectl("replay", environment={"SPARK_CONF_DIR": str(folder)})
+        self.replayer = self.wormholectl("replay", environment=spark_java.environment())
         self._go = folder / "go"
         self.subscribers: dict[str, Process] = {}
         self.received: dict[str, Received] = {}

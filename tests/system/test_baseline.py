@@ -19,6 +19,7 @@ import pytest
 from examples.demo.database_server import DatabaseServer
 from spark_replay.archive.manifest import marker_from_text
 from spark_replay.tables.start import about_start
+from tests.support import spark_java
 from tests.support.databases import start_server
 from tests.support.eventually import until
 from tests.support.pages import Page
@@ -27,10 +28,6 @@ from tests.support.replay_stage import Stage
 from tests.system.harness.processes import Process
 
 ROWS = 50_000
-_SPARK = """\
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-spark.sql.shuffle.partitions 2
-"""
 _NUMBER = "a.n + 10 * b.n + 100 * c.n + 1000 * d.n + 10000 * e.n + 100000 * f.n"
 _FILL = (
     f"INSERT INTO shop.orders SELECT 1 + {_NUMBER}, CONCAT('name ', a.n), 0 "
@@ -74,8 +71,8 @@ subscribers = {{ a1 = "127.0.0.1:{free_port()}" }}
 """)
         self.publisher = self.wormholectl("publisher", "publisher", "run", "-c", str(self.config))
         self.archiver = self.wormholectl("archiver", "archive", "run", "-c", str(self.config))
-        (folder / "spark-defaults.conf").write_text(_SPARK)
-        self.command = self.wormholectl("snapshot", environment={"SPARK_CONF_DIR": str(folder)})
+        spark = spark_java.environment(spark_sql_shuffle_partitions="2")
+        self.command = self.wormholectl("snapshot", environment=spark)
         self.model: dict[str, dict[Any, tuple[Any, ...]]] = {}
         self.log: list[tuple[int, str, Any, tuple[Any, ...] | None]] = []
         self._choice = random.Random(5)

@@ -18,14 +18,17 @@ from benchmarks.spark_cluster import Cluster, cluster
 from tests.support.eventually import PATIENCE_S
 from tests.support.mass_workload import FAMILIES
 from tests.support.replay_scene import Scene
+from tests.support.spark_java import PLAIN
 
 UPDATES = 600
 
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster"), 1, start_s=PATIENCE_S) as found:
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_DAEMON_JAVA_OPTS", PLAIN)
+        with cluster(tmp_path_factory.mktemp("cluster"), 1, start_s=PATIENCE_S) as found:
+            yield found
 
 
 @pytest.fixture
@@ -91,7 +94,8 @@ def test_a_cluster_without_room_for_an_executor_is_an_error(standalone: Cluster,
 
 def submit(standalone: Cluster, settings: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    java = {f"spark.{who}.extraJavaOptions": PLAIN for who in ("driver", "executor")}
+    given = [word for name, value in (java | settings).items() for word in ("--conf", f"{name}={value}")]
     return subprocess.run(
         [str(program), "--master", standalone.master, *given, *arguments],
         env={**os.environ, **standalone.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},

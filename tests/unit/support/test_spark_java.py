@@ -1,0 +1,29 @@
+"""A command gets Spark's options by its environment; without Java there is no archive to name."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import spark_java
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> Iterator[None]:
+    spark_java.options.cache_clear()
+    yield
+    spark_java.options.cache_clear()
+
+
+def test_without_java_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert spark_java.options() == spark_java.PLAIN
+    given = spark_java.environment(spark_sql_shuffle_partitions="2")["PYSPARK_SUBMIT_ARGS"]
+    assert shlex.split(given) == [
+        *("--conf", f"spark.driver.extraJavaOptions={spark_java.PLAIN}"),
+        *("--conf", "spark.sql.shuffle.partitions=2"),
+        "pyspark-shell",
+    ]
