@@ -40,7 +40,7 @@ DATABASE: Final = "diff"
 # To shrink an example on a real server takes longer than a test may.
 PHASES: Final = [hypothesis.Phase.generate]
 SOAK: Final = hypothesis.settings.get_current_profile_name() == "soak"
-EXAMPLES: Final = 500 if SOAK else 40
+EXAMPLES: Final = 500 if SOAK else 24
 
 
 PARTIAL: Final = "JSON_OBJECT('k', REPEAT('v', 1000), 'n', 1)"

@@ -137,6 +137,7 @@ def test_every_collation_of_the_server(scene: TableScene) -> None:
     names = scene.server.sql(f"SELECT {charset}, {full} FROM {listed} WHERE c.IS_COMPILED = 'Yes'")
     if "WORMHOLE_ROUNDS" not in os.environ:  # MariaDB has its newest ones once for each of five character sets
         names = [(charset, full) for charset, full in names if "uca1400" not in full or charset == "utf8mb4"]
+        names = sorted(names)[::3]  # neighbours are rules of one language, with and without accents or case
     tables = {}
     with scene.server.connect(database="keyed") as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = ''")
@@ -149,7 +150,7 @@ def test_every_collation_of_the_server(scene: TableScene) -> None:
             cursor.execute(f"INSERT IGNORE INTO c{number} VALUES {rows}")
             tables[f"keyed.c{number}"] = collation
     scene.follow()
-    assert len(tables) > 200
+    assert len(tables) > 70
     failures = []
     for table, collation in tables.items():
         try:

@@ -165,7 +165,8 @@ def check_round(spark: SparkSession, number: int, base: Path) -> bool:
 
 
 def test_rows_that_change_while_they_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    whole = [check_round(spark, number, tmp_path / str(number)) for number in range(3)]
+    rounds = (0, 2)  # two hash shards read at once, and one shard in ranges of three rows
+    whole = [check_round(spark, number, tmp_path / str(number)) for number in rounds]
     assert any(whole)
 
 

@@ -49,8 +49,8 @@ def _start(folder: Path, mark: str, *arguments: str) -> subprocess.Popen[str]:
 SERVERS = {"mysql": "mariadb_server", "postgres": "postgres_server"}
 
 
-# Of the two servers one is enough each time.
-PLAYED = [pytest.param(kind, marks=[pytest.mark.soak] * (kind == "mysql")) for kind in KINDS]
+# Whole on one datastore; of the two servers each is started, and ended early (below).
+PLAYED = [pytest.param(kind, marks=[pytest.mark.soak] * (kind in SERVERS)) for kind in KINDS]
 
 
 @pytest.fixture(scope="module", params=PLAYED)
@@ -135,17 +135,18 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "datastore"),
     [
-        (signal.SIGINT, "rocksdb"),
+        (signal.SIGINT, "postgres"),
+        pytest.param(signal.SIGINT, "rocksdb", marks=pytest.mark.soak),
         pytest.param(signal.SIGKILL, "rocksdb", marks=pytest.mark.soak),
         (signal.SIGKILL, "mysql"),
     ],
-    ids=["Ctrl-C", "kill -9", "kill -9 with a server"],
+    ids=["Ctrl-C with PostgreSQL", "Ctrl-C", "kill -9", "kill -9 with MariaDB"],
 )
 def test_its_processes_end_with_it(
     tmp_path: Path, number: signal.Signals, datastore: str, request: pytest.FixtureRequest
 ) -> None:
-    if datastore == "mysql":
-        request.getfixturevalue("mariadb_server")
+    if datastore in SERVERS:
+        request.getfixturevalue(SERVERS[datastore])
     mark = uuid.uuid4().hex
     with _start(tmp_path, mark, "--datastore", datastore, "--seconds", "30") as process:
         assert process.stdout is not None

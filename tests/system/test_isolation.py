@@ -264,7 +264,8 @@ def test_a_full_disk_under_the_marker_store(running: Running) -> None:
 # --- ZooKeeper -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["killed", "suspended"])
+# tests/system/test_three_hosts.py suspends it too, tests/system/test_kill_nine.py kills it.
+@pytest.mark.parametrize("how", ["killed", pytest.param("suspended", marks=pytest.mark.soak)])
 def test_without_zookeeper_existing_streams_go_on_with_local_markers(running: Running, how: str) -> None:
     # A stream that broke because the machine stood still could not be replaced now.
     with running(Plan({"good": Application({"good-1": {}})}, heartbeat="5s")) as ensemble:
@@ -280,7 +281,7 @@ def test_without_zookeeper_existing_streams_go_on_with_local_markers(running: Ru
         ensemble.await_all()
 
 
-@pytest.mark.parametrize("how", ["killed", "suspended"])
+@pytest.mark.parametrize("how", [pytest.param("killed", marks=pytest.mark.soak), "suspended"])
 def test_without_zookeeper_sending_stops_at_the_lease_s_end_with_markers_there(running: Running, how: str) -> None:
     """Somebody else may own the flows by then."""
     plan = Plan({"good": Application({"good-1": {}})}, markers="zookeeper", session_timeout="4s")

@@ -144,7 +144,17 @@ def share(index: int) -> int:
     return max(1, round(ROUNDS * WEIGHTS[index] / sum(WEIGHTS)))
 
 
-@pytest.mark.parametrize(("index", "name"), list(enumerate(PLANS)), ids=[name.replace(", ", "-") for name in PLANS])
+LONG = {"static, local markers", "mysql, static, local markers"}
+"""Plans of a soak only: PostgreSQL's has the same coordination and markers, MariaDB's the same reader as MySQL's."""
+
+
+@pytest.mark.parametrize(
+    ("index", "name"),
+    [
+        pytest.param(index, name, id=name.replace(", ", "-"), marks=[pytest.mark.soak] * (name in LONG))
+        for index, name in enumerate(PLANS)
+    ],
+)
 def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> None:
     seed = f"{SEED}/{index}"
     plan = PLANS[name]()
