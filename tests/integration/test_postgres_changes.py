@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from publisher.sources.postgres.opening import MESSAGES_SINCE
-from tests.support.postgres_changes import Slot, decoded
+from tests.support.postgres_changes import Slot, decoded, keyed
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_types import VERSION
 from wormhole.model.values import UNAVAILABLE
@@ -116,7 +116,7 @@ def test_unchanged_toast(sql: Sql, slot: Slot, full: bool) -> None:
         "UPDATE t SET n = 2",
         "UPDATE t SET v = NULL",
     )
-    _, kept, gone = decoded(slot.messages(), find_key=lambda _: ("id",))
+    _, kept, gone = decoded(slot.messages(), find_key=keyed("id"))
     assert kept.after == {"id": 1, "v": large if full else UNAVAILABLE, "n": 2}
     assert gone.after == {"id": 1, "v": None, "n": 2}
 

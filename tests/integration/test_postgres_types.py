@@ -13,9 +13,8 @@ import psycopg
 import pytest
 from psycopg.adapt import Transformer
 
-from publisher.sources.postgres.decode.messages import Relation
 from tests.support.hot import hot_module
-from tests.support.postgres_changes import Change, Slot, decoded
+from tests.support.postgres_changes import Change, Slot, decoded, keyed
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_types import EXTENSIONS, NOT_IN_TABLES, SETUP, TYPES
 from wormhole.model.values import UNAVAILABLE, Value
@@ -113,9 +112,6 @@ def test_every_type(
     def sql(*statements: str) -> None:
         postgres_server.sql("SET lc_monetary = 'C'", *statements, database=postgres_database)
 
-    def find_key(_: Relation) -> tuple[str, ...]:
-        return ("id",)
-
     sql(
         f"CREATE TABLE t (id int PRIMARY KEY, {columns}, other text NOT NULL DEFAULT 'o')",
         "CREATE UNIQUE INDEX other_key ON t (id, other)",
@@ -124,7 +120,7 @@ def test_every_type(
     )
     query = f"SELECT id, {', '.join(_NAMES)} FROM public.t"
     first = _expected(slot.shown(query))
-    inserted = decoded(slot.messages(), encoder, find_key=find_key)
+    inserted = decoded(slot.messages(), encoder, find_key=keyed("id"))
     by_index = identity.startswith("USING")
     assert [change.key for change in inserted] == [(n, "o") if by_index else (n,) for n in range(_ROWS + 1)]
     _check(inserted, ["after"], first)
@@ -138,7 +134,7 @@ def test_every_type(
     ]
     sql(*(f"UPDATE t SET {values} WHERE id = {row}" for row, values in enumerate(sets)))
     second = _expected(slot.shown(query))
-    updated = decoded(slot.messages(), encoder, find_key=find_key)
+    updated = decoded(slot.messages(), encoder, find_key=keyed("id"))
     assert [change.op for change in updated] == ["update"] * (_ROWS + 1)
     _check(updated, ["after"], _expected(slot.rows_printed(["id", *_NAMES])))
     if identity == "FULL":
@@ -148,7 +144,7 @@ def test_every_type(
         assert {change.before is None for change in updated} == {True}
 
     sql("UPDATE t SET id = -1 - id, other = 'p'", "DELETE FROM t")
-    changes = decoded(slot.messages(), encoder, find_key=find_key)
+    changes = decoded(slot.messages(), encoder, find_key=keyed("id"))
     moved, deleted = changes[: _ROWS + 1], changes[_ROWS + 1 :]
     assert sorted(change.old_key for change in moved) == sorted(change.key for change in inserted)
     assert sorted(map(str, (change.key for change in moved))) == sorted(map(str, (change.key for change in deleted)))

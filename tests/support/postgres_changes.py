@@ -11,7 +11,9 @@ import psycopg
 
 from publisher.sources.encode.piece import Piece
 from publisher.sources.postgres.decode import encoder as compiled
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
 from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
+from publisher.sources.postgres.decode.messages import Relation
 from publisher.sources.postgres.decode.tables import FindGenerated, FindKey, Tables
 from publisher.sources.postgres.opening import MESSAGES_SINCE
 from tests.support.postgres_messages import log_data
@@ -21,7 +23,7 @@ from wormhole.model.sharding import Sharding
 from wormhole.model.values import Value
 from wormhole.wire.rows import decode_row, op_of, values_of
 
-__all__ = ["Change", "Slot", "changes_of", "decoded"]
+__all__ = ["Change", "Slot", "changes_of", "decoded", "keyed"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,19 @@ def _printed_row(line: str, columns: Sequence[str]) -> tuple[bytes | None, ...]:
             row.append({"null": None, "true": b"t", "false": b"f"}.get(text, text.encode()))
         at = end
     return tuple(row)
+
+
+def keyed(*names: str) -> FindKey:
+    """A catalogue that has the table as the log has it, with this key."""
+
+    def find(relation: Relation, _commit: int) -> CatalogueKey:
+        columns = [
+            CatalogueColumn(number, column.name, column.type, column.name in names)
+            for number, column in enumerate(relation.columns, 1)
+        ]
+        return CatalogueKey(tuple(columns), 1 if names else 0)
+
+    return find
 
 
 def decoded(

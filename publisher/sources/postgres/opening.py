@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -18,6 +19,7 @@ from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal, understood
 from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey
 from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
 from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
@@ -33,9 +35,10 @@ from publisher.sources.postgres.proof import (
 )
 from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
+from publisher.sources.postgres.seen_keys import SeenKeys
 from publisher.sources.postgres.server_state import ServerState, Slot
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
-from publisher.sources.postgres.table_keys import generated_keys, key_columns
+from publisher.sources.postgres.table_keys import generated_keys, read_key
 from publisher.sources.postgres.timelines import Timelines
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -105,6 +108,11 @@ class Opening:
         self._opened = opened
         self._ended = ended
         self._delivered = delivered
+        self._seen_keys = SeenKeys()
+
+    def observe(self, log: Log) -> None:
+        """The log was just seen."""
+        self._seen_keys.note(log.history.number, log.state.end, log.state.unlogged_keys)
 
     def open(
         self,
@@ -213,17 +221,23 @@ class Opening:
         count = options.sharding.count if options.sharding.by == "hash" else 0
         return tables, Encoder(tables, options.max_update_bytes, count)
 
-    def _find_key(self, relation: Relation) -> tuple[str, ...] | None:
-        connection = connect(self._address)
-        try:
-            return key_columns(connection, relation.id, relation.schema, relation.table)
-        finally:
-            connection.close()
+    def _find_key(self, relation: Relation, commit: int) -> CatalogueKey | None:
+        with self._catalogue() as connection:
+            return read_key(connection, relation.id, commit, self._seen_keys)
 
-    def _find_generated(self) -> dict[int, tuple[str, ...]]:
+    def _find_generated(self) -> tuple[int, dict[int, tuple[str, ...]]]:
+        with self._catalogue() as connection:
+            found = generated_keys(connection)
+            return found.place, {number: columns for number, (_, columns) in found.tables.items()}
+
+    @contextmanager
+    def _catalogue(self) -> Iterator[Connection]:
+        """A session for a question in the middle of a transaction. What goes wrong ends the reader, which is opened
+        again at a datamarker: a table is never decoded without the answer."""
         connection = connect(self._address)
         try:
-            return {number: columns for number, (_, columns) in generated_keys(connection).items()}
+            with understood(self._address):
+                yield connection
         finally:
             connection.close()
 

@@ -62,6 +62,8 @@ class ServerState:
     names one by one. ``slots``: those of the log, by name; ``standbys``: how many have a slot of their own.
     ``keep_bytes``: ``max_slot_wal_keep_size``, 0 without a limit. ``sender_timeout_s``: ``wal_sender_timeout``, 0 for
     none. ``page_bytes``: of a page of the log.
+    ``unlogged_keys``: by the tables' numbers (OIDs), those of the primary keys that the log does not contain
+    (REPLICA IDENTITY FULL and NOTHING).
     """
 
     system: str
@@ -78,6 +80,7 @@ class ServerState:
     publication_oid: int = 0
     listed: frozenset[str] = frozenset()
     page_bytes: int = 8192
+    unlogged_keys: Mapping[int, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"timeline {self.timeline} of system {self.system}, which ends at {format_lsn(self.end)}"
@@ -100,7 +103,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
             "the server is a standby, whose log is not read",
             hint="name the primary in the log's source; it is tried again",
         )
-    ((system, timeline, end, flushed, block, segment, wal_level, keep_mb, timeout_ms, oid, listed, standbys),) = (
+    ((system, timeline, end, flushed, block, segment, wal_level, keep_mb, timeout_ms, oid, listed, standbys, keys),) = (
         connection.query(
             f"SELECT {IDENTITY}, pg_current_wal_insert_lsn(), "  # noqa: S608
             "pg_current_wal_flush_lsn(), current_setting('wal_block_size'), "
@@ -111,9 +114,12 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
             "(SELECT string_agg(format('%s.%s', relnamespace::regnamespace, relname), chr(10)) FROM pg_class JOIN "
             "pg_publication_rel ON prrelid = pg_class.oid JOIN pg_publication ON prpubid = pg_publication.oid "
             f"WHERE pubname = {quote_literal(publication)}), "
-            "(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical')"
+            "(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical'), "
+            "(SELECT string_agg(format('%s %s', conrelid, k.oid), ' ') FROM pg_constraint k JOIN pg_class c "
+            "ON c.oid = conrelid WHERE contype = 'p' AND relreplident IN ('f', 'n'))"
         )
     )
+    numbers = tuple(map(int, (keys or "").split()))
     return ServerState(
         system=system or "",
         timeline=int(timeline or "0", 16),
@@ -129,6 +135,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         publication_oid=int(oid or 0),
         listed=frozenset((listed or "").split("\n")) - {""},
         page_bytes=int(block or 0),
+        unlogged_keys=dict(zip(numbers[::2], numbers[1::2], strict=True)),
     )
 
 

@@ -251,6 +251,7 @@ class PostgresSource:
         log = self._continued(state, timelines, last, shown=shown and same)
         with self._lock:
             self._seen, self._shown = log, self._control
+        self._opening.observe(log)
         for reader in tuple(self._readers):
             reader.outlived(log.history)
         return log

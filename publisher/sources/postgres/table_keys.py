@@ -2,44 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 from publisher.sources.postgres.connection import Connection, quote_literal
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
+from publisher.sources.postgres.lsn import format_lsn, parse_lsn
+from publisher.sources.postgres.seen_keys import SeenKeys
 
-__all__ = ["generated_keys", "key_columns"]
+__all__ = ["GeneratedKeys", "generated_keys", "read_key"]
+
+_NEVER: Final = (1 << 31) - 1
+# The rows of catalogues have the id of the transaction that wrote them (xmin); in place of one from 2^31 transactions
+# ago there is one that seems to be in the future. A table's row of `ctid` is as old as the table. The dependencies of a
+# constraint on its columns are never written again, which the rows of constraints and indexes are. Every transaction
+# before the `catalog_xmin` of a slot ended before its confirmed place.
+_KEY: Final = """\
+WITH known AS (SELECT coalesce(min(age(s.catalog_xmin)), {never}) AS age FROM pg_replication_slots s
+    WHERE s.slot_type = 'logical' AND s.confirmed_flush_lsn <= {place}),
+made AS (SELECT m.xmin AS id FROM pg_attribute m WHERE m.attrelid = {number} AND m.attnum = -1),
+key AS (SELECT k.oid, k.conkey, (SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_constraint'::regclass
+    AND d.objid = k.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid = k.conrelid AND d.refobjsubid > 0
+    LIMIT 1) AS id FROM pg_constraint k WHERE k.conrelid = {number} AND k.contype = 'p')
+SELECT a.attnum, a.attname, a.atttypid, a.attnum = ANY (key.conkey),
+    age(a.xmin) NOT BETWEEN 0 AND known.age OR a.xmin = made.id, a.attisdropped, a.attgenerated <> '',
+    a.xmin = key.id, key.oid, age(key.id) NOT BETWEEN 0 AND known.age OR key.id = made.id
+FROM pg_class c CROSS JOIN known CROSS JOIN made LEFT JOIN key ON true
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.oid = {number} ORDER BY a.attnum"""
 
 
-def key_columns(connection: Connection, number: int, schema: str, table: str) -> tuple[str, ...] | None:
-    """The names of the primary key's columns in the table's order, as the catalogue has them now; empty without one,
-    ``None`` without the table. It is found by its ``number`` (OID), since it may have another name by now and another
-    table its name; by its name where it was dropped, since it may have been made anew.
-
-    Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`.
-    """
-    rows = connection.query(
-        "SELECT a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "  # noqa: S608
-        "LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
-        "LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) "
-        f"WHERE CASE WHEN EXISTS (SELECT FROM pg_class WHERE oid = {number}) THEN c.oid = {number} "
-        f"ELSE n.nspname = {quote_literal(schema)} AND c.relname = {quote_literal(table)} END ORDER BY a.attnum"
-    )
-    return tuple(name for (name,) in rows if name is not None) if rows else None
-
-
-def generated_keys(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
+@dataclass(frozen=True, slots=True)
+class GeneratedKeys:
     """Every table's name (``schema.table``) and the generated columns in the key that the log has of it, by the table's
-    number (OID). Servers before 18 leave them out of the log, and later ones where the publication does not say
-    otherwise.
-
-    Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`.
+    number (OID). ``place``: as transactions saw it that were committed before this place of the log.
     """
+
+    place: int
+    tables: dict[int, tuple[str, tuple[str, ...]]]
+
+
+def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) -> CatalogueKey | None:
+    """The columns and the primary key of the table of this ``number`` (OID): a name may be another table's by now.
+    ``None`` where there is no such table any more. ``place``: the LSN of the commit of the transaction that is decoded.
+
+    Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`, and ``ValueError`` for what is no answer.
+    """
+    rows = connection.query(_KEY.format(place=quote_literal(format_lsn(place)), never=_NEVER, number=number))
+    if not rows:
+        return None
+    columns = tuple(
+        CatalogueColumn(int(at), name or "", int(kind or 0), *(flag == "t" for flag in flags))
+        for at, name, kind, *flags, _, _ in rows
+        if at is not None
+    )
+    *_, constraint, settled = rows[0]
+    key = int(constraint or 0)
+    return CatalogueKey(columns, key, settled == "t" or seen.was_there(number, key, place))
+
+
+def generated_keys(connection: Connection) -> GeneratedKeys:
+    """The generated columns in keys. Servers before 18 leave them out of the log, and later ones where the publication
+    does not say otherwise.
+
+    Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`, and ``ValueError`` for what is no answer.
+    """
+    ((end,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
     rows = connection.query(
         "SELECT c.oid, n.nspname, c.relname, a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "LEFT JOIN pg_index i ON i.indrelid = c.oid "
+        "JOIN pg_index i ON i.indrelid = c.oid "
         "AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
-        "LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attgenerated <> '' AND a.attnum = ANY (i.indkey) "
+        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attgenerated <> '' AND a.attnum = ANY (i.indkey) "
         "WHERE c.relkind IN ('r', 'p') ORDER BY 2, 3, a.attnum"
     )
     found: dict[int, tuple[str, tuple[str, ...]]] = {}
     for number, schema, table, column in rows:
         _, before = found.get(int(number or 0), ("", ()))
-        found[int(number or 0)] = (f"{schema}.{table}", before if column is None else (*before, column))
-    return found
+        found[int(number or 0)] = (f"{schema}.{table}", (*before, column or ""))
+    return GeneratedKeys(parse_lsn(end or ""), found)

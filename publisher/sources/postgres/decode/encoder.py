@@ -202,7 +202,7 @@ class Encoder:
         try:
             if kind == _RELATION:
                 relation = parse_relation(data, _HEADER)
-                self._known[relation.id] = self.tables.learn(relation)
+                self._known[relation.id] = self.tables.learn(relation, self.commit)
                 self._table_id = -1
             elif kind == _TYPE:
                 self.tables.learn_type(parse_type(data, _HEADER))

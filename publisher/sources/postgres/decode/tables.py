@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey, KeyPlaces, places_of
 from publisher.sources.postgres.decode.kinds import SCHEMA_TYPES, TEXT, kind_of
 from publisher.sources.postgres.decode.messages import FULL, MESSAGES, NOTHING, Relation, TypeName
 from publisher.sources.postgres.decode.table import Table
@@ -22,13 +23,15 @@ __all__ = ["FindGenerated", "FindKey", "Tables", "shard_name"]
 
 _MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
 
-FindKey = Callable[[Relation], tuple[str, ...] | None]
-"""The names of a table's key columns, in the table's order, as the catalogue has them now; ``None``: it does not have
-the table. Called where the log does not contain the key (REPLICA IDENTITY FULL and NOTHING)."""
+FindKey = Callable[[Relation, int], CatalogueKey | None]
+"""A table's columns and primary key, as the catalogue has them now; ``None``: it does not have the table. Called where
+the log does not contain the key (REPLICA IDENTITY FULL and NOTHING), with the LSN of the commit of the transaction that
+is decoded."""
 
-FindGenerated = Callable[[], Mapping[int, tuple[str, ...]]]
-"""The generated columns in the keys of all tables, by their numbers, as the catalogue has them now. Called by the first
-table whose key the log should contain, and again by one that was not there then or that comes again."""
+FindGenerated = Callable[[], tuple[int, Mapping[int, tuple[str, ...]]]]
+"""The generated columns in the keys of all tables, by their numbers, and a place: they are as transactions saw them
+that were committed before. Called by a table whose key the log should contain, in a transaction that was committed
+later than at the last answer's place."""
 
 _AFTER_ALL: Final = 1 << 64
 
@@ -63,7 +66,9 @@ class Tables:
         self._skipped = skipped
         self._find_key = find_key
         self._find_generated = find_generated
-        self._generated: dict[int, tuple[str, ...]] = {}  # of the last look; each table takes its own away
+        self._generated: Mapping[int, tuple[str, ...]] = {}  # as transactions saw it that were committed before ...
+        self._generated_until = 0
+        self._found_keys: dict[int, KeyPlaces] = {}  # what was last found for a table whose key is not in the log
         self._types: dict[int, tuple[str, str]] = {}
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
@@ -78,11 +83,13 @@ class Tables:
         """A Type message, which comes before the Relation messages that need it."""
         self._types[found.id] = (found.schema, found.name)
 
-    def learn(self, relation: Relation) -> Table:
-        """A Relation message: the rows behind it have these columns."""
+    def learn(self, relation: Relation, commit: int = 0) -> Table:
+        """A Relation message: the rows behind it have these columns. ``commit``: LSN of the commit of the transaction
+        that it is in."""
         columns = relation.columns
         kinds = [kind_of(column.type, self._types.get(column.type)) for column in columns]
-        key, error = self._key(relation)
+        skipped = self._skips(relation.schema, relation.table)
+        key, error = ((), None) if skipped else self._key(relation, commit)
         typed = tuple(Column(column.name, SCHEMA_TYPES[kind]) for column, kind in zip(columns, kinds, strict=True))
         own = shard_name(self._log, self._sharding, relation.schema, relation.table)
         hashed = self._sharding.by == "hash" and bool(key)
@@ -97,7 +104,7 @@ class Tables:
             # A barrier carries no values, and this way its schema is the same wherever reading began.
             barrier_schema=self._schema(Schema(relation.name, (), ())),
             barrier_shard=ALL_SHARDS if hashed else self._shard(own),
-            skipped=self._skips(relation.schema, relation.table),
+            skipped=skipped,
             error=error,
         )
 
@@ -136,45 +143,37 @@ class Tables:
         """The shards of tables that are split by the hash of their key."""
         return [self.shards[k] for k in range(self._sharding.count)]
 
-    def _key(self, relation: Relation) -> tuple[tuple[int, ...], DecodeError | None]:
+    def _key(self, relation: Relation, commit: int) -> tuple[tuple[int, ...], DecodeError | None]:
         """Positions of the key's columns, and why the key is not known."""
         if relation.identity not in {FULL, NOTHING}:
+            self._found_keys.pop(relation.id, None)  # unseen, it may change
             key = tuple(i for i, column in enumerate(relation.columns) if column.is_key)
-            return key, self._generated_key(relation)
+            return key, self._generated_key(relation, commit)
         if self._find_key is None:
             return (), None
-        names = self._find_key(relation)
-        if names is None and relation.identity == NOTHING:
+        found = self._find_key(relation, commit)
+        if found is None and relation.identity == NOTHING:
             return (), None  # only inserts come, which need none
-        if names is None:
-            return (), self._unknown_key(relation, "the catalogue does not have the table any more")
-        places = {column.name: i for i, column in enumerate(relation.columns)}
-        if missing := [name for name in names if name not in places]:
-            what = f"the catalogue has {', '.join(missing)} in the key, which the log does not have in the table's rows"
-            return (), self._unknown_key(relation, what)
-        return tuple(sorted(places[name] for name in names)), None
+        if found is None:
+            return (), _unknown_key(relation, "the catalogue does not have the table any more")
+        places = places_of(relation, found, self._found_keys.get(relation.id))
+        if places.problem:
+            return (), _unknown_key(relation, places.problem)
+        self._found_keys[relation.id] = places
+        return places.places, None
 
-    def _generated_key(self, relation: Relation) -> DecodeError | None:
+    def _generated_key(self, relation: Relation, commit: int) -> DecodeError | None:
         """Why a key that the log contains is not whole."""
-        if relation.id not in self._generated and self._find_generated is not None:
-            self._generated = dict(self._find_generated())
+        if self._find_generated is not None and commit >= self._generated_until:
+            self._generated_until, self._generated = self._find_generated()
         there = {column.name for column in relation.columns}
-        missing = [name for name in self._generated.pop(relation.id, ()) if name not in there]
+        missing = [name for name in self._generated.get(relation.id, ()) if name not in there]
         if not missing:
             return None
         return DecodeError(
             f"the key of {relation.name} has the generated column {missing[0]}, which the server leaves out of the log",
             hint="give the table a key without it, or from PostgreSQL 18 on publish it "
             "(publish_generated_columns = stored); or name the table in skip_tables and restart the publisher",
-            tables=(relation.name,),
-        )
-
-    def _unknown_key(self, relation: Relation, what: str) -> DecodeError:
-        return DecodeError(
-            f"the key of {relation.name} is not known: its REPLICA IDENTITY was "
-            f"{'FULL' if relation.identity == FULL else 'NOTHING'} when this was logged, and {what}",
-            hint="name the table in skip_tables and restart the publisher, or start the application anew behind the "
-            "change of the table, from a copy of it",
             tables=(relation.name,),
         )
 
@@ -191,3 +190,14 @@ class Tables:
         ordinal = self._shard_ordinals.setdefault(name, len(self._shard_ordinals))
         self.shards[ordinal] = name
         return ordinal
+
+
+def _unknown_key(relation: Relation, what: str) -> DecodeError:
+    return DecodeError(
+        f"the key of {relation.name} is not known: its REPLICA IDENTITY was "
+        f"{'FULL' if relation.identity == FULL else 'NOTHING'} when this was logged, and {what}",
+        hint="name the table in skip_tables, restart the publisher, and bring the application's rows of it up to date; "
+        f"for what is logged from now on: ALTER TABLE {relation.name} REPLICA IDENTITY DEFAULT; (or USING INDEX ...), "
+        "with which the log has the key",
+        tables=(relation.name,),
+    )

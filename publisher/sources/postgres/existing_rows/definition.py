@@ -97,7 +97,7 @@ def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:
         return Definition(name, partitioned, rows=rows, refused=refused)
     key_numbers = sorted(part["number"] for part in row["key"])
     by_number = {column["number"]: column for column in published}
-    tables, relation = _learnt(schema, table, row["identity"], published, key_numbers, wanted)
+    tables, relation = _learnt(schema, table, published, key_numbers, wanted)
     alone = [by_number[number] for number in key_numbers]
     key = tuple(_key_column(by_number[part["number"]], key_numbers, part) for part in row["key"])
     return Definition(
@@ -115,7 +115,7 @@ def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:
         key,
         tables.schemas[relation.schema],
         relation,
-        _learnt(schema, table, row["identity"], alone, key_numbers, wanted)[1],
+        _learnt(schema, table, alone, key_numbers, wanted)[1],
         _fingerprint(row["number"], key),
     )
 
@@ -212,18 +212,17 @@ def _no_key(row: Mapping[str, Any], published: set[int]) -> Problem:
 
 
 def _learnt(
-    schema: str, table: str, identity: str, columns: Sequence[Mapping[str, Any]], key: Sequence[int], wanted: Wanted
+    schema: str, table: str, columns: Sequence[Mapping[str, Any]], key: Sequence[int], wanted: Wanted
 ) -> tuple[Tables, Table]:
     """The columns as the log's decoder would learn them of a Relation message."""
-    names = tuple(str(column["name"]) for column in columns if column["number"] in key)
-    tables = Tables(wanted.log, wanted.sharding, find_key=lambda _: names)
+    tables = Tables(wanted.log, wanted.sharding)
     for column in columns:
         if not column["built_in"]:
             tables.learn_type(TypeName(int(column["type"]), *_base(column)))
     described = tuple(
         RelationColumn(str(column["name"]), int(column["type"]), -1, column["number"] in key) for column in columns
     )
-    return tables, tables.learn(Relation(0, schema, table, identity, described))
+    return tables, tables.learn(Relation(0, schema, table, DEFAULT, described))
 
 
 def _base(column: Mapping[str, Any]) -> tuple[str, str]:

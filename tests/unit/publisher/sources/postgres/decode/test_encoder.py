@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from publisher.sources.encode.piece import ALL_SHARDS
-from publisher.sources.postgres.decode.messages import begins_behind
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
+from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
 from tests.support import postgres_messages as build
 from tests.support.hot import hot_module
-from tests.support.postgres_changes import Change, changes_of, decoded
+from tests.support.postgres_changes import Change, changes_of, decoded, keyed
 from tests.support.postgres_messages import EPOCH_US, INT4, TEXT, UNCHANGED
 from wormhole.model.errors import DecodeError
 from wormhole.model.sharding import Sharding
@@ -147,7 +148,7 @@ def test_unchanged_toast_is_unavailable_unless_the_old_row_has_it(encoder: Modul
             build.update(8, ["1", UNCHANGED], ["1", "big"]),
             build.update(7, [UNCHANGED, "b"], ["1", None], b"K"),
         ),
-        find_key=lambda _: ("id",),
+        find_key=keyed("id"),
     )
     assert [(change.key, change.after, change.old_key) for change in changes(found)] == [
         ((1,), {"id": 1, "name": UNAVAILABLE}, ()),
@@ -240,33 +241,72 @@ def test_a_row_that_cannot_be_read_breaks_its_shards_only(encoder: ModuleType) -
 def test_a_key_that_is_not_known_breaks_the_table(encoder: ModuleType) -> None:
     full = build.relation(8, "shop.full", COLUMNS, (0, 1), "f")
     rows = transaction(full, build.insert(8, ["1", "a"]))
-    with pytest.raises(DecodeError, match="the catalogue does not have the table any more"):
-        decoded(rows, encoder, find_key=lambda _: None)
-    with pytest.raises(DecodeError, match="the catalogue has number in the key"):
-        decoded(rows, encoder, find_key=lambda _: ("number",))
-    assert [change.key for change in decoded(rows, encoder, find_key=lambda _: ("id",))] == [(1,)]
+    with pytest.raises(DecodeError, match="the catalogue does not have the table any more") as error:
+        decoded(rows, encoder, find_key=lambda *_: None)
+    assert (error.value.tables, "ALTER TABLE shop.full REPLICA IDENTITY" in str(error.value.hint)) == (
+        ("shop.full",),
+        True,
+    )
+    elsewhere = CatalogueKey((CatalogueColumn(1, "number", INT4, in_key=True),), 1)
+    with pytest.raises(DecodeError, match=r"primary key \(number\) has a column number which cannot be told"):
+        decoded(rows, encoder, find_key=lambda *_: elsewhere)
+    assert [change.key for change in decoded(rows, encoder, find_key=keyed("id"))] == [(1,)]
+    assert [change.key for change in decoded(rows, encoder, find_key=keyed())] == [()]
     assert [change.key for change in decoded(rows, encoder)] == [()]
     hidden = transaction(build.relation(8, "shop.full", COLUMNS, (), "n"), build.insert(8, ["1", "a"]))
-    assert [change.key for change in decoded(hidden, encoder, find_key=lambda _: None)] == [()]
+    assert [change.key for change in decoded(hidden, encoder, find_key=lambda *_: None)] == [()]
+
+
+def test_a_key_is_that_of_the_transaction_which_is_decoded(encoder: ModuleType) -> None:
+    """The catalogue is asked with its place, and the key that was found before is remembered."""
+    asked: list[tuple[int, int]] = []
+    columns = (CatalogueColumn(1, "id", INT4, in_key=True), CatalogueColumn(2, "name", TEXT))
+    answers = [CatalogueKey(columns, 5), CatalogueKey(columns, 5, None), CatalogueKey(columns, 6, None)]
+
+    def find(relation: Relation, commit: int) -> CatalogueKey:
+        asked.append((relation.id, commit))
+        return answers.pop(0)
+
+    full = build.relation(8, "shop.full", COLUMNS, (0, 1), "f")
+    found = made(encoder, find_key=find)
+    for n in (1, 2, 3):
+        for message in transaction(full, build.insert(8, [str(n), "a"]), lsn=100 * n, end=100 * n + 40):
+            found.add(message)
+    assert asked == [(8, 100), (8, 200), (8, 300)]
+    assert [change.key for change in changes(found)] == [(1,), (2,)]
+    (error,) = found.tables.take_broken().values()
+    assert "the primary key that the catalogue has (id) may be newer than that" in error.message
+
+
+def test_a_table_that_is_skipped_is_not_looked_up(encoder: ModuleType) -> None:
+    full = build.relation(8, "shop.full", COLUMNS, (0, 1), "f")
+
+    def find(*_: object) -> CatalogueKey:
+        raise AssertionError("it was")
+
+    assert decoded(transaction(full, build.insert(8, ["1", "a"])), encoder, skipped=frozenset({"shop.full"}),
+                   find_key=find) == []  # fmt: skip
 
 
 def test_a_key_of_which_the_server_leaves_out_a_generated_column_breaks_the_table(encoder: ModuleType) -> None:
     rows = transaction(build.relation(8, "shop.full", COLUMNS, (0,), "d"), build.insert(8, ["1", "a"]))
     with pytest.raises(DecodeError, match=r"the key of shop\.full has the generated column total, which"):
-        decoded(rows, encoder, find_generated=lambda: {8: ("total",)})
-    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: {9: ("total",)})] == [(1,)]
-    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: {8: ("id",)})] == [(1,)]
+        decoded(rows, encoder, find_generated=lambda: (0, {8: ("total",)}))
+    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: (0, {9: ("total",)}))] == [(1,)]
+    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: (0, {8: ("id",)}))] == [(1,)]
 
 
-def test_generated_columns_are_looked_up_again_for_a_table_that_is_new_or_comes_again(encoder: ModuleType) -> None:
-    looks: list[dict[int, tuple[str, ...]]] = [{8: (), 9: ()}, {8: (), 9: (), 10: ()}, {8: (), 9: (), 10: ("total",)}]
-    rows = transaction(
-        *(build.relation(number, f"shop.t{number}", COLUMNS, (0,), "d") for number in (8, 9, 10, 10)),
-        build.insert(10, ["1", "a"]),
-    )
-    with pytest.raises(DecodeError, match=r"the key of shop\.t10 has the generated column total, which"):
-        decoded(rows, encoder, find_generated=lambda: looks.pop(0))
+def test_generated_columns_are_as_of_a_place_and_are_looked_up_again_behind_it(encoder: ModuleType) -> None:
+    """A key may get one between the look and the Relation message."""
+    looks: list[tuple[int, dict[int, tuple[str, ...]]]] = [(150, {}), (250, {9: ("total",)})]
+    found = made(encoder, sharding=Sharding("table"), find_generated=lambda: looks.pop(0))
+    for number, lsn in ((8, 100), (9, 149), (8, 150), (9, 249)):
+        relation = build.relation(number, f"shop.t{number}", COLUMNS, (0,), "d")
+        for message in transaction(relation, build.insert(number, ["1", "a"]), lsn=lsn, end=lsn + 1):
+            found.add(message)
     assert looks == []
+    assert [change.table for change in changes(found)] == ["shop.t8", "shop.t9", "shop.t8"]
+    assert list(found.tables.take_broken()) == ["db.shop.t9"]
 
 
 @pytest.mark.parametrize(

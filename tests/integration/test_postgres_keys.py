@@ -1,0 +1,134 @@
+"""Keys that the log does not contain (REPLICA IDENTITY FULL), from a real server's catalogue that is newer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from publisher.sources.postgres import slots
+from publisher.sources.postgres.source import PostgresSource
+from tests.support.postgres_server import PostgresServer
+from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
+from wormhole.ports.testing.reading import Read, read_log, read_until
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+Open = Callable[[str], PostgresSource]
+
+
+@pytest.fixture
+def sql(postgres_server: PostgresServer, postgres_database: str) -> Sql:
+    def run(*statements: str) -> list[tuple[Any, ...]]:
+        return postgres_server.sql(*statements, database=postgres_database)
+
+    run("CREATE TABLE other (id int PRIMARY KEY)")
+    return run
+
+
+@pytest.fixture
+def started(postgres_server: PostgresServer, postgres_database: str, tmp_path: Path, sql: Sql) -> Iterator[Open]:
+    """A source of the database with a state folder of its own; the first call makes publication and slots."""
+    found: list[PostgresSource] = []
+    name = f"of_{postgres_database}"
+
+    def start(folder: str = "state") -> PostgresSource:
+        if not found:
+            sql(slots.statement_of_publication(name), *slots.create_statements(name))
+        login = Login(postgres_server.password_file)
+        options = SourceOptions("log", tmp_path / folder, Sharding("table"), 1 << 20, 0, login)
+        source = PostgresSource(f"{postgres_server.url(postgres_database)}?publication={name}&slot={name}", options)
+        found.append(source)
+        source.start()
+        return source
+
+    yield start
+    for source in found:
+        source.stop()
+
+
+def _keys(read: Read, table: str) -> list[tuple[object, ...]]:
+    return [update.key for update in read.updates if update.table == f"public.{table}"]
+
+
+def _problem(read: Read) -> str:
+    """Of the one table whose shard breaks; the other one's updates come."""
+    (error,) = read.broken
+    assert error.tables == ("public.t",)
+    assert "skip_tables" in (error.hint or "")
+    assert (_keys(read, "t"), _keys(read, "other")) == ([], [(1,)])
+    return error.message
+
+
+def test_a_column_is_found_by_its_place_where_its_name_is_another_ones_now(sql: Sql, started: Open) -> None:
+    sql("CREATE TABLE t (gone int, a int, b int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY FULL",
+        "ALTER TABLE t DROP COLUMN gone")  # fmt: skip
+    source = started("state")
+    start = source.latest()
+    sql("INSERT INTO t VALUES (1, 2)", "UPDATE t SET b = 3", "ALTER TABLE t ADD COLUMN late int")
+    sql(*(f"ALTER TABLE t RENAME {names}" for names in ("a TO x", "b TO a", "x TO b")))
+    sql("INSERT INTO t VALUES (10, 20)")
+    assert _keys(read_log(source, start), "t") == [(2,), (3,), (20,)]
+
+
+def test_a_table_that_was_made_anew_lends_no_key_to_the_one_before(sql: Sql, started: Open) -> None:
+    sql("CREATE TABLE t (a int PRIMARY KEY, b int); ALTER TABLE t REPLICA IDENTITY FULL")
+    source = started("state")
+    start = source.latest()
+    sql("INSERT INTO t VALUES (1, 2)", "DROP TABLE t", "CREATE TABLE t (a int, b int PRIMARY KEY)",
+        "INSERT INTO other VALUES (1)")  # fmt: skip
+    assert "the catalogue does not have the table any more" in _problem(read_log(source, start))
+
+
+def test_a_key_that_was_changed_since_is_not_taken_for_the_one_before(
+    postgres_server: PostgresServer, postgres_database: str, sql: Sql, started: Open
+) -> None:
+    """The id of the transaction that changed it is lower than that of the one before: it began earlier."""
+    sql("CREATE TABLE t (a int PRIMARY KEY, b int); ALTER TABLE t REPLICA IDENTITY FULL")
+    source = started("state")
+    start = source.latest()
+    with postgres_server.connect(postgres_database, autocommit=False) as change:
+        change.execute("CREATE TABLE before_it (n int)")
+        sql("INSERT INTO t VALUES (1, 2)", "INSERT INTO other VALUES (1)")
+        change.execute("ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b)")
+    assert "the primary key that the catalogue has (b) may be newer than that" in _problem(read_log(source, start))
+    sql("ALTER TABLE t DROP CONSTRAINT t_pkey")
+    source._poll()
+    assert "does not have its primary key any more" in _problem(read_log(source, start))
+
+
+def test_a_reader_goes_on_over_changes_of_a_key(sql: Sql, started: Open) -> None:
+    sql("CREATE TABLE t (a int PRIMARY KEY, b int); ALTER TABLE t REPLICA IDENTITY FULL")
+    source = started("state")
+    with closing(source.open(source.latest())) as reader:
+        read = Read()
+
+        def run(*statements: str) -> None:
+            sql(*statements)
+            read_until(reader, source.latest().order, into=read)
+
+        run("INSERT INTO t VALUES (1, 2)")
+        run("ALTER TABLE t ALTER a TYPE bigint", "INSERT INTO t VALUES (3, 4)")
+        sql("REINDEX TABLE CONCURRENTLY t", "ALTER TABLE t RENAME CONSTRAINT t_pkey TO k")
+        run("INSERT INTO t VALUES (5, 6)")
+        sql("ALTER TABLE t DROP CONSTRAINT k, ADD PRIMARY KEY (b)")
+        source._poll()
+        run("UPDATE t SET a = 7 WHERE a = 1")
+        sql("ALTER TABLE t DROP CONSTRAINT t_pkey")
+        source._poll()
+        run("DELETE FROM t WHERE a = 3")
+    assert not read.broken
+    assert _keys(read, "t") == [(1,), (3,), (5,), (2,), ()]
+
+
+def test_a_key_that_is_older_than_the_slots_is_that_of_their_log(sql: Sql, started: Open) -> None:
+    """A publisher that was away saw nothing of it."""
+    sql("CREATE TABLE t (a int, b int)", "ALTER TABLE t ADD PRIMARY KEY (b)", "ALTER TABLE t REPLICA IDENTITY FULL")
+    first = started("state")
+    start = first.latest()
+    first.stop()
+    sql("INSERT INTO t VALUES (1, 2)")
+    assert _keys(read_log(started("another"), start), "t") == [(2,)]
