@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -295,7 +296,7 @@ def test_a_table_that_is_written_anew_between_its_lock_and_its_snapshot(scene: P
     assert session is not None
     plain = session.connection.query
 
-    def query(statement: str, **more: float) -> object:
+    def query(statement: str, **more: Any) -> object:
         if "pg_current_snapshot" in statement:
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 scene.sql("SET lock_timeout = '50ms'", "ALTER TABLE fine ALTER v TYPE bigint")

@@ -27,6 +27,7 @@ __all__ = [
     "ServerError",
     "SessionEnded",
     "connect",
+    "drop_notifications",
     "quote_identifier",
     "quote_literal",
     "understood",
@@ -45,7 +46,13 @@ _LOG_REMOVED: Final = (
     "and `objects create`; flows report what they lack with its range"
 )
 _COPIES: Final = frozenset({pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT})
-_MESSAGES_AT_ONCE: Final = 1000
+_MOST_AT_ONCE: Final = 512 << 10  # bytes of a copy's messages
+_MESSAGE_COST: Final = 64
+_MOST_ANSWER: Final = 64 << 20
+_ROW_COST: Final = 100  # bytes, beside its values
+_VALUE_COST: Final = 60
+_RESULT_COST: Final = 4096  # of one that is no row; an honest server sends one for each statement
+_MOST_TEXT: Final = 2000  # of what a server says
 _NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
 _REQUIRE_AUTH_SINCE: Final = 160000  # the version of libpq
 _TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
@@ -90,25 +97,22 @@ class Connection:
         """Whether the session may be used. That a server went away shows at the next statement."""
         return bool(self.pgconn.status == pq.ConnStatus.OK)
 
-    def query(self, statement: str, *, timeout_s: float = TIMEOUT_S) -> list[Row]:
-        """The rows of one statement's answer, as text.
+    def query(self, statement: str, *, timeout_s: float = TIMEOUT_S, most_bytes: int = _MOST_ANSWER) -> list[Row]:
+        """The rows of one statement's answer, as text. ``most_bytes``: what they may take.
 
         Raises :class:`ServerError` for what the server refuses, :class:`~wormhole.model.errors.SourceUnavailable` for a
-        broken connection, and :class:`~wormhole.model.errors.SourceSilent` when there is no answer in time; after the
-        last two the session is closed.
+        broken connection and for a larger answer, and :class:`~wormhole.model.errors.SourceSilent` when there is no
+        answer in time; after the last two the session is closed.
         """
-        result = self._execute(statement, time.monotonic() + timeout_s)
-        return [
-            tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
-            for row in range(result.ntuples)
-        ]
+        _, rows = self._execute(statement, time.monotonic() + timeout_s, most_bytes)
+        return rows
 
     def start_copy(self, statement: str, *, timeout_s: float = TIMEOUT_S) -> None:
         """Send ``START_REPLICATION``; :class:`publisher.sources.postgres.stream.Stream` reads what follows.
 
         Raises as :meth:`query`.
         """
-        result = self._execute(statement, time.monotonic() + timeout_s)
+        result, _ = self._execute(statement, time.monotonic() + timeout_s)
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise ServerError(f"{self._address}: the server does not begin to send its log")
 
@@ -118,21 +122,24 @@ class Connection:
         """
         deadline = time.monotonic() + timeout_s
         try:
-            self._execute(statement, deadline)
+            result, _ = self._execute(statement, deadline)
+            if result.status != pq.ExecStatus.COPY_OUT:
+                raise self._not_understood("it does not send the rows that a COPY was to send")
             size = 0
             while size >= 0:
                 messages: list[bytes] = []
+                room = _MOST_AT_ONCE
                 size, data = self.pgconn.get_copy_data(1)
                 while size > 0:
                     messages.append(bytes(data))
-                    if len(messages) == _MESSAGES_AT_ONCE:
+                    room -= size + _MESSAGE_COST
+                    if room <= 0:
                         break
                     size, data = self.pgconn.get_copy_data(1)
                 if messages:
                     yield messages
                 elif size == 0:
-                    self._wait(select.POLLIN, deadline)
-                    self.pgconn.consume_input()
+                    self._receive(deadline)
             self._last(deadline)
         except psycopg.Error:
             raise self._broke() from None
@@ -151,14 +158,16 @@ class Connection:
     def refusal(self, result: pq.abc.PGresult) -> ServerError:
         """What the server says in a refusal."""
         field = result.error_field
-        detail = _text(field(pq.DiagnosticField.MESSAGE_DETAIL))
-        sqlstate = _text(field(pq.DiagnosticField.SQLSTATE)) or ""
+        detail = _said(field(pq.DiagnosticField.MESSAGE_DETAIL))
+        sqlstate = _said(field(pq.DiagnosticField.SQLSTATE))
+        # What libpq itself says of an answer that is none has no fields.
+        what = _said(field(pq.DiagnosticField.MESSAGE_PRIMARY)) or _one_line(result.error_message)
         return ServerError(
-            f"{self._address}: {_text(field(pq.DiagnosticField.MESSAGE_PRIMARY))}{f' ({detail})' if detail else ''}",
+            f"{self._address}: {what}{f' ({detail})' if detail else ''}",
             sqlstate=sqlstate,
             hint=_LOG_REMOVED
             if sqlstate == _NO_SUCH_FILE
-            else _text(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
+            else _said(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
         )
 
     def broken(self) -> SourceUnavailable:
@@ -168,26 +177,40 @@ class Connection:
             hint="check that the server runs; it is tried again",
         )
 
-    def _execute(self, statement: str, deadline: float) -> pq.abc.PGresult:
+    def _execute(
+        self, statement: str, deadline: float, most_bytes: int = _MOST_ANSWER
+    ) -> tuple[pq.abc.PGresult, list[Row]]:
         try:
             self.pgconn.send_query(statement.encode())
+            self.pgconn.set_single_row_mode()  # else libpq collects the whole answer, however large
             while self.pgconn.flush():
                 self._wait(select.POLLIN | select.POLLOUT, deadline)
                 self.pgconn.consume_input()
-            return self._last(deadline)
+            return self._last(deadline, most_bytes)
         except psycopg.Error:
             raise self._broke() from None
 
-    def _last(self, deadline: float) -> pq.abc.PGresult:
-        """The last result of what was sent, or the one that begins a copy."""
+    def _last(self, deadline: float, most_bytes: int = _MOST_ANSWER) -> tuple[pq.abc.PGresult, list[Row]]:
+        """The last result of what was sent, or the one that begins a copy, and its rows."""
         last: pq.abc.PGresult | None = None
+        rows: list[Row] = []
+        whole = True
         broken = False
+        room = most_bytes
         try:
             while (result := self._result(deadline)) is not None:
                 # Behind the server's own last word libpq adds that the connection ended.
                 last = result if last is None or last.status != pq.ExecStatus.FATAL_ERROR else last
                 if result.status in _COPIES:
-                    return result
+                    return result, []
+                if whole:
+                    rows = []  # of the statement before
+                whole = result.status != pq.ExecStatus.SINGLE_TUPLE
+                found, cost = _rows_of(result)
+                rows += found
+                room -= cost
+                if room < 0:
+                    raise self._not_understood(f"one takes more than {most_bytes >> 20} MiB")
         except psycopg.Error:
             broken = True
         if broken or last is None or (last.status == pq.ExecStatus.FATAL_ERROR and not self.is_open):
@@ -197,7 +220,12 @@ class Connection:
             raise error
         if last.status == pq.ExecStatus.FATAL_ERROR:
             raise self.refusal(last)
-        return last
+        return last, rows
+
+    def _not_understood(self, what: str) -> SourceUnavailable:
+        """The server answers as none does; the session is closed."""
+        self.close()
+        return _no_server(self._address, what)
 
     def _broke(self) -> SourceUnavailable:
         error = self.broken()
@@ -206,9 +234,13 @@ class Connection:
 
     def _result(self, deadline: float) -> pq.abc.PGresult | None:
         while self.pgconn.is_busy():
-            self._wait(select.POLLIN, deadline)
-            self.pgconn.consume_input()
+            self._receive(deadline)
         return self.pgconn.get_result()
+
+    def _receive(self, deadline: float) -> None:
+        self._wait(select.POLLIN, deadline)
+        self.pgconn.consume_input()
+        drop_notifications(self.pgconn)
 
     def _wait(self, events: int, deadline: float) -> None:
         try:
@@ -264,10 +296,13 @@ def understood(address: Address) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise SourceUnavailable(
-            f"{address}: the answers are not those of a PostgreSQL server ({_one_line(str(error).encode())})",
-            hint="check that the address leads to one, with nothing in between; it is tried again",
-        ) from error
+        raise _no_server(address, _one_line(str(error).encode())) from error
+
+
+def drop_notifications(pgconn: pq.abc.PGconn) -> None:
+    """Nobody listens for any, and libpq keeps them until they are asked for."""
+    while pgconn.notifies() is not None:
+        pass
 
 
 def quote_identifier(name: str) -> str:
@@ -344,12 +379,34 @@ def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def _rows_of(result: pq.abc.PGresult) -> tuple[list[Row], int]:
+    """What a result has, and about how many bytes that takes."""
+    rows: list[Row] = []
+    cost = _ROW_COST if result.status == pq.ExecStatus.SINGLE_TUPLE else _RESULT_COST
+    for at in range(result.ntuples):
+        values = [result.get_value(at, column) for column in range(result.nfields)]
+        cost += sum(_VALUE_COST + len(value or b"") for value in values)
+        rows.append(tuple(map(_text, values)))
+    return rows, cost
+
+
+def _no_server(address: Address, what: str) -> SourceUnavailable:
+    return SourceUnavailable(
+        f"{address}: the answers are not those of a PostgreSQL server ({what})",
+        hint="check that the address leads to one, with nothing in between; it is tried again",
+    )
+
+
 def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
+def _said(value: bytes | None) -> str:
+    return (value or b"")[:_MOST_TEXT].decode("utf-8", "replace")
+
+
 def _one_line(message: bytes) -> str:
-    return " ".join(message.decode("utf-8", "replace").split())
+    return " ".join(message[:_MOST_TEXT].decode("utf-8", "replace").split())
 
 
 def _ignore(_: object) -> None:

@@ -60,8 +60,11 @@ class PostgresDatastore(Datastore):
 
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
         from publisher.sources.postgres import doctor
+        from publisher.sources.postgres.connection import understood
 
-        return doctor.check(_address(url, login))
+        address = _address(url, login)
+        with understood(address):
+            return doctor.check(address)
 
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
         from publisher.sources.postgres import described_tables
@@ -89,8 +92,11 @@ class PostgresDatastore(Datastore):
 
     def server_objects(self, url: str, login: Login) -> ServerObjects:
         from publisher.sources.postgres import server_objects
+        from publisher.sources.postgres.connection import understood
 
-        return server_objects.find(_address(url, login))
+        address = _address(url, login)
+        with understood(address):
+            return server_objects.find(address)
 
     def run_statements(self, url: str, login: Login, statements: Sequence[str]) -> None:
         from publisher.sources.postgres import server_objects

@@ -7,13 +7,14 @@ from itertools import groupby
 from typing import Final
 
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import Row, connect
+from publisher.sources.postgres.connection import Row, connect, understood
 from publisher.sources.postgres.decode.kinds import BOOL, BYTES, DECIMAL, DOUBLE, INT, UINT, kind_of
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 
 __all__ = ["describe"]
 
 _TIMEOUT_S: Final = 60.0
+_MOST_BYTES: Final = 1 << 30  # a million columns
 # A domain has the form of the type it is based on; typbasetype may be a domain again.
 _COLUMNS: Final = """\
 WITH RECURSIVE base (id, oid) AS (
@@ -58,11 +59,12 @@ def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefin
     """
     connection = connect(address)
     try:
-        rows = connection.query(_COLUMNS, timeout_s=_TIMEOUT_S)
+        with understood(address):
+            rows = connection.query(_COLUMNS, timeout_s=_TIMEOUT_S, most_bytes=_MOST_BYTES)
+            tables = groupby(rows, lambda row: ".".join(str(name) for name in row[:2]))
+            return [_table(name, list(columns)) for name, columns in tables if wanted(name)]
     finally:
         connection.close()
-    tables = groupby(rows, lambda row: f"{row[0]}.{row[1]}")
-    return [_table(name, list(columns)) for name, columns in tables if wanted(name)]
 
 
 def _table(name: str, rows: list[Row]) -> TableDefinition:

@@ -153,7 +153,7 @@ def _generated_keys(connection: Connection, state: ServerState, name: str) -> It
         f"SELECT pubgencols FROM pg_publication WHERE pubname = {quote_literal(name)}"  # noqa: S608
     ) == [("s",)]:
         return
-    found = [(table, columns) for table, columns in generated_keys(connection).tables.values()]
+    found = [(table, columns) for table, columns in generated_keys(connection).values()]
     for table, columns in found[:MOST_NAMED]:
         yield Finding(
             "generated_key",

@@ -18,8 +18,8 @@ from typing import Final
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal, understood
-from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
 from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey
+from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
 from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
 from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
@@ -38,7 +38,7 @@ from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.seen_keys import SeenKeys
 from publisher.sources.postgres.server_state import ServerState, Slot
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
-from publisher.sources.postgres.table_keys import generated_keys, read_key
+from publisher.sources.postgres.table_keys import generated_keys_until, read_key
 from publisher.sources.postgres.timelines import Timelines
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -227,8 +227,7 @@ class Opening:
 
     def _find_generated(self) -> tuple[int, dict[int, tuple[str, ...]]]:
         with self._catalogue() as connection:
-            found = generated_keys(connection)
-            return found.place, {number: columns for number, (_, columns) in found.tables.items()}
+            return generated_keys_until(connection)
 
     @contextmanager
     def _catalogue(self) -> Iterator[Connection]:

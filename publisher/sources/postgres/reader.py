@@ -25,7 +25,7 @@ from publisher.sources.postgres.lsn import format_delivered, format_lsn
 from publisher.sources.postgres.proof import ANEW, transaction_anchor
 from publisher.sources.postgres.stream import HEADER_BYTES, KEEPALIVE, LOG_DATA, Stream, keepalive_end
 from publisher.sources.postgres.timelines import Timelines
-from wormhole.model.errors import Diverged, SourceUnavailable, WormholeError
+from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Run, Segment
@@ -186,9 +186,17 @@ class WalReader:
             if message[0] == LOG_DATA:
                 if self._jumped:
                     self._check_next(messages)
-                self._next = encoder.add_all(messages, self._next, max_bytes)
-                if encoder.place != self._end:
-                    self._ended()
+                before, ended = self._end, len(encoder.ended_at)
+                try:
+                    self._next = encoder.add_all(messages, self._next, max_bytes)
+                finally:  # what ended before a fault goes out first
+                    if encoder.place > before:
+                        self._ended()
+                if len(encoder.ended_at) > ended and encoder.place <= before:
+                    raise DecodeError(
+                        f"the server sends a transaction that ends at {format_lsn(encoder.place)} again and again",
+                        hint="check that the address leads to a PostgreSQL server, with nothing in between",
+                    )
             else:
                 self._next += 1
                 if message[0] == KEEPALIVE:

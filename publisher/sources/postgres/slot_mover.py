@@ -63,6 +63,11 @@ class SlotMover:
             problem = self._move(wanted, state)
         except WormholeError as error:
             problem = Problem(f"the replication slots cannot be moved on: {error.message}", error.hint or "")
+        except ValueError as error:
+            problem = Problem(
+                f"the replication slots cannot be moved on: the answers are not those of a PostgreSQL server ({error})",
+                "check that the address leads to one, with nothing in between",
+            )
         if problem and problem != self.problem:
             _log.warning("%s", problem)
         self.problem = problem

@@ -17,7 +17,7 @@ from typing import Final
 import psycopg
 from psycopg import pq
 
-from publisher.sources.postgres.connection import Connection, ServerError
+from publisher.sources.postgres.connection import Connection, ServerError, drop_notifications
 from wormhole.model.errors import DecodeError, SourceSilent, WormholeError
 
 __all__ = ["HEADER_BYTES", "KEEPALIVE", "LOG_DATA", "Stream", "keepalive_end"]
@@ -132,6 +132,7 @@ class Stream:
                 if size == 0:
                     self._pgconn.consume_input()
                     size, data = take(1)
+                    drop_notifications(self._pgconn)
                 room = _MOST_BYTES
                 while size > 0:
                     message = bytes(data)

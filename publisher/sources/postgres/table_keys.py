@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from publisher.sources.postgres.connection import Connection, quote_literal
@@ -10,7 +9,7 @@ from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, Ca
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from publisher.sources.postgres.seen_keys import SeenKeys
 
-__all__ = ["GeneratedKeys", "generated_keys", "read_key"]
+__all__ = ["generated_keys", "generated_keys_until", "read_key"]
 
 _NEVER: Final = (1 << 31) - 1
 # The rows of catalogues have the id of the transaction that wrote them (xmin); in place of one from 2^31 transactions
@@ -32,16 +31,6 @@ LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.oid = {number} ORDER BY a.attnum"""
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedKeys:
-    """Every table's name (``schema.table``) and the generated columns in the key that the log has of it, by the table's
-    number (OID). ``place``: as transactions saw it that were committed before this place of the log.
-    """
-
-    place: int
-    tables: dict[int, tuple[str, tuple[str, ...]]]
-
-
 def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) -> CatalogueKey | None:
     """The columns and the primary key of the table of this ``number`` (OID): a name may be another table's by now.
     ``None`` where there is no such table any more. ``place``: the LSN of the commit of the transaction that is decoded.
@@ -61,13 +50,13 @@ def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) ->
     return CatalogueKey(columns, key, settled == "t" or seen.was_there(number, key, place))
 
 
-def generated_keys(connection: Connection) -> GeneratedKeys:
-    """The generated columns in keys. Servers before 18 leave them out of the log, and later ones where the publication
-    does not say otherwise.
+def generated_keys(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
+    """The names (``schema.table``) of tables and the generated columns in the key that the log has of each, by the
+    tables' numbers (OIDs). Servers before 18 leave these out of the log, and later ones where the publication does not
+    say otherwise.
 
     Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`, and ``ValueError`` for what is no answer.
     """
-    ((end,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
     rows = connection.query(
         "SELECT c.oid, n.nspname, c.relname, a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "JOIN pg_index i ON i.indrelid = c.oid "
@@ -79,4 +68,12 @@ def generated_keys(connection: Connection) -> GeneratedKeys:
     for number, schema, table, column in rows:
         _, before = found.get(int(number or 0), ("", ()))
         found[int(number or 0)] = (f"{schema}.{table}", (*before, column or ""))
-    return GeneratedKeys(parse_lsn(end or ""), found)
+    return found
+
+
+def generated_keys_until(connection: Connection) -> tuple[int, dict[int, tuple[str, ...]]]:
+    """A place of the log, and these columns as transactions saw them that were committed before. Raises as
+    :func:`generated_keys`.
+    """
+    ((end,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
+    return parse_lsn(end or ""), {number: columns for number, (_, columns) in generated_keys(connection).items()}

@@ -87,9 +87,7 @@ def places_of(relation: Relation, key: CatalogueKey, before: KeyPlaces | None) -
         places.append(place)
     if len(set(places)) < len(places):
         return KeyPlaces(problem=f"the columns of the catalogue's primary key ({names}) were renamed since")
-    return KeyPlaces(
-        tuple(sorted(places)), "", key.constraint, key.numbers, tuple(column.type for column in parts)
-    )
+    return KeyPlaces(tuple(sorted(places)), "", key.constraint, key.numbers, tuple(column.type for column in parts))
 
 
 def _is_still(key: CatalogueKey, before: KeyPlaces) -> bool:

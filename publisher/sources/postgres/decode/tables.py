@@ -15,7 +15,7 @@ from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey, KeyPl
 from publisher.sources.postgres.decode.kinds import SCHEMA_TYPES, TEXT, kind_of
 from publisher.sources.postgres.decode.messages import FULL, MESSAGES, NOTHING, Relation, TypeName
 from publisher.sources.postgres.decode.table import Table
-from wormhole.model.errors import DecodeError
+from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.schema import Column, Schema
 from wormhole.model.sharding import Sharding, shard_of_table
 
@@ -34,6 +34,10 @@ that were committed before. Called by a table whose key the log should contain, 
 later than at the last answer's place."""
 
 _AFTER_ALL: Final = 1 << 64
+_MOST_BYTES: Final = 64 << 20
+_TABLE_COST: Final = 2000
+_COLUMN_COST: Final = 400
+_NAME_COST: Final = 400
 
 
 def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
@@ -49,7 +53,10 @@ def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes. ``skipped``: names of tables whose rows are passed over and
     break nothing, ``schema.*`` for all of a schema. ``find_key`` and ``find_generated`` ask the catalogue; ``None``:
-    tables whose key the log does not contain have none, and no key has a generated column."""
+    tables whose key the log does not contain have none, and no key has a generated column.
+
+    Nothing that was learnt is forgotten: it takes 64 MiB at most, and then the reader ends, whose next one begins with
+    nothing."""
 
     def __init__(
         self,
@@ -70,6 +77,8 @@ class Tables:
         self._generated_until = 0
         self._found_keys: dict[int, KeyPlaces] = {}  # what was last found for a table whose key is not in the log
         self._types: dict[int, tuple[str, str]] = {}
+        self._numbers: set[int] = set()  # of the tables that were learnt
+        self._room = _MOST_BYTES
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
         self._broken: dict[str, tuple[int, DecodeError]] = {}
@@ -81,12 +90,17 @@ class Tables:
 
     def learn_type(self, found: TypeName) -> None:
         """A Type message, which comes before the Relation messages that need it."""
+        if self._types.get(found.id) != (found.schema, found.name):
+            self._use(_NAME_COST + len(found.schema) + len(found.name))
         self._types[found.id] = (found.schema, found.name)
 
     def learn(self, relation: Relation, commit: int = 0) -> Table:
         """A Relation message: the rows behind it have these columns. ``commit``: LSN of the commit of the transaction
         that it is in."""
         columns = relation.columns
+        if relation.id not in self._numbers:
+            self._use(_TABLE_COST)
+            self._numbers.add(relation.id)
         kinds = [kind_of(column.type, self._types.get(column.type)) for column in columns]
         skipped = self._skips(relation.schema, relation.table)
         key, error = ((), None) if skipped else self._key(relation, commit)
@@ -183,13 +197,28 @@ class Tables:
     def _schema(self, schema: Schema) -> int:
         ordinal = self._schema_ordinals.setdefault(schema, len(self.schemas))
         if ordinal == len(self.schemas):
+            names = sum(len(column.name) for column in schema.columns)
+            self._use(_NAME_COST + len(schema.table) + _COLUMN_COST * len(schema.columns) + names)
             self.schemas.append(schema)
         return ordinal
 
     def _shard(self, name: str) -> int:
         ordinal = self._shard_ordinals.setdefault(name, len(self._shard_ordinals))
-        self.shards[ordinal] = name
+        if ordinal not in self.shards:
+            self._use(_NAME_COST + 2 * len(name))
+            self.shards[ordinal] = name
         return ordinal
+
+    def _use(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise SourceUnavailable(
+                f"the log describes {len(self._numbers)} tables, {len(self.schemas)} forms of them and "
+                f"{len(self._types)} types, which take more than {_MOST_BYTES >> 20} MiB",
+                hint="it is opened again, and begins without them; if that repeats itself, check that the address "
+                "leads to a PostgreSQL server, with nothing in between, and that no transaction writes to thousands "
+                "of tables",
+            )
 
 
 def _unknown_key(relation: Relation, what: str) -> DecodeError:

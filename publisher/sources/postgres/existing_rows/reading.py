@@ -11,9 +11,10 @@ from publisher.sources.postgres.connection import Connection, ServerError
 from publisher.sources.postgres.existing_rows.copied_rows import CopiedRows
 from publisher.sources.postgres.existing_rows.definition import Definition
 from publisher.sources.postgres.existing_rows.keys import ROW, above, column_of_row, literals_of, order_by
+from wormhole.model.errors import SourceUnavailable
 from wormhole.ports.table_source import ChunkLimits
 
-__all__ = ["CANCELED", "Reading", "copied", "copied_key", "timeout"]
+__all__ = ["CANCELED", "Reading", "copied", "copied_key", "timeout", "unasked_rows"]
 
 CANCELED: Final = "57014"
 """The error of a statement that took longer than it was allowed to."""
@@ -47,6 +48,14 @@ def copied_key(definition: Definition, conditions: Sequence[str], offset: int) -
 def timeout(seconds: float) -> str:
     """The server ends a statement of the transaction after so many seconds."""
     return f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}"
+
+
+def unasked_rows(table: str) -> SourceUnavailable:
+    """The server sends more than was asked for, and may never stop."""
+    return SourceUnavailable(
+        f"{table}: the server sends more rows than it was asked for",
+        hint="check that the address leads to a PostgreSQL server, with nothing in between; it is tried again",
+    )
 
 
 def _select(definition: Definition, asked: Sequence[str], conditions: Sequence[str]) -> str:
@@ -100,11 +109,12 @@ class Reading:
                 return
             after = literals_of(self.definition.key, next(reversed(self.rows)))
 
-    def run_keys(self, condition: str) -> None:
-        """Read all rows for which the condition holds."""
-        self._take(copied(self.definition, [condition], self.most, 0), 0, self.limits.seconds)
+    def run_keys(self, condition: str, most_rows: int) -> None:
+        """Read all rows for which the condition holds, which are ``most_rows`` at most."""
+        before = len(self.rows)
+        self._take(copied(self.definition, [condition], self.most, 0), 0, self.limits.seconds, before + most_rows)
 
-    def _take(self, statement: str, asked: int, seconds: float) -> bool:
+    def _take(self, statement: str, asked: int, seconds: float, most_rows: int = _UNLIMITED) -> bool:
         """Run one statement; returns whether another one may bring more."""
         got = dropped = unwanted = 0
         begin, full = self.encoder.size, False
@@ -116,6 +126,8 @@ class Reading:
                     taken = self.encoder.add(lines, self.rows, self.limits.bytes if asked else _UNLIMITED)
                     got += taken
                     full = asked > 0 and self.encoder.size >= self.limits.bytes
+                    if len(self.rows) > most_rows:
+                        raise unasked_rows(self.definition.name)
                 dropped += len(lines) - taken
                 unwanted += sum(map(len, lines[taken:]))
                 if unwanted > self.limits.bytes + _CHEAP:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from publisher.sources.postgres.address import Address, parse
-from publisher.sources.postgres.connection import Connection, ServerError, connect, quote_literal
+from publisher.sources.postgres.connection import Connection, ServerError, connect, quote_literal, understood
 from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.delivered_transactions import delivered_transactions
 from publisher.sources.postgres.existing_rows.catalogue import described, named, published
@@ -17,7 +17,7 @@ from publisher.sources.postgres.existing_rows.copied_rows import CopiedRows
 from publisher.sources.postgres.existing_rows.definition import Definition, Wanted, definition_of, sql_name
 from publisher.sources.postgres.existing_rows.interruption import Interruption
 from publisher.sources.postgres.existing_rows.keys import above, among, literals_of, same, up_to
-from publisher.sources.postgres.existing_rows.reading import CANCELED, Reading, copied_key, timeout
+from publisher.sources.postgres.existing_rows.reading import CANCELED, Reading, copied_key, timeout, unasked_rows
 from publisher.sources.postgres.existing_rows.snapshot import Snapshots
 from publisher.sources.postgres.incarnations import Incarnations
 from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable, WormholeError
@@ -108,7 +108,7 @@ class PostgresTables:
                     f"WHERE (n.nspname, c.relname) IN ({among_them})",
                     timeout_s=_LISTING_S,
                 )
-                found += [definition_of(json.loads(text or ""), session.wanted) for (text,) in texts]
+                found += [_defined(text or "", session.wanted) for (text,) in texts]
         self._described.update((one.name, one.fingerprint) for one in found if not one.refused)
         return sorted(map(_scanned, found), key=lambda table: table.name)
 
@@ -143,7 +143,7 @@ class PostgresTables:
             definition = reading.definition
             for begin in range(0, len(keys), _KEYS_AT_ONCE):
                 some = [_literals(definition, key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
-                reading.run_keys(among(definition.key, some))
+                reading.run_keys(among(definition.key, some), len(some))
                 if reading.timed_out:
                     return
 
@@ -276,6 +276,8 @@ class PostgresTables:
                 statement = copied_key(definition, conditions, rows - 1)
                 for lines in connection.copy_rows(statement, timeout_s=2 * _SKIP_S):
                     encoder.add(lines, found, _SKIP_BYTES)
+                    if len(found) > 1:
+                        raise unasked_rows(definition.name)
             except ServerError as error:
                 if error.sqlstate != CANCELED or rows == 1:
                     raise
@@ -319,7 +321,7 @@ class PostgresTables:
         known = self._known.get(table)
         if known is not None and known[0] == text:
             return known[1]
-        found = definition_of(json.loads(text), session.wanted)
+        found = _defined(text, session.wanted)
         if found.refused:
             self._known.pop(table, None)
             raise UnreadableTable(found.refused.text, hint=found.refused.hint)
@@ -371,7 +373,9 @@ class PostgresTables:
             if self._session is None or not self._session.connection.is_open:
                 self.close()
                 self._session = self._connect()
-            yield self._session
+            assert self._address is not None
+            with understood(self._address):
+                yield self._session
         except BaseException as error:
             self.close()
             if isinstance(error, WormholeError) and self._interruption.is_set:
@@ -395,7 +399,10 @@ class PostgresTables:
                     f"{self._address} is a standby, whose snapshots do not say what they show",
                     hint="name the primary in the log's source; it is tried again",
                 )
-            ((system, timeline, block, segment, account),) = connection.query(_SERVER)
+            with understood(self._address):
+                ((system, timeline, block, segment, account),) = connection.query(_SERVER)
+                snapshots = Snapshots(self._delivered, int(block or 0), int(segment or 0))
+                number = int(timeline or "0", 16)
             # Rows that a policy hides are an error then.
             connection.query("SET row_security = off")
         except BaseException:
@@ -409,8 +416,7 @@ class PostgresTables:
             self._address.publication,
             self._options.skip_tables,
         )
-        snapshots = Snapshots(self._delivered, int(block or 0), int(segment or 0))
-        return _Session(connection, system or "", int(timeline or "0", 16), wanted, snapshots)
+        return _Session(connection, system or "", number, wanted, snapshots)
 
     def _check_server(self, session: _Session, not_before: Datamarker) -> None:
         """This server's log is the one that ``not_before`` is a place of."""
@@ -426,6 +432,14 @@ class PostgresTables:
                 hint="it is tried again; a publisher's log and its tables have to come from one server",
             )
         self._checked = wanted
+
+
+def _defined(text: str, wanted: Wanted) -> Definition:
+    """Raises ``ValueError`` for what no server answers."""
+    try:
+        return definition_of(json.loads(text), wanted)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{text:.100} describes no table") from error
 
 
 def _scanned(definition: Definition) -> ScannedTable:

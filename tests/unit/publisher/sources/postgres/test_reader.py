@@ -13,7 +13,7 @@ import pytest
 
 from publisher.sources.postgres.connection import ServerError
 from publisher.sources.postgres.decode.encoder import Encoder
-from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.decode.tables import FindKey, Tables
 from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
 from publisher.sources.postgres.incarnations import History
 from publisher.sources.postgres.reader import WalReader
@@ -21,7 +21,7 @@ from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines
 from tests.support import postgres_messages as build
 from tests.support.postgres_messages import EPOCH_US, INT4
-from wormhole.model.errors import Diverged, SourceUnavailable
+from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
@@ -53,8 +53,10 @@ def stream() -> Played:
     return Played()
 
 
-def _made(stream: Played, silent: tuple[int, int] = (0, 0), start: Datamarker = START) -> WalReader:
-    tables = Tables("log", Sharding("log"))
+def _made(
+    stream: Played, silent: tuple[int, int] = (0, 0), start: Datamarker = START, find_key: FindKey | None = None
+) -> WalReader:
+    tables = Tables("log", Sharding("log"), find_key=find_key)
     return WalReader(
         cast("Stream", stream),
         Encoder(tables, 1 << 20),
@@ -242,3 +244,42 @@ def test_a_reader_that_was_there_meanwhile_is_opened_again(reader: WalReader) ->
     reader.republished()
     with pytest.raises(SourceUnavailable, match="dropped and made again"):
         reader.read(1 << 20, 0.0)
+
+
+def test_a_look_at_the_catalogue_that_fails_ends_the_reader_before_the_transaction(stream: Played) -> None:
+    """It is opened again behind the one before, and asks again: no row is handed on without its key."""
+
+    def fails(*_: object) -> None:
+        raise SourceUnavailable("cut in the middle", hint="")
+
+    with closing(_made(stream, find_key=fails)) as reader:
+        full = build.relation(8, "shop.full", [("id", INT4)], (0,), "f")
+        late = [build.begin(300), TABLE, build.insert(7, ["2"]), full, build.insert(8, ["1"]), build.commit(300, 340)]
+        segment = _read(reader, stream, *_transaction(200, 240), *late)
+        assert (_marker(segment).order.offset, sum(run.updates for run in segment.runs.values())) == (240, 1)
+        assert not segment.broken
+        for _ in range(2):
+            with pytest.raises(SourceUnavailable, match="cut in the middle"):
+                reader.read(1 << 20, 10.0)
+
+
+def test_a_call_comes_back_although_the_server_never_stops_sending_nothing(
+    reader: WalReader, stream: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "receive", lambda _: [_keepalive(100)] * 10)
+    assert reader.read(1 << 20, 0.0) is None
+
+
+def test_transactions_that_end_where_the_one_before_ended_are_an_error(reader: WalReader, stream: Played) -> None:
+    twice = [build.begin(200), build.commit(200, 240)]
+    assert _marker(_read(reader, stream, *twice)).order.offset == 240
+    stream.batches = [twice]
+    with pytest.raises(DecodeError, match="0/F0 again and again"):
+        reader.read(1 << 20, 10.0)
+
+
+def test_a_part_of_a_transaction_behind_one_that_ended_is_no_error(reader: WalReader, stream: Played) -> None:
+    stream.batches = [_transaction(200, 240), [build.begin(300), build.insert(7, ["2"])]]
+    first = reader.read(1 << 20, 10.0)
+    assert first is not None
+    assert _marker(first).order.offset == 240

@@ -127,3 +127,17 @@ def test_a_server_that_is_away_is_a_problem() -> None:
     mover = SlotMover("s", away)
     mover.move({"s_held": 200}, PRESENT)
     assert mover.problem.hint == "look"
+
+
+def test_a_strange_answer_is_a_problem_and_no_crash(
+    server: Played, mover: SlotMover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.ours = False
+    asked = server.query
+    monkeypatch.setattr(server, "query", lambda sql, **_: [("17",)] if "pg_locks" in sql else asked(sql))
+    mover.move({"s_held": 200}, PRESENT)
+    assert "not those of a PostgreSQL server (not enough values" in mover.problem.text
+    monkeypatch.undo()
+    server.ours = True
+    mover.move({"s_held": 200}, PRESENT)
+    assert not mover.problem

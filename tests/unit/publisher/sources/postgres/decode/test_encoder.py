@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from publisher.sources.encode.piece import ALL_SHARDS
+from publisher.sources.postgres.decode import tables as tables_module
 from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
 from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
@@ -16,7 +18,7 @@ from tests.support import postgres_messages as build
 from tests.support.hot import hot_module
 from tests.support.postgres_changes import Change, changes_of, decoded, keyed
 from tests.support.postgres_messages import EPOCH_US, INT4, TEXT, UNCHANGED
-from wormhole.model.errors import DecodeError
+from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import UNAVAILABLE, Value
 
@@ -307,6 +309,25 @@ def test_generated_columns_are_as_of_a_place_and_are_looked_up_again_behind_it(e
     assert looks == []
     assert [change.table for change in changes(found)] == ["shop.t8", "shop.t9", "shop.t8"]
     assert list(found.tables.take_broken()) == ["db.shop.t9"]
+
+
+def test_what_is_learnt_of_tables_and_types_is_bounded(encoder: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same message again takes nothing: servers repeat them."""
+    monkeypatch.setattr(tables_module, "_MOST_BYTES", 20_000)
+    made_of: tuple[Callable[[int], bytes], ...] = (
+        lambda n: build.relation(n, "shop.t", [(f"c{n}", INT4)]),
+        lambda n: build.relation(7, "shop.t", [(f"c{n}", INT4)]),
+        lambda n: build.type_name(n, "shop", "a type"),
+        lambda n: build.type_name(7, "shop", f"a type {n}"),
+    )
+    for make in made_of:
+        found = made(encoder, build.begin(100))
+        for _ in range(1000):
+            found.add(make(1))
+        with pytest.raises(SourceUnavailable, match="which take more than 0 MiB") as error:
+            for n in range(1000):
+                found.add(make(n))
+        assert "it is opened again" in (error.value.hint or "")
 
 
 @pytest.mark.parametrize(
