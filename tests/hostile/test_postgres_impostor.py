@@ -212,6 +212,18 @@ def test_each_thing_said_in_the_log_is_one_error(said: bytes, words: str, server
         source.stop()
 
 
+def test_a_strange_answer_in_the_middle_of_a_transaction_is_one_error(server: Impostor, tmp_path: Path) -> None:
+    server.play("attgenerated", _says(rows(("x", "y", "z", "v"))))
+    source = _source(server, tmp_path)
+    source.start()
+    try:
+        with closing(source.open(START)) as reader, pytest.raises(SourceUnavailable, match="not those of") as error:
+            _segment(reader)
+        _check(error.value)
+    finally:
+        source.stop()
+
+
 def _wide(number: int) -> bytes:
     return copy_data(relation(number, f"shop.t{number}", [(f"column_{n}", 25) for n in range(1600)]))
 
@@ -310,7 +322,7 @@ def test_notifications_that_nobody_listens_for_are_dropped(server: Impostor, tmp
         before = _rss()
         with closing(source.open(START)) as reader:
             assert _segment(reader).runs
-        assert _rss() - before < 100 * _MIB
+            assert _rss() - before < 100 * _MIB
     finally:
         source.stop()
 

@@ -132,3 +132,10 @@ def test_a_key_that_is_older_than_the_slots_is_that_of_their_log(sql: Sql, start
     first.stop()
     sql("INSERT INTO t VALUES (1, 2)")
     assert _keys(read_log(started("another"), start), "t") == [(2,)]
+
+
+def test_a_key_that_was_made_with_its_table_is_the_key_at_once(sql: Sql, started: Open) -> None:
+    source = started("state")
+    start = source.latest()
+    sql("CREATE TABLE t (a int, b int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES (1, 2)")
+    assert _keys(read_log(source, start), "t") == [(2,)]
