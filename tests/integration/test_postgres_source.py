@@ -18,6 +18,7 @@ from publisher.sources.postgres.opening import MESSAGES_SINCE
 from publisher.sources.postgres.proof import is_of_log_bytes
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
+from tests.support.fault_proxy import FaultProxy
 from tests.support.postgres_harness import drop_slots, prepare_database, source_of
 from tests.support.postgres_server import NewPostgres, PostgresServer
 from tests.support.postgres_types import VERSION
@@ -157,6 +158,42 @@ def test_an_idle_place_is_found_whose_proof_begins_before_the_slots(
         _insert(server, 2)
         assert read_log(source, marker).keys() == [2]
     finally:
+        source.stop()
+
+
+def test_the_address_leads_to_a_copy_of_the_server_while_that_runs_on(
+    server: PostgresServer, new_postgres: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old copy of the server's disk, with the same system and timeline, which has written more than the server. Its
+    bytes must not prove a place of the server's log, else what only the server had is lost in silence."""
+    monkeypatch.setattr(reader_module, "_IDLE_S", 0.0)
+    monkeypatch.setattr(reader_module, "_PROOF_S", 0.0)
+    monkeypatch.setattr(source_module, "_POLL_S", 3600.0)
+    copy = new_postgres()
+    prepare_database(copy, "shop", _TABLE)
+    copy.sql(*slots.drop_statements("wormhole_log"), *slots.create_statements("wormhole_log"), database="shop")
+    with FaultProxy("127.0.0.1", server.port) as proxy:
+        source = source_of(server, "shop", tmp_path, port=proxy.port)
+        with closing(source.open(source.latest())) as reader:
+            _insert(server, 1)
+            read = read_until(reader, source.latest().order)
+            marker = read.markers[-1]
+            proxy.lead_to("127.0.0.1", copy.port)
+            server.sql("CREATE TABLE other AS SELECT generate_series(1, 1000)")
+            end = source.latest().order
+            copy.sql("CREATE TABLE other AS SELECT generate_series(1, 100000)", "CHECKPOINT")
+            read_until(reader, end, into=read)
+            idle = read.markers[-1]
+            assert read.keys() == [1]
+            assert idle.order > marker.order
+            with pytest.raises(SourceUnavailable, match="another server answers"):
+                source.open(idle)
+            for place in (idle, marker):
+                with pytest.raises(Diverged):
+                    source.open(place)
+            with pytest.raises(SourceUnavailable, match="another server answers"):
+                reader.read(1 << 20, 0.0)
+        assert source.latest().order.incarnation > marker.order.incarnation
         source.stop()
 
 

@@ -59,6 +59,10 @@ class FaultProxy:
         self._thread.join()
         self._loop.close()
 
+    def lead_to(self, host: str, port: int) -> None:
+        """New connections go there; those that there are stay where they are."""
+        self._target = (host, port)
+
     # -- faults
 
     def cut(self) -> None:

@@ -44,8 +44,10 @@ def drop_slots(server: PostgresServer) -> None:
     until(none_left, "replication slots are left")
 
 
-def source_of(server: PostgresServer, database: str, state: Path, sharding: Sharding | None = None) -> PostgresSource:
-    """The source named ``log``, started."""
+def source_of(
+    server: PostgresServer, database: str, state: Path, sharding: Sharding | None = None, *, port: int = 0
+) -> PostgresSource:
+    """The source named ``log``, started. ``port``: of what lies between it and the server."""
     options = SourceOptions(
         log="log",
         state_dir=state,
@@ -54,7 +56,8 @@ def source_of(server: PostgresServer, database: str, state: Path, sharding: Shar
         disk_budget=1 << 30,
         login=Login(server.password_file),
     )
-    source = PostgresSource(server.url(database), options)
+    url = server.url(database)
+    source = PostgresSource(url.replace(f":{server.port}/", f":{port}/") if port else url, options)
     source.start()
     return source
 

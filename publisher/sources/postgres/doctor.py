@@ -167,7 +167,7 @@ def _sessions(state: ServerState, address: Address) -> Iterator[Finding]:
         return
     try:
         end = state.flushed & ~0xFFF
-        checksum_of_log(address, state.system, state.timeline, end - PROOF_BYTES, end)
+        checksum_of_log(address, state, state.timeline, end - PROOF_BYTES, end)
     except WormholeError as error:
         yield Finding(
             "log_bytes",

@@ -36,7 +36,7 @@ from publisher.sources.postgres.proof import (
 from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.seen_keys import SeenKeys
-from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.server_state import ServerState, Slot, check_same
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
 from publisher.sources.postgres.table_keys import generated_keys_until, read_key
 from publisher.sources.postgres.timelines import Timelines
@@ -136,7 +136,7 @@ class Opening:
             self._ended(stream)
             closed(reader)
 
-        prove = partial(log_bytes_anchor, self._address, log.state.system, log.timelines)
+        prove = partial(log_bytes_anchor, self._address, log.state, log.timelines)
         anchor = prove(here.order) if here.anchor is None else here.anchor
         if anchor is not None and is_of_log_bytes(anchor):
             # Else nothing would tell this log from a copy that was put back, for as long as nobody writes.
@@ -249,7 +249,7 @@ class Opening:
         slot = self._slot(log, marker, begin.offset)
         walsender = connect(self._address, walsender=True)
         try:
-            self._check_same(walsender, log)
+            check_same(walsender, self._address, log.state)
             name = self._copy(walsender, slot)
             messages = ", messages 'true'" if walsender.version >= MESSAGES_SINCE else ""
             walsender.start_copy(
@@ -263,17 +263,6 @@ class Opening:
         stream = Stream(walsender, begin.offset)
         self._opened(stream)
         return stream
-
-    def _check_same(self, walsender: Connection, log: Log) -> None:
-        """The session may have reached another server than the one that was asked before."""
-        with understood(self._address):
-            ((system, timeline, *_),) = walsender.query("IDENTIFY_SYSTEM")
-        if (system, timeline) != (log.state.system, str(log.state.timeline)):
-            raise SourceUnavailable(
-                f"{self._address}: another server answers than a moment before (timeline {timeline} of system "
-                f"{system}; it was {log.state})",
-                hint="it is opened again",
-            )
 
     def _copy(self, walsender: Connection, slot: Slot) -> str:
         for attempt in range(1, _COPY_TRIES + 1):
@@ -298,7 +287,7 @@ class Opening:
         if here.anchor is not None and is_of_log_bytes(here.anchor):
             self._slot(log, here, end_of_log_bytes(here.anchor))  # where none reaches back, the bytes may be gone too
             check_log_bytes(
-                self._address, log.state.system, log.timelines, replace(marker, anchor=here.anchor), here.order.offset
+                self._address, log.state, log.timelines, replace(marker, anchor=here.anchor), here.order.offset
             )
 
     def _pass_anchor(

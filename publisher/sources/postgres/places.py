@@ -45,7 +45,7 @@ class Places:
         self._wait = wait
         self._ending = threading.Lock()  # one commit of nothing serves everybody who asks for the end
         self._proving = threading.Lock()
-        self._proven: dict[LogPosition, Datamarker] = {}  # the last few: flows often ask for one place
+        self._proven: dict[tuple[str, LogPosition], Datamarker] = {}  # the last few: flows often ask for one place
 
     def earliest(self) -> Datamarker:
         """Where the slot begins that keeps the log."""
@@ -84,9 +84,10 @@ class Places:
                     f"it is written up to {format_lsn(log.state.flushed)}, where a commit may be cut",
                     hint="check the server's disk, and wal_writer_delay; it is tried again",
                 )
-            if log.history.number != first.history.number:
+            if (log.state.identity, log.state.session) != (first.state.identity, first.state.session):
+                # A server that crashed writes other records there, and one may lie across that end.
                 raise SourceUnavailable(
-                    "another server answers than a moment before, while the end of its log was asked for",
+                    "another server answers than a moment before, or it crashed; the end of its log was asked for",
                     hint="it is tried again",
                 )
             return log, end
@@ -145,15 +146,16 @@ class Places:
         place = marker.order
         if place.offset > log.state.flushed:
             return marker
+        key = (log.state.started, place)  # a copy that was put back has other bytes there
         with self._proving:
-            if place not in self._proven:
-                anchor = log_bytes_anchor(self._address, log.state.system, log.timelines, place)
+            if key not in self._proven:
+                anchor = log_bytes_anchor(self._address, log.state, log.timelines, place)
                 if anchor is not None:
                     marker = replace(marker, read_from=min(place, anchor.begin), anchor=anchor)
                 while len(self._proven) >= _PROVEN:
                     del self._proven[next(iter(self._proven))]
-                self._proven[place] = marker
-            return self._proven[place]
+                self._proven[key] = marker
+            return self._proven[key]
 
     def _earliest(self, log: Log) -> Datamarker:
         first, *_ = slots.usable(log.state, self._address.slot, self._address.database)

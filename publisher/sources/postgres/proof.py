@@ -12,6 +12,7 @@ from typing import Final
 
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.lsn import format_lsn
+from publisher.sources.postgres.server_state import ServerState
 from publisher.sources.postgres.timelines import Timelines
 from publisher.sources.postgres.wal_bytes import PROOF_BYTES, checksum_of_log
 from wormhole.model.errors import Diverged, SourceUnavailable
@@ -44,7 +45,7 @@ def transaction_anchor(source: str, commit: int, checksum: int, incarnation: int
     return Anchor(f"{source}:{commit}", checksum, LogPosition(incarnation, 0, commit))
 
 
-def log_bytes_anchor(address: Address, system: str, timelines: Timelines, place: LogPosition) -> Anchor | None:
+def log_bytes_anchor(address: Address, state: ServerState, timelines: Timelines, place: LogPosition) -> Anchor | None:
     """The anchor of a place that no transaction lies before for long; ``None`` where the server does not send the bytes
     of its log, and right behind the beginning of a WAL file.
 
@@ -56,11 +57,11 @@ def log_bytes_anchor(address: Address, system: str, timelines: Timelines, place:
     if end - begin < _FEWEST_BYTES:
         return None
     try:
-        checksum = checksum_of_log(address, system, timelines.of(end), begin, end)
+        checksum = checksum_of_log(address, state, timelines.of(end), begin, end)
     except SourceUnavailable as error:
         _log.warning("the bytes of the log before %s cannot be read: %s", format_lsn(end), error.message)
         return None
-    return Anchor(_id(system, timelines, end), checksum, LogPosition(place.incarnation, 0, begin))
+    return Anchor(_id(state.system, timelines, end), checksum, LogPosition(place.incarnation, 0, begin))
 
 
 def is_of_log_bytes(anchor: Anchor) -> bool:
@@ -74,16 +75,16 @@ def end_of_log_bytes(anchor: Anchor) -> int:
     return int(end) if end.isdecimal() else 0
 
 
-def check_log_bytes(address: Address, system: str, timelines: Timelines, marker: Datamarker, place: int) -> None:
+def check_log_bytes(address: Address, state: ServerState, timelines: Timelines, marker: Datamarker, place: int) -> None:
     """Raises :class:`~wormhole.model.errors.Diverged` when the log's bytes are not those that the anchor of the marker
     at ``place`` is of, and :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
     """
     anchor = marker.anchor
     assert anchor is not None
     begin, end = anchor.begin.offset, end_of_log_bytes(anchor)
-    if anchor.id != _id(system, timelines, end) or not 0 <= end - begin <= PROOF_BYTES or end > place:
+    if anchor.id != _id(state.system, timelines, end) or not 0 <= end - begin <= PROOF_BYTES or end > place:
         raise diverged(marker, "the marker is of another server, or of another timeline")
-    if checksum_of_log(address, system, timelines.of(end), begin, end) != anchor.checksum:
+    if checksum_of_log(address, state, timelines.of(end), begin, end) != anchor.checksum:
         raise diverged(marker, f"the log before {format_lsn(end)} is not the one that was read")
 
 

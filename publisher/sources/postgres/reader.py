@@ -149,6 +149,12 @@ class WalReader:
                 hint="it is opened again, which looks whether there is a way to the new one",
             )
 
+    def left_behind(self) -> None:
+        """Another server answers, or it was started anew: one that runs on as before may have another log by now."""
+        self._failure = self._failure or SourceUnavailable(
+            "another server answers than the one that this reader reads", hint="it is opened again"
+        )
+
     def republished(self) -> None:
         """The publication was dropped and made again: a server that passes over what lies between is asked anew."""
         self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")

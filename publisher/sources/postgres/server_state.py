@@ -6,16 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from publisher.sources.postgres.connection import Connection, Row, quote_literal
+from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.connection import Connection, Row, quote_literal, understood
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog
 
-__all__ = ["IDENTITY", "OLDEST_VERSION", "ServerState", "Slot", "read_state", "record_end"]
+__all__ = [
+    "OLDEST_VERSION",
+    "AnotherServer",
+    "ServerState",
+    "Slot",
+    "check_same",
+    "identity",
+    "read_state",
+    "record_end",
+]
 
-IDENTITY: Final = (
-    "(SELECT system_identifier FROM pg_control_system()), substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+_IDENTITY: Final = (
+    "(SELECT system_identifier FROM pg_control_system()), substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8), "
+    "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
 )
-"""Two columns of a SELECT: whose log it is, and its timeline in eight digits. A standby refuses it."""
 OLDEST_VERSION: Final = 130000
 """The oldest server that its makers still repaired when this was written."""
 
@@ -61,7 +71,8 @@ class ServerState:
     ``publication_oid``: its number, which another one of the same name does not have; ``listed``: the tables that it
     names one by one. ``slots``: those of the log, by name; ``standbys``: how many have a slot of their own.
     ``keep_bytes``: ``max_slot_wal_keep_size``, 0 without a limit. ``sender_timeout_s``: ``wal_sender_timeout``, 0 for
-    none. ``page_bytes``: of a page of the log.
+    none. ``page_bytes``: of a page of the log. ``started``: when the server started, in microseconds: a copy of its
+    files has its identifier and timeline, and may be run beside it. ``session``: that was asked; none outlives a crash.
     ``unlogged_keys``: by the tables' numbers (OIDs), those of the primary keys that the log does not contain
     (REPLICA IDENTITY FULL and NOTHING).
     """
@@ -80,10 +91,42 @@ class ServerState:
     publication_oid: int = 0
     listed: frozenset[str] = frozenset()
     page_bytes: int = 8192
+    started: str = ""
+    session: int = 0
     unlogged_keys: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What :func:`identity` finds there."""
+        return self.system, f"{self.timeline:08X}", self.started
 
     def __str__(self) -> str:
         return f"timeline {self.timeline} of system {self.system}, which ends at {format_lsn(self.end)}"
+
+
+class AnotherServer(SourceUnavailable):
+    """The address leads to another server than a moment before."""
+
+
+def identity(connection: Connection) -> Row:
+    """Whose log it is, its timeline in eight digits, and when the server started. Raises as
+    :meth:`~publisher.sources.postgres.connection.Connection.query`, also for a standby.
+    """
+    (found,) = connection.query(f"SELECT {_IDENTITY}")
+    return found
+
+
+def check_same(connection: Connection, address: Address, state: ServerState) -> None:
+    """Raises :class:`AnotherServer` when the session reached another server than the one that was asked before, or one
+    that was started anew since."""
+    with understood(address):
+        system, timeline, _ = found = identity(connection)
+    if found != state.identity:
+        raise AnotherServer(
+            f"{address}: another server answers than a moment before, or it was restarted (timeline "
+            f"{int(timeline or '0', 16)} of system {system}; it was {state})",
+            hint="it is tried again",
+        )
 
 
 def read_state(connection: Connection, publication: str, slots: Mapping[str, str]) -> ServerState:
@@ -103,22 +146,22 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
             "the server is a standby, whose log is not read",
             hint="name the primary in the log's source; it is tried again",
         )
-    ((system, timeline, end, flushed, block, segment, wal_level, keep_mb, timeout_ms, oid, listed, standbys, keys),) = (
-        connection.query(
-            f"SELECT {IDENTITY}, pg_current_wal_insert_lsn(), "  # noqa: S608
-            "pg_current_wal_flush_lsn(), current_setting('wal_block_size'), "
-            "(SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'), current_setting('wal_level'), "
-            "(SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), "
-            "(SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'), "
-            f"(SELECT oid FROM pg_publication WHERE pubname = {quote_literal(publication)}), "
-            "(SELECT string_agg(format('%s.%s', relnamespace::regnamespace, relname), chr(10)) FROM pg_class JOIN "
-            "pg_publication_rel ON prrelid = pg_class.oid JOIN pg_publication ON prpubid = pg_publication.oid "
-            f"WHERE pubname = {quote_literal(publication)}), "
-            "(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical'), "
-            "(SELECT string_agg(format('%s %s', conrelid, k.oid), ' ') FROM pg_constraint k JOIN pg_class c "
-            "ON c.oid = conrelid WHERE contype = 'p' AND relreplident IN ('f', 'n'))"
-        )
+    (row,) = connection.query(
+        f"SELECT {_IDENTITY}, pg_backend_pid(), pg_current_wal_insert_lsn(), "  # noqa: S608
+        "pg_current_wal_flush_lsn(), current_setting('wal_block_size'), "
+        "(SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'), current_setting('wal_level'), "
+        "(SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), "
+        "(SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'), "
+        f"(SELECT oid FROM pg_publication WHERE pubname = {quote_literal(publication)}), "
+        "(SELECT string_agg(format('%s.%s', relnamespace::regnamespace, relname), chr(10)) FROM pg_class JOIN "
+        "pg_publication_rel ON prrelid = pg_class.oid JOIN pg_publication ON prpubid = pg_publication.oid "
+        f"WHERE pubname = {quote_literal(publication)}), "
+        "(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical'), "
+        "(SELECT string_agg(format('%s %s', conrelid, k.oid), ' ') FROM pg_constraint k JOIN pg_class c "
+        "ON c.oid = conrelid WHERE contype = 'p' AND relreplident IN ('f', 'n'))"
     )
+    system, timeline, started, session, end, flushed, block, segment, wal_level, *others = row
+    keep_mb, timeout_ms, oid, listed, standbys, keys = others
     numbers = tuple(map(int, (keys or "").split()))
     return ServerState(
         system=system or "",
@@ -136,6 +179,8 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         listed=frozenset((listed or "").split("\n")) - {""},
         page_bytes=int(block or 0),
         unlogged_keys=dict(zip(numbers[::2], numbers[1::2], strict=True)),
+        started=started or "",
+        session=int(session or 0),
     )
 
 

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.connection import Connection
-from publisher.sources.postgres.server_state import IDENTITY, ServerState
+from publisher.sources.postgres.server_state import ServerState, identity
 from wormhole.model.errors import WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 
@@ -88,13 +88,13 @@ class SlotMover:
         if self._connection is None or not self._connection.is_open:
             self.close()
             self._connection = self._connect()
-        found = self._connection.query(f"SELECT {IDENTITY}")
-        if found != [(state.system, f"{state.timeline:08X}")]:
+        found = identity(self._connection)
+        if found != state.identity:
             self.close()
-            there = ", ".join(str(value) for row in found for value in row)
+            there = ", ".join(map(str, found))
             return Problem(
                 f"the replication slots {self._name}_* stay where they are: the session that moves them is on another "
-                f"server (system and timeline: {there}) than the log, which is {state}",
+                f"server (system, timeline and start: {there}) than the log, which is {state}",
                 "it is opened again; if this stays, see that the address leads to one server",
             )
         if not self._owner:

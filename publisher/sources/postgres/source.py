@@ -27,7 +27,7 @@ from publisher.sources.postgres.places import Places
 from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_objects import find_names
-from publisher.sources.postgres.server_state import ServerState, Slot, read_state
+from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot, read_state
 from publisher.sources.postgres.server_url import ServerUrl
 from publisher.sources.postgres.slot_mover import SlotMover
 from publisher.sources.postgres.stream import Stream
@@ -191,6 +191,9 @@ class PostgresSource:
             with self._lock:
                 self._shown = None  # the next look compares how far the log was read
             raise
+        except AnotherServer:
+            self._ask_anew()
+            raise
         self._readers.add(reader)
         with suppress(WormholeError):  # it is asked again
             self._ask(self._delivered.refresh)
@@ -238,7 +241,11 @@ class PostgresSource:
     def _look(self) -> Log:
         """The log as it is now. Over a new connection it is first shown to be the one that was read."""
         with self._looking:
-            return self._looked()
+            try:
+                return self._looked()
+            except AnotherServer:
+                self._ask_anew()
+                raise
 
     def _looked(self) -> Log:
         last = self._high_water.last  # of before: readers go on while the server is asked for the log's end
@@ -246,7 +253,10 @@ class PostgresSource:
         with self._lock:
             seen, shown = self._seen, self._shown is self._control
         self._observe_publication(state, seen)
-        same = seen is not None and seen.state.timeline == state.timeline and seen.state.system == state.system
+        same = seen is not None and seen.state.identity == state.identity
+        if not same:
+            for reader in tuple(self._readers):
+                reader.left_behind()
         timelines = seen.timelines if seen is not None and same else read_timelines(self._address, state.timeline)
         log = self._continued(state, timelines, last, shown=shown and same)
         with self._lock:
@@ -331,6 +341,11 @@ class PostgresSource:
                     self._ended = False
                     return answer
         raise AssertionError("unreachable")
+
+    def _ask_anew(self) -> None:
+        """The address leads to another server than the session that is asked: the next question goes there too."""
+        with self._asking:
+            self._drop_control()
 
     def _commit_nothing(self) -> None:
         self._ask(lambda control: control.query(EMPTY_COMMIT))

@@ -13,8 +13,9 @@ from typing import Final
 import google_crc32c
 
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import connect, understood
+from publisher.sources.postgres.connection import connect
 from publisher.sources.postgres.lsn import format_lsn
+from publisher.sources.postgres.server_state import ServerState, check_same
 from publisher.sources.postgres.stream import HEADER_BYTES, LOG_DATA, Stream
 from wormhole.model.errors import SourceUnavailable
 
@@ -27,21 +28,15 @@ _TIMEOUT_S: Final = 10.0
 _START: Final = struct.Struct(">Q")
 
 
-def checksum_of_log(address: Address, system: str, timeline: int, begin: int, end: int) -> int:
-    """CRC-32C of the log of ``system`` from ``begin`` to ``end``, over a session of its own.
+def checksum_of_log(address: Address, state: ServerState, timeline: int, begin: int, end: int) -> int:
+    """CRC-32C of the log of the server in ``state`` from ``begin`` to ``end``, over a session of its own.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server does not send it, and when the session
     reached another one: its bytes would prove that the log is lost.
     """
     connection = connect(address, walsender=True, timeout_s=_TIMEOUT_S)
     try:
-        with understood(address):
-            ((there, *_),) = connection.query("IDENTIFY_SYSTEM")
-        if there != system:
-            raise SourceUnavailable(
-                f"{address}: another server answers than a moment before (system {there}; it was {system})",
-                hint="it is tried again",
-            )
+        check_same(connection, address, state)
         connection.start_copy(f"START_REPLICATION PHYSICAL {format_lsn(begin)} TIMELINE {timeline}")
         stream = Stream(connection, begin)
         deadline = time.monotonic() + _TIMEOUT_S

@@ -283,3 +283,9 @@ def test_a_part_of_a_transaction_behind_one_that_ended_is_no_error(reader: WalRe
     first = reader.read(1 << 20, 10.0)
     assert first is not None
     assert _marker(first).order.offset == 240
+
+
+def test_a_reader_of_another_server_than_the_one_that_answers_is_opened_again(reader: WalReader) -> None:
+    reader.left_behind()
+    with pytest.raises(SourceUnavailable, match="another server answers"):
+        reader.read(1 << 20, 0.0)

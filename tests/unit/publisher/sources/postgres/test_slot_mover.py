@@ -12,7 +12,7 @@ from publisher.sources.postgres.slot_mover import SlotMover
 from wormhole.model.errors import SourceUnavailable
 
 SLOTS = {name: Slot(name, "pgoutput", "shop", False, 0, 90, 100, "reserved", None) for name in ("s_held", "s_lead")}
-PRESENT = ServerState("7", 18, 500, 500, 150000, "logical", 0, 60.0, True, SLOTS)
+PRESENT = ServerState("7", 18, 500, 500, 150000, "logical", 0, 60.0, True, SLOTS, started="99")
 
 
 class Played:
@@ -21,7 +21,7 @@ class Played:
     def __init__(self) -> None:
         self.ours = True
         self.refused: ServerError | None = None
-        self.identity = [("7", "00000012")]
+        self.identity = [("7", "00000012", "99")]
         self.moved: list[str] = []
         self.is_open = True
         self.cancelled = 0
@@ -72,18 +72,18 @@ def test_another_publisher_is_named_and_its_slots_are_left_alone(server: Played,
     assert not mover.problem
 
 
-@pytest.mark.parametrize("found", [[("8", "00000012")], [("7", "00000013")], []])
+@pytest.mark.parametrize("found", [("8", "00000012", "99"), ("7", "00000013", "99"), ("7", "00000012", "98")])
 def test_slots_of_another_server_stay_where_they_are(
-    server: Played, mover: SlotMover, found: list[tuple[str, str]]
+    server: Played, mover: SlotMover, found: tuple[str, str, str]
 ) -> None:
     """The address leads to another server now than when the session was opened, or the other way round."""
-    server.identity = found
+    server.identity = [found]
     mover.move({"s_held": 200}, PRESENT)
     assert not server.moved
     assert "is on another server" in mover.problem.text
     assert "timeline 18 of system 7" in mover.problem.text
     assert not server.is_open, "the next move is over a new session"
-    server.identity, server.is_open = [("7", "00000012")], True
+    server.identity, server.is_open = [("7", "00000012", "99")], True
     mover.move({"s_held": 200}, PRESENT)
     assert len(server.moved) == 1
     assert not mover.problem

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from publisher.sources.postgres import flushing, places, slots
 from publisher.sources.postgres import source as source_module
 from publisher.sources.postgres.connection import Connection, SessionEnded
-from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot
 from publisher.sources.postgres.source import PostgresSource
 from publisher.sources.postgres.stream import Stream
 from wormhole.model.errors import SourceUnavailable
@@ -45,7 +46,7 @@ class Played:
 
     def query(self, statement: str, **_: Any) -> list[Any]:
         if "system_identifier" in statement:
-            return [(STATE.system, "00000001")]
+            return [STATE.identity]
         if statement == flushing.EMPTY_COMMIT:
             self.commits += 1
             self.committed()
@@ -164,9 +165,9 @@ def test_a_place_is_proven_once_and_not_before_it_is_written(
 ) -> None:
     asked: list[int] = []
 
-    def prove(_address: object, system: str, _timelines: object, place: LogPosition) -> Anchor | None:
+    def prove(_address: object, state: ServerState, _timelines: object, place: LogPosition) -> Anchor | None:
         asked.append(place.offset)
-        return None if place.offset == 100 else Anchor(f"log:{system}:1:{place.offset}", 5, LogPosition(1, 0, 90))
+        return None if place.offset == 100 else Anchor(f"log:{state.system}:1:{place.offset}", 5, LogPosition(1, 0, 90))
 
     monkeypatch.setattr(places, "log_bytes_anchor", prove)
     latest = source.latest()
@@ -186,6 +187,57 @@ def test_a_place_is_proven_once_and_not_before_it_is_written(
     assert len(source._places._proven) == 4
 
 
+def test_a_copy_that_was_put_back_has_other_bytes_at_a_place(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def prove(_address: object, state: ServerState, _timelines: object, _place: LogPosition) -> None:
+        asked.append(state.started)
+
+    monkeypatch.setattr(places, "log_bytes_anchor", prove)
+    source.latest()
+    server.state = replace(STATE, started="2")
+    source.latest()
+    source.latest()
+    assert asked == ["", "2"]
+
+
+def test_readers_of_a_server_that_was_left_are_ended(server: Played, source: PostgresSource) -> None:
+    """It may run on beside a copy of its disk that the address leads to, and which has another log by now."""
+    left: list[str] = []
+    reader = Mock()
+    reader.left_behind = lambda: left.append(source._seen.state.started)  # type: ignore[union-attr]
+    source._readers.add(reader)
+    source.latest()
+    assert not left
+    server.state = replace(STATE, started="2")
+    source.latest()
+    source.latest()
+    assert left == [""]
+
+
+def test_the_server_that_the_address_leads_to_is_asked_from_then_on(
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was asked before may run on, and its sessions with it."""
+
+    def another(*_: object) -> None:
+        raise AnotherServer("another server answers")
+
+    monkeypatch.setattr(source._opening, "open", another)
+    latest, closed = source.latest(), server.closed
+    with pytest.raises(AnotherServer):
+        source.open(latest)
+    assert server.closed == closed + 1
+    monkeypatch.setattr(source._opening, "verify", another)
+    _read_to(source, 400)
+    source._shown = None  # which the next session is not
+    with pytest.raises(AnotherServer):
+        source.latest()
+    assert server.closed == closed + 2
+
+
 def test_a_server_that_writes_nothing_is_unavailable(
     server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,15 +253,21 @@ def test_a_server_that_writes_nothing_is_unavailable(
         source.latest()
 
 
+@pytest.mark.parametrize(
+    "then",
+    [replace(STATE, system="8"), replace(STATE, started="9"), replace(STATE, session=3)],
+    ids=["another", "restarted", "crashed"],
+)
 def test_the_end_of_another_servers_log_is_none_of_this_one(
-    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+    server: Played, source: PostgresSource, monkeypatch: pytest.MonkeyPatch, then: ServerState
 ) -> None:
+    """One that crashed writes other records from there on, where its disk's log ends."""
     monkeypatch.setattr(flushing, "_SOON_S", 0.0)
 
-    def promoted() -> None:
-        server.state = replace(TORN, system="8", end=20000, flushed=20000)
+    def changed() -> None:
+        server.state = replace(then, end=20000, flushed=20000)
 
-    server.state, server.committed = TORN, promoted
+    server.state, server.committed = TORN, changed
     with pytest.raises(SourceUnavailable, match="another server answers"):
         source.latest()
 
