@@ -19,6 +19,8 @@ from wormhole.wire.body import Body
 
 __all__ = ["CaravanFlow", "CaravanFlowState", "Piece"]
 
+_MOST_REACHING_BACK: Final = 16
+
 
 class CaravanFlowState(Enum):
     """What a flow is doing."""
@@ -109,7 +111,7 @@ class CaravanFlow:
         self._passed: LogGap | None = None
         self._skipped = ""
         self._replaced: list[str] = []
-        self._reaches_back: tuple[LogPosition, LogPosition] | None = None
+        self._reaches_back: list[tuple[LogPosition, LogPosition]] = []  # by place: from where its marker is read
         self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
 
     @property
@@ -273,18 +275,17 @@ class CaravanFlow:
         that is not stored yet.
 
         That one may be read from an earlier place: where a flow began (``latest``) no transaction was known, and what
-        follows has the last one before that as its anchor.
+        follows has the last one before that as its anchor. Existing rows come at that same place.
         """
-        if self._reaches_back is None:
-            return stored.read_from
-        order, read_from = self._reaches_back
-        return min(stored.read_from, read_from) if order > stored.order else stored.read_from
+        self._reaches_back = [one for one in self._reaches_back if one[0] >= stored.order]
+        return min([stored.read_from, *(read_from for _, read_from in self._reaches_back)])
 
     def _come_to(self, marker: Datamarker) -> None:
         if marker.read_from < self.marker.read_from:
-            earlier = self._reaches_back
-            read_from = marker.read_from if earlier is None else min(earlier[1], marker.read_from)
-            self._reaches_back = marker.order, read_from
+            read_from = marker.read_from
+            if len(self._reaches_back) == _MOST_REACHING_BACK:
+                read_from = min(read_from, self._reaches_back.pop()[1])
+            self._reaches_back.append((marker.order, read_from))
         self.marker = self._with_progress(marker)
 
     def _with_progress(self, marker: Datamarker) -> Datamarker:

@@ -166,8 +166,8 @@ class PublisherFlow:
     @property
     def needed(self) -> LogPosition:
         """The earliest place that has to stay in the log: the flow continues from its durable datamarker, or from a
-        later one that was sent and is not durable yet."""
-        acknowledged = self.marker if self.marker.order > self.durable.order else self.durable
+        later one, or one of the same place, that was sent and is not durable yet."""
+        acknowledged = self.marker if self.marker.order >= self.durable.order else self.durable
         kept = min(self.durable.read_from, acknowledged.read_from)
         return kept if self.caravan_flow is None else min(kept, self.caravan_flow.keeps(self.durable))
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from caravan.buffer import ChangeBuffer
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
@@ -49,9 +51,50 @@ def test_log_is_kept_for_what_is_acknowledged_or_sent_and_not_stored() -> None:
     assert one.needed == early
     caravan_flow.pass_gap(Datamarker(LogPosition(1, 1, 9), "2", earlier))
     assert one.needed == earlier
-    stored = Datamarker(LogPosition(1, 1, 9), "2", LogPosition(1, 1, 9))
+    stored = Datamarker(LogPosition(1, 1, 10), "3", LogPosition(1, 1, 9))
     one.stored(stored, 1)
     assert one.needed == stored.read_from
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+def test_log_is_kept_for_existing_rows_that_come_where_the_flow_begins(acknowledged: bool) -> None:
+    """Their datamarker is the lead's: the same place as `latest`, with the transaction before as its anchor."""
+    one, caravan_flow = open_flow()
+    early = LogPosition(1, 0, 8)
+    rows = Datamarker(START.order, "0", early)
+    if acknowledged:
+        one.acked(rows)
+    else:
+        caravan_flow.pass_gap(rows)
+    assert one.needed == early
+    one.stored(rows, 1)
+    assert one.needed == early
+
+
+def test_log_is_kept_no_longer_for_what_was_stored_long_ago() -> None:
+    """An idle place is proven by bytes that may lie before the last transaction: then a datamarker is read from an
+    earlier place than the one before it, again and again."""
+    one, caravan_flow = open_flow()
+
+    def comes_to(order: int, read_from: int) -> Datamarker:
+        marker = Datamarker(LogPosition(1, 1, order), str(order), LogPosition(1, 1, read_from))
+        caravan_flow.pass_gap(marker)
+        return marker
+
+    for at in range(10_000, 60_000, 100):
+        stored = comes_to(at, at)
+        one.acked(stored)
+        one.stored(stored, 1)
+        comes_to(at + 2, at + 1)
+        comes_to(at + 3, at - 5)
+        assert one.needed.offset == at - 5
+    for at in range(60_000, 70_000, 100):
+        comes_to(at, at)
+        comes_to(at + 1, at - 5)
+        assert one.needed.offset == 59_895
+    last = comes_to(80_000, 80_000)
+    one.stored(last, 1)
+    assert one.needed == last.read_from
 
 
 def test_where_log_continues_after_a_gap_is_proven_by_what_the_reader_found_there() -> None:
