@@ -28,18 +28,20 @@ def prepare_database(server: PostgresServer, database: str, *statements: str, na
     if not server.sql(f"SELECT 1 FROM pg_database WHERE datname = '{database}'"):
         server.sql(f"CREATE DATABASE {database}")
     drop_slots(server)
-    server.sql(f"DROP PUBLICATION IF EXISTS {name}", *statements, database=database)
-    server.sql(slots.statement_of_publication(name), database=database)
-    server.sql(*slots.create_statements(name), database=database)
+    publication = slots.statement_of_publication(name)
+    made = (publication, *slots.create_statements(name))
+    server.sql(f"DROP PUBLICATION IF EXISTS {name}", *statements, *made, database=database)
 
 
 def drop_slots(server: PostgresServer) -> None:
     """Drop every slot of the server, and end its readers."""
 
     def none_left() -> bool:
-        server.sql("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
-        server.sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
-        return not server.sql("SELECT 1 FROM pg_replication_slots")
+        return not server.sql(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active",
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active",
+            "SELECT 1 FROM pg_replication_slots",
+        )
 
     until(none_left, "replication slots are left")
 

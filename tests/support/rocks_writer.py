@@ -1,10 +1,12 @@
 """A RocksDB database that another process has open and writes: what the publisher really meets.
 
-Run as a program it obeys one JSON command a line on its standard input and answers each with a line of JSON.
+Run as a program it obeys one JSON command a line on its standard input and answers each with a line of JSON. A process
+that closed its database opens the next one: to start another takes longer than most tests that use it.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import subprocess
@@ -28,13 +30,9 @@ class RocksWriter:
     def __init__(self, path: Path, **options: Any) -> None:
         self.path = path
         self._lock = threading.Lock()  # one question at a time
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.rocks_writer", str(path), json.dumps(options)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._answer()
+        self._process = _idle.pop() if _idle else _started()
+        self._exited = False
+        self._do("begin", path=str(path), settings=options)
 
     def write(self, changes: Iterable[Change]) -> int:
         """One atomic batch; the sequence number after it."""
@@ -79,22 +77,22 @@ class RocksWriter:
 
     def kill(self) -> None:
         """``kill -9``, as a crash."""
+        self._exited = True
         self._process.kill()
-        self._wait()
+        self._process.wait()
+        _end(self._process)
 
     def exit(self) -> None:
-        """Close the database and end the process."""
-        if self._process.poll() is None:
-            with contextlib.suppress(BrokenPipeError):
-                self._do("exit")
-        self._wait()
-
-    def _wait(self) -> None:
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        """Close the database; nothing if that was done, or the process has ended."""
+        if self._exited:
+            return
+        try:
+            self._do("end")
+        except (BrokenPipeError, RuntimeError):  # somebody killed it
+            _end(self._process)
+        else:
+            _idle.append(self._process)
+        self._exited = True
 
     def _do(self, what: str, **arguments: Any) -> Any:
         assert self._process.stdin is not None
@@ -107,13 +105,40 @@ class RocksWriter:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the writer of {self.path} ended with status {self._process.wait()}")
+            self._exited = True
+            _end(self._process)
+            raise RuntimeError(f"the writer of {self.path} ended with status {self._process.returncode}")
         return json.loads(line)
+
+
+_idle: list[subprocess.Popen[str]] = []
+"""Processes without a database."""
+
+
+def _started() -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.support.rocks_writer"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """The process ends with its standard input."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+    process.wait()
+
+
+@atexit.register
+def _end_all() -> None:
+    while _idle:
+        _end(_idle.pop())
 
 
 class _Database:
     def __init__(self, path: str, settings: dict[str, Any]) -> None:
         self.path, self.settings = path, settings
+        self.db: Any = None
         self.open()
 
     def options(self) -> Any:
@@ -134,8 +159,9 @@ class _Database:
         self.db = Rdict(self.path, self.options(), column_families={name: self.options() for name in families})
 
     def close(self) -> None:
-        self.db.close()
-        del self.db
+        if self.db is not None:
+            self.db.close()
+            self.db = None
 
     def write(self, changes: list[list[str]]) -> int:
         from rocksdict import WriteBatch
@@ -180,12 +206,16 @@ class _Database:
 
 
 def main() -> None:
-    database = _Database(sys.argv[1], json.loads(sys.argv[2]))
-    print(json.dumps("ready"), flush=True)
+    database: Any = None
     for line in sys.stdin:
         command = json.loads(line)
         answer: Any = None
         match command.pop("do"):
+            case "begin":
+                database = _Database(**command)
+            case "end":
+                database.close()
+                database = None
             case "write":
                 answer = database.write(**command)
             case "many":
@@ -198,10 +228,6 @@ def main() -> None:
                 database.db.create_column_family(command["name"], database.options())
             case "drop":
                 database.db.drop_column_family(command["name"])
-            case "exit":
-                database.close()
-                print(json.dumps(None), flush=True)
-                return
             case other:
                 getattr(database, other)()
         print(json.dumps(answer), flush=True)
