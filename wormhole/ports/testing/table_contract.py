@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import count, pairwise, product
 from typing import cast
 
 import pytest
@@ -28,6 +28,11 @@ from wormhole.wire.rows import decode_key, encode_key
 __all__ = ["TableHarness", "TableSourceContract"]
 
 _ALL = ChunkLimits(rows=1_000_000, bytes=1 << 30, seconds=60.0)
+_LIMITS = (
+    *(_ALL, replace(_ALL, rows=1), replace(_ALL, rows=3), replace(_ALL, rows=1_000)),
+    *(replace(_ALL, bytes=1), replace(_ALL, bytes=90), replace(_ALL, bytes=300)),
+)
+_VALUES = (b"", b"v", bytes(range(256)), "ä€😀".encode(), b"x" * 100_000)
 _ROWS = 40
 _Read = Callable[[Datamarker], Chunk]
 
@@ -131,25 +136,20 @@ class TableSourceContract:
 
     # --- what a chunk holds -------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize(
-        "limits",
-        [_ALL, *(replace(_ALL, rows=rows) for rows in (1, 3, 1_000)), *(replace(_ALL, bytes=n) for n in (1, 90, 300))],
-        ids=lambda limits: f"{limits.rows} rows, {limits.bytes} bytes",
-    )
-    def test_chunks_cover_every_row_once_in_order(self, tables: TableHarness, limits: ChunkLimits) -> None:
+    def test_chunks_cover_every_row_once_in_order(self, tables: TableHarness) -> None:
         with _images(tables) as images:
             _fill(tables)
             not_before = images.read_on()
-            for name in (tables.table("a"), tables.table("b")):
+            for limits, name in product(_LIMITS, (tables.table("a"), tables.table("b"))):
                 chunks = _walk(tables, name, limits, not_before)
                 keys = [key for chunk in chunks for key in chunk.rows]
-                assert keys == _in_order(tables, name, not_before), "the limits change the rows or their order"
+                assert keys == _in_order(tables, name, not_before), f"{limits} change the rows or their order"
                 rows = {key: row for chunk in chunks for key, row in chunk.rows.items()}
                 assert rows == images.rows(name), "the rows are not those that the log's updates make"
                 for chunk in chunks:
                     sizes = [len(row) for row in chunk.rows.values()]
                     assert len(sizes) <= limits.rows
-                    assert sum(sizes[:-1]) < limits.bytes, "more than one row is over the limit"
+                    assert sum(sizes[:-1]) < limits.bytes, f"more than one row is over {limits}"
                     assert not sizes or chunk.last is not None
                 rest = tables.tables.chunk(name, keys[-1], None, limits, not_before)
                 assert (rest.rows, rest.done) == ({}, True), "rows follow the last one"
@@ -218,38 +218,38 @@ class TableSourceContract:
             assert not tables.tables.can_ask(name, key)
         assert not tables.tables.rows(name, [encode_key((b"9999",))], not_before).unclear
 
-    @pytest.mark.parametrize("value", [b"", b"v", bytes(range(256)), "ä€😀".encode(), b"x" * 100_000])
-    def test_bytes_and_schema_are_those_of_the_log(self, tables: TableHarness, value: bytes) -> None:
-        with _images(tables) as images:
-            tables.commit([("put", "a", b"k", value)])
-            tables.commit([("put", "a", bytes(range(256))[:64], value)])
-            not_before = images.read_on()
+    def test_bytes_and_schema_are_those_of_the_log(self, tables: TableHarness) -> None:
         name = tables.table("a")
-        for chunk in (
-            tables.tables.chunk(name, None, None, _ALL, not_before),
-            tables.tables.rows(name, list(images.rows(name)), not_before),
-        ):
-            assert chunk.rows == images.rows(name)
-            assert {image.schema for image in images.tables[name].values()} == {chunk.schema}
+        with _images(tables) as images:
+            for value in _VALUES:
+                tables.commit([("put", "a", b"k", value)])
+                tables.commit([("put", "a", bytes(range(256))[:64], value)])
+                not_before = images.read_on()
+                for chunk in (
+                    tables.tables.chunk(name, None, None, _ALL, not_before),
+                    tables.tables.rows(name, list(images.rows(name)), not_before),
+                ):
+                    assert chunk.rows == images.rows(name)
+                    assert {image.schema for image in images.tables[name].values()} == {chunk.schema}
 
-    @pytest.mark.parametrize("rows", [1, 3, 10, 1_000])
-    def test_keys_divide_a_table_into_ranges(self, tables: TableHarness, rows: int) -> None:
+    def test_keys_divide_a_table_into_ranges(self, tables: TableHarness) -> None:
         with _images(tables) as images:
             _fill(tables)
             not_before = images.read_on()
         name = tables.table("a")
         keys = _in_order(tables, name, not_before)
-        found: list[bytes] = []
-        while (key := tables.tables.skip(name, found[-1] if found else None, rows)) is not None:
-            found.append(key)
-        assert found == keys[rows - 1 :: rows], "an idle table of a few rows is counted at once"
-        ranges = [
-            list(tables.tables.chunk(name, after, until, _ALL, not_before).rows)
-            for after, until in pairwise([None, *found, None])
-        ]
-        assert [key for range_ in ranges for key in range_] == keys
+        for rows in (1, 3, 10, 1_000):
+            found: list[bytes] = []
+            while (key := tables.tables.skip(name, found[-1] if found else None, rows)) is not None:
+                found.append(key)
+            assert found == keys[rows - 1 :: rows], f"every {rows} rows: an idle table of a few is counted at once"
+            ranges = [
+                list(tables.tables.chunk(name, after, until, _ALL, not_before).rows)
+                for after, until in pairwise([None, *found, None])
+            ]
+            assert [key for range_ in ranges for key in range_] == keys
         with pytest.raises(UnreadableTable):
-            tables.tables.skip(tables.table("nothing"), None, rows)
+            tables.tables.skip(tables.table("nothing"), None, 3)
 
     # --- where a chunk lies in the log --------------------------------------------------------------------------------
 

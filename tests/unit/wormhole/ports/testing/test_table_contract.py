@@ -74,4 +74,4 @@ def test_a_range_that_is_not_exact() -> None:
 
 def test_a_chunk_that_goes_nowhere() -> None:
     with pytest.raises(AssertionError, match="a chunk that is not done"):
-        CONTRACT.test_chunks_cover_every_row_once_in_order(over(Doubtful), ChunkLimits(rows=3))
+        CONTRACT.test_chunks_cover_every_row_once_in_order(over(Doubtful))
