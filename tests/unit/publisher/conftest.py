@@ -41,7 +41,8 @@ class World:
         self.boundaries = MemoryBoundaries()
         self.markers = MemoryMarkers()
         self.coordination = MemoryWorld()
-        # So long that no test meets their end on a slow machine; one that waits for it makes them short.
+        # So long that no test meets their end, however slow the machine (a stream ends after three silent heartbeats);
+        # one that waits for it makes them short.
         self.settings: dict[str, Any] = {
             "grace_period": long_s,
             "handler_timeout": long_s,
@@ -111,7 +112,7 @@ class World:
 
 @pytest.fixture
 def world() -> World:
-    return World(fast_clock(), 30.0 * FAST)
+    return World(fast_clock(), 120.0 * FAST)
 
 
 @pytest.fixture
