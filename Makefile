@@ -47,6 +47,7 @@ fuzz: prepare-dev ## every decoder in both forms [SECONDS=60 SEED=1]
 
 soak: prepare-dev ## every long round: kill -9, disasters, outages, statements on servers, properties, the largest events [ROUNDS=200]
 	@WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest $(SOAK) -s --timeout=0 $(ARGS)
+	@$(if $(ARGS),,WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest tests/unit -m hypothesis --timeout=0)
 
 coverage: prepare-dev ## branch coverage of all packages, which may not fall
 	@$(RUN) -m scripts.branch_coverage $(ARGS)

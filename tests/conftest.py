@@ -51,7 +51,7 @@ BUILD_EXT = os.environ.get("WORMHOLE_BUILD_EXT", "")
 # Loaded cores make single examples slow without any fault, so no deadline.
 # Every run tries the same examples, a soak draws others.
 _profile = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "print_blob": True}
-hypothesis.settings.register_profile("fixed", **_profile, derandomize=True, database=None)  # type: ignore[arg-type]
+hypothesis.settings.register_profile("fixed", **_profile, derandomize=True, database=None, max_examples=50)  # type: ignore[arg-type]
 hypothesis.settings.register_profile("soak", **_profile, max_examples=5000)  # type: ignore[arg-type]
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caravan.backfill import scanner as scanner_module
@@ -28,7 +28,9 @@ def _round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             reader.close()
 
 
-@examples(200)
+@examples(60)
+@example(seed=6)  # the first ones that find faults of tests/mutants which few others find
+@example(seed=19)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_copy_becomes_the_source(seed: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

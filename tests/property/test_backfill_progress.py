@@ -47,7 +47,7 @@ _chunks = st.lists(
 )
 
 
-@examples(200)
+@examples(100)
 @given(_chunks)
 def test_what_was_taken_survives(chunks: list[ChunkRange]) -> None:
     progress = FlowBackfill(_REQUEST, "f")
@@ -70,7 +70,7 @@ def test_what_was_taken_survives(chunks: list[ChunkRange]) -> None:
         assert (i in needed) == any(low <= _NUMBERS[i] and _NUMBERS[i + 1] <= high for low, high in ranges)
 
 
-@examples(300)
+@examples(100)
 @given(st.binary(max_size=200), st.integers(0, 1 << 16), st.integers(0, 255))
 def test_damaged_bytes_mean_that_everything_is_needed(noise: bytes, at: int, flip: int) -> None:
     progress = FlowBackfill(_REQUEST, "f")

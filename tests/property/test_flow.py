@@ -174,7 +174,7 @@ class _Journey:
         assert set(self.truth.wanted) <= set(ended) <= set(self.truth.touched)
 
 
-@examples(300)
+@examples(100)
 @given(_transactions, st.sampled_from(_SHARDS), st.sampled_from(sorted(_FILTERS)), st.data())
 def test_every_wanted_update_once_whatever_the_moves(
     transactions: list[list[Change]], shard: str, wanted: str, data: st.DataObject

@@ -7,10 +7,11 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from subscriber_sdk import AckLater, Key, KeyRange, Op, Subscriber, Update
 from subscriber_sdk.testing import Change, Kit, read, update
+from tests.support.seed import examples
 
 TABLE = "shop.users"
 KEYS = range(12)
@@ -127,7 +128,7 @@ class World:
 
 
 @pytest.mark.parametrize("repair", [False, True])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50)
 @given(first=st.lists(_changes, max_size=12), spoilt=_spoilt, steps=_steps, concurrency=st.sampled_from([1, 3]))
 def test_what_is_found_is_what_differs(
     first: list[Any], spoilt: list[Any], steps: list[Any], concurrency: int, *, repair: bool

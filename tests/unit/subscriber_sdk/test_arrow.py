@@ -11,7 +11,7 @@ from typing import Any, Final
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from subscriber_sdk import arrow
 from subscriber_sdk.arrow import BatchInfo, RecordBatches
@@ -153,7 +153,6 @@ LOADED: Final = [
 
 @pytest.mark.parametrize("form", LOADED, ids=forms())
 @given(given=rows(), marked=st.booleans(), ends=st.booleans(), index=st.integers(0, 5), at=st.integers(0, 1 << 50))
-@settings(max_examples=200, deadline=None)
 def test_cells_are_what_the_updates_say(
     form: dict[Any, Any], given: tuple[Schema, list[bytes]], marked: bool, ends: bool, index: int, at: int
 ) -> None:
@@ -176,7 +175,6 @@ def test_cells_are_what_the_updates_say(
 
 @pytest.mark.parametrize("form", LOADED, ids=forms())
 @given(given=rows(), place=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_bytes_are_refused_that_an_update_refuses(
     form: dict[Any, Any], given: tuple[Schema, list[bytes]], place: int, byte: int, cut: bool
 ) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -231,7 +231,6 @@ _publishers = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(_publishers, _flows)
 def test_for_every_status_there_is_one_answer_with_a_next_step(
     status: admin_pb2.PublisherStatus, one: admin_pb2.FlowStatus

@@ -7,7 +7,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.support.hot import compiled, forms, hot_module, interpreted
 from wormhole.model.errors import DecodeError
@@ -94,7 +94,6 @@ ROWS = st.builds(
 
 
 @given(st.lists(st.one_of(ROWS, ROWS, ROWS.map(lambda row: row[:-1]), st.binary(max_size=9)), max_size=4))
-@settings(max_examples=300, deadline=None)
 def test_both_forms_read_the_same(updates: list[bytes]) -> None:
     said = []
     for form in FORMS:
