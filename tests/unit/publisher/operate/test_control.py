@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from publisher.flows import housekeeping
 from publisher.operate.control import Control
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
@@ -140,8 +141,9 @@ async def test_a_flow_whose_handler_gave_up_goes_on_without_a_restart(
 
 
 async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(
-    world: World, s1: ScriptedSubscriber, first: Datamarker
+    world: World, s1: ScriptedSubscriber, first: Datamarker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(housekeeping, "_RELEASE_EVERY_S", 1e9)  # the log goes on holding what was delivered
     world.commit("b")
     async with world.publisher() as publisher:
         await world.register(s1)
