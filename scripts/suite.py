@@ -27,11 +27,7 @@ from tests.support import scratch
 
 __all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again"]
 
-# A share of the tests cannot be shown: how many there are is known at the end (tests/support/file_by_file.py).
-WORKERS = (
-    *("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"),
-    *("-o", "console_output_style=classic"),
-)
+WORKERS = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 DECODERS = tuple(f"tests/unit/publisher/sources/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
 
 MOST_UNSTEADY = 3  # more failures than this are no coincidence

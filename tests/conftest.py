@@ -9,7 +9,6 @@ import gc
 import importlib
 import logging
 import os
-import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +27,6 @@ from wormhole.config.datastores import schemes
 pytest_plugins = [
     "tests.support.databases",
     "tests.support.one_jvm",
-    "tests.support.file_by_file",  # behind what it imports, which has asserts rewritten
     "tests.support.postgres_server",
     "tests.support.s3",
     "tests.support.spark",
@@ -198,8 +196,6 @@ def _keep_pyspark_from_formatting_records() -> None:
     pytest adds its handler to every logger that does not propagate, and a logger of PySpark's gives each handler that
     it gets a formatter for JSON, which the handler then keeps for the root logger and for every later test.
     """
-    if "pyspark" not in sys.modules:
-        return
     for logger in logging.root.manager.loggerDict.values():
         if type(logger).__name__ == "PySparkLogger":
             logger.propagate = True  # type: ignore[union-attr]

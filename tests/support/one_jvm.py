@@ -18,7 +18,6 @@ from scripts.prepare import ROOT
 
 if TYPE_CHECKING:
     from xdist.remote import Producer  # type: ignore[import-untyped]
-    from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 
 _SPARK: Final = "spark"
@@ -56,10 +55,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object 
     class OneJvm(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return scope(nodeid)
-
-        def _reschedule(self, node: WorkerController) -> None:
-            """A process needs to know its next file, but no third one while another process may have nothing to do."""
-            if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
-                super()._reschedule(node)
 
     return OneJvm(config, log)
