@@ -79,8 +79,10 @@ _SLOTS: Final = [
     (name, "pgoutput", "shop", "f", None, "0/5A", "0/64", "reserved", None, "1", None, None)
     for name in ("s_held", "s_lead")
 ]
+_IDENTITY: Final = ("7", "00000001", "1700000000000000")
 _STATE: Final = (
-    *("7", "00000001", "0/2BC", "0/2BC", "8192", "16777216", "logical", "-1", "60000", "16390", None, "0"),
+    *_IDENTITY,
+    *("77", "0/2BC", "0/2BC", "8192", "16777216", "logical", "-1", "60000", "16390", None, "0"),
     "16400 16405",
 )
 STREAM: Final = b"".join(
@@ -95,7 +97,8 @@ STREAM: Final = b"".join(
 ANSWERS: Final[Mapping[str, bytes]] = {
     "SET client_encoding": done("SET") * 12 + _READY,
     "SELECT pg_is_in_recovery": rows(("f",)),
-    "pg_control_system": rows(_STATE),
+    "pg_backend_pid": rows(_STATE),
+    "pg_control_system": rows(_IDENTITY),
     "wal_status": rows(*_SLOTS),
     "pg_publication_tables": rows(("shop", "orders")),
     "IDENTIFY_SYSTEM": rows(("7", "1", "0/2BC", "shop")),

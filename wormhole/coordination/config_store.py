@@ -117,15 +117,18 @@ class ConfigStore:
 
         async def read(changed: Watcher) -> dict[str, _Settings]:
             found = await self._all(parent, parse, changed, good)
-            if good and not found and not await self._nodes.version(self._paths.config):
-                # Removing the last one is a change, which raises the version: this ZooKeeper lost its data.
-                _log.error(
-                    "ZooKeeper holds no configuration at all (%s is empty, version 0): what was read last stays in "
-                    "force. Next: "
-                    "`wormholectl config apply FILE` with the configuration, or bring ZooKeeper's data back",
-                    parent,
-                )
-                return dict(good)
+            if good and not found:
+                # Removing the last one is a change, which raises the version: else this ZooKeeper lost its data.
+                if not await self._nodes.version(self._paths.config):
+                    _log.error(
+                        "ZooKeeper holds no configuration at all (%s is empty, version 0): what was read last stays in "
+                        "force. Next: "
+                        "`wormholectl config apply FILE` with the configuration, or bring ZooKeeper's data back",
+                        parent,
+                    )
+                    return dict(good)
+                # It may have been stored anew between the two looks.
+                found = await self._all(parent, parse, changed, good)
             good.clear()
             good.update(found)
             return found

@@ -64,6 +64,31 @@ async def test_a_change_that_went_out_without_an_answer_says_so(
     assert "not known" in str(caught.value.hint)
 
 
+async def test_a_configuration_that_is_stored_while_one_looks_for_it_is_not_taken_for_none(
+    client: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applications = client.watch_applications()
+    known = await soon(applications)
+    nodes, root = client._config._nodes, client._paths.root
+    version = nodes.version
+
+    async def stored_meanwhile(path: str) -> int:
+        monkeypatch.undo()
+        await publish_config(config(PLAIN.replace('"latest"', '"earliest"')), client)
+        return await version(path)
+
+    def lose(server: Any) -> Any:
+        everything = server.transaction()
+        for node in ("config", "applications/cache", "applications/search"):
+            everything.delete(f"{root}/{node}")
+        return everything.commit_async()
+
+    monkeypatch.setattr(nodes, "version", stored_meanwhile)
+    following = asyncio.create_task(soon(applications, lambda state: state != known))
+    await client._session.call("lose", lose)
+    assert {one.start for one in (await following).values()} == {"earliest"}
+
+
 async def test_a_zookeeper_without_any_configuration_is_not_obeyed(
     client: ZooKeeperCoordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
