@@ -101,7 +101,6 @@ ANSWERS: Final[Mapping[str, bytes]] = {
     "pg_control_system": rows(_IDENTITY),
     "wal_status": rows(*_SLOTS),
     "pg_publication_tables": rows(("shop", "orders")),
-    "IDENTIFY_SYSTEM": rows(("7", "1", "0/2BC", "shop")),
     "pg_copy_logical_replication_slot": rows(("(s,0/64)",)),
     "attgenerated": rows(),
     "START_REPLICATION": COPY_BOTH + STREAM,
