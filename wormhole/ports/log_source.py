@@ -9,7 +9,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.segment import Segment
 
-__all__ = ["LogReader", "LogSource", "SlotStatus", "SourceStatus"]
+__all__ = ["LogReader", "LogSource", "RelayStatus", "SlotStatus", "SourceStatus"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,32 @@ class SlotStatus:
     catalog_age: int
 
 
+@dataclass(frozen=True, slots=True)
+class RelayStatus:
+    """What the relay of a source holds, a record of its log on the publisher's disk.
+
+    ``mode``: ``cache`` or ``hold``. ``begin``: where its first stretch begins, ``tip``: the end of its last one;
+    ``None`` while it is empty. ``synced``: up to there the last stretch survives a loss of power. ``stretches``: begin
+    and end of each, ascending. ``held``: up to there the datastore was told that its log is not needed, although a
+    flow's datamarker is before that. ``bytes``: on disk, of ``log_bytes`` of log; ``budget_bytes``: how many it may
+    take. ``slot_budget_bytes``: how much log the datastore keeps at most, 0 in ``cache``. ``keeps_slot``: when it is
+    full the datastore keeps its log, instead of the flow furthest behind losing it. ``readers``: how many read it now.
+    """
+
+    mode: str
+    begin: Datamarker | None
+    tip: Datamarker | None
+    synced: LogPosition | None
+    stretches: tuple[tuple[LogPosition, LogPosition], ...]
+    held: LogPosition | None
+    bytes: int
+    log_bytes: int
+    budget_bytes: int
+    slot_budget_bytes: int
+    keeps_slot: bool
+    readers: int
+
+
 @dataclass(slots=True)
 class SourceStatus:
     """The state of a source's log.
@@ -40,7 +66,7 @@ class SourceStatus:
     bounded by bytes. ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer);
     empty while it answers. ``base``: what the datastore calls the files, the argument of
     :meth:`~wormhole.ports.datastore.Datastore.native_place`; empty when they have no such name. ``slots``: what keeps
-    the log at the datastore, where something does.
+    the log at the datastore, where something does. ``relay``: what a relay holds, where there is one.
     """
 
     end: LogPosition
@@ -52,6 +78,7 @@ class SourceStatus:
     end_unknown: str = ""
     base: str = ""
     slots: tuple[SlotStatus, ...] = ()
+    relay: RelayStatus | None = None
 
 
 class LogReader(Protocol):
