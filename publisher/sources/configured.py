@@ -25,4 +25,5 @@ def configured_source(config: Config, dataset: str, copy: str, log: str) -> tupl
         skip_tables=frozenset(settings.skip_tables),
         history_tables=frozenset(settings.history_tables),
         login=Login(place.password_file),
+        binlog_folder=place.binlog_folder,
     )

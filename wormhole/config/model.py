@@ -132,6 +132,8 @@ class SourceConfig(Settings):
     pin_folder: PathFromHere | None = None
     # ... up to this many bytes, after which the oldest go and the flows that needed them report data loss.
     pin_budget: Size = _PIN_BUDGET
+    # A server that deletes its log: closed files of it, which are read where the server has them no longer.
+    binlog_folder: PathFromHere | None = None
 
     @field_validator("source")
     @classmethod
@@ -179,8 +181,8 @@ class LogConfig(Settings):
     """One datastore's log. ``host``: where its publisher runs (empty: on any host whose monitor is configured to).
 
     ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind ``named_kind``; or,
-    in a file, the source itself with its ``password_file``, ``pin_folder`` and ``pin_budget``, as a list of this one
-    for the host that reads the file.
+    in a file, the source itself with its ``password_file``, ``pin_folder``, ``pin_budget`` and ``binlog_folder``, as a
+    list of this one for the host that reads the file.
     """
 
     source: str
@@ -189,6 +191,7 @@ class LogConfig(Settings):
     host: HostName = ""
     pin_folder: PathFromHere | None = None
     pin_budget: Size = _PIN_BUDGET
+    binlog_folder: PathFromHere | None = None
     # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
     server_ids: str = ""
     # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past
@@ -236,7 +239,7 @@ class LogConfig(Settings):
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:
         if self.inline is None:
-            own = sorted(self.model_fields_set & {"password_file", "pin_folder", "pin_budget"})
+            own = sorted(self.model_fields_set & {"password_file", "pin_folder", "pin_budget", "binlog_folder"})
             if own:
                 raise ValueError(f"{own[0]} belongs to the source, in [sources.{self.source}] of its host")
             if not self.named_kind:
@@ -265,6 +268,7 @@ class LogConfig(Settings):
             password_file=self.password_file,
             pin_folder=self.pin_folder,
             pin_budget=self.pin_budget,
+            binlog_folder=self.binlog_folder,
         )
 
 

@@ -44,7 +44,8 @@ class SourceOptions:
     from the log's name). ``skip_tables``: ``database.table`` of which nothing is delivered. ``history_tables``:
     system-versioned tables whose history is delivered too. ``rows_dir``: an empty folder for one of several readers of
     existing rows that work at a time; ``None``: there is one, which has its files in ``state_dir``. ``transient``: a
-    command looks at the log for a while; the datastore keeps nothing for it afterwards.
+    command looks at the log for a while; the datastore keeps nothing for it afterwards. ``binlog_folder``: closed files
+    of the log that the server may have deleted.
     """
 
     log: str
@@ -58,6 +59,7 @@ class SourceOptions:
     history_tables: frozenset[str] = frozenset()
     rows_dir: Path | None = None
     transient: bool = False
+    binlog_folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,8 @@ def number_is_behind(number: int, marker: Datamarker) -> bool:
 class Datastore(ABC):
     """One kind of datastore. ``requirement``: the argument of ``pip install`` that makes it work.
 
-    ``refuses``: the settings of a log that mean nothing here (``password_file``, ``pin_folder``, ``server_ids``,
-    ``skip_tables``, ``history_tables``), each with the reason. ``table_words``: what one table and
+    ``refuses``: the settings of a log that mean nothing here (``password_file``, ``pin_folder``, ``binlog_folder``,
+    ``server_ids``, ``skip_tables``, ``history_tables``), each with the reason. ``table_words``: what one table and
     several are called. ``user_files``: the file in a user's home that may hold a password; empty for none.
     """
 

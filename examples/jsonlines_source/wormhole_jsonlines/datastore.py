@@ -24,6 +24,7 @@ class JsonLinesDatastore(Datastore):
     refuses: ClassVar[Mapping[str, str]] = {
         "password_file": "a file has no password",
         "pin_folder": "nothing deletes its lines",
+        "binlog_folder": "nothing deletes its lines",
         "server_ids": "a file is not asked over a network",
         "skip_tables": "filters leave tables out",
         "history_tables": "a file has no system-versioned tables",

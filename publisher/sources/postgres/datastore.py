@@ -40,6 +40,7 @@ class PostgresDatastore(Datastore):
     )
     refuses: ClassVar[Mapping[str, str]] = {
         "pin_folder": "a server keeps its log itself",
+        "binlog_folder": "a slot keeps its log",
         "server_ids": "a reader of its log has no number",
         "history_tables": "it has no system-versioned tables",
     }

@@ -28,6 +28,7 @@ class RocksDatastore(Datastore):
     )
     refuses: ClassVar[Mapping[str, str]] = {
         "password_file": "a RocksDB has no password",
+        "binlog_folder": "pin_folder is where its log files are kept",
         "server_ids": "a RocksDB is not asked over a network",
         "skip_tables": "a RocksDB has column families, which filters leave out",
         "history_tables": "a RocksDB has no system-versioned tables",

@@ -21,6 +21,7 @@ from wormhole.config import (
     load,
     parse,
     parse_json,
+    source_of,
     to_json,
     to_json_file,
     unknown_application_hint,
@@ -270,6 +271,16 @@ def test_a_server_is_a_source() -> None:
 )
 def test_what_a_server_cannot_have(extra: str, complaint: str) -> None:
     assert complaint in problems(SERVER + extra)
+
+
+def test_a_folder_of_binlog_files_belongs_to_a_mysql_server() -> None:
+    config = parse(f'{SERVER}binlog_folder = "binlogs"\n', "site.toml", folder=Path("/etc/wormhole"))
+    assert source_of(config, "shop", "main", "db1").binlog_folder == Path("/etc/wormhole/binlogs")
+    postgres = SERVER.replace("mysql://wormhole@db1:3306/?tls=verify", "postgres://wormhole@db1:5432/shop")
+    for text in (postgres, postgres.replace("postgres://wormhole@db1:5432/shop", "rocksdb:///x")):
+        assert "binlog_folder is not for" in problems(f'{text}binlog_folder = "binlogs"\n')
+    named = SERVER.replace("mysql://wormhole@db1:3306/?tls=verify", "there")
+    assert "binlog_folder belongs to the source" in problems(f'{named}binlog_folder = "binlogs"\n')
 
 
 def test_copies_of_several_kinds_are_refused() -> None:
