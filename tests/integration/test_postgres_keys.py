@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.postgres import slots
+from publisher.sources.postgres import server_state, slots
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.postgres_server import PostgresServer
+from wormhole.model.errors import SourceUnavailable
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.testing.reading import Read, read_log, read_until
@@ -139,3 +140,17 @@ def test_a_key_that_was_made_with_its_table_is_the_key_at_once(sql: Sql, started
     start = source.latest()
     sql("CREATE TABLE t (a int, b int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES (1, 2)")
     assert _keys(read_log(source, start), "t") == [(2,)]
+
+
+def test_a_copy_of_the_server_that_answers_meanwhile_lends_no_key(
+    sql: Sql, started: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables have the same numbers (OIDs), and other keys."""
+    sql("CREATE TABLE t (a int, b int PRIMARY KEY)", "ALTER TABLE t REPLICA IDENTITY FULL")
+    source = started("state")
+    with closing(source.open(source.latest())) as reader:
+        sql("INSERT INTO t VALUES (1, 2)")
+        end = source.latest().order
+        monkeypatch.setattr(server_state, "identity", lambda _: ("of", "0", "the copy"))
+        with pytest.raises(SourceUnavailable, match="another server answers"):
+            read_until(reader, end)

@@ -124,7 +124,7 @@ class Opening:
         """See :meth:`wormhole.ports.log_source.LogSource.open`."""
         here = self._translated(log, marker)
         self._check_proof_bytes(log, marker, here)
-        tables, encoder = self._decoder()
+        tables, encoder = self._decoder(log)
         stream = self._stream(log, here)
         try:
             unread = self._pass_anchor(log, marker, here, stream, encoder)
@@ -162,7 +162,7 @@ class Opening:
         here = self._translated(log, marker)
         self._check_proof_bytes(log, marker, here)
         if marker.anchor is not None and not is_of_log_bytes(marker.anchor):
-            _, encoder = self._decoder()
+            _, encoder = self._decoder(log)
             stream = self._stream(log, here)
             try:
                 self._pass_anchor(log, marker, here, stream, encoder)
@@ -215,26 +215,29 @@ class Opening:
 
     # --- the session ----------------------------------------------------------------------------------------------
 
-    def _decoder(self) -> tuple[Tables, Encoder]:
+    def _decoder(self, log: Log) -> tuple[Tables, Encoder]:
         options = self._options
-        tables = Tables(options.log, options.sharding, options.skip_tables, self._find_key, self._find_generated)
+        find_key, find_generated = partial(self._find_key, log.state), partial(self._find_generated, log.state)
+        tables = Tables(options.log, options.sharding, options.skip_tables, find_key, find_generated)
         count = options.sharding.count if options.sharding.by == "hash" else 0
         return tables, Encoder(tables, options.max_update_bytes, count)
 
-    def _find_key(self, relation: Relation, commit: int) -> CatalogueKey | None:
-        with self._catalogue() as connection:
+    def _find_key(self, state: ServerState, relation: Relation, commit: int) -> CatalogueKey | None:
+        with self._catalogue(state) as connection:
             return read_key(connection, relation.id, commit, self._seen_keys)
 
-    def _find_generated(self) -> tuple[int, dict[int, tuple[str, ...]]]:
-        with self._catalogue() as connection:
+    def _find_generated(self, state: ServerState) -> tuple[int, dict[int, tuple[str, ...]]]:
+        with self._catalogue(state) as connection:
             return generated_keys_until(connection)
 
     @contextmanager
-    def _catalogue(self) -> Iterator[Connection]:
-        """A session for a question in the middle of a transaction. What goes wrong ends the reader, which is opened
-        again at a datamarker: a table is never decoded without the answer."""
+    def _catalogue(self, state: ServerState) -> Iterator[Connection]:
+        """A session for a question in the middle of a transaction, on the server of ``state`` and since its start: a
+        copy of its files that answers instead has other tables. What goes wrong ends the reader, which is opened again
+        at a datamarker: a table is never decoded without the answer."""
         connection = connect(self._address)
         try:
+            check_same(connection, self._address, state)
             with understood(self._address):
                 yield connection
         finally:
