@@ -20,7 +20,7 @@ from wormhole.model.errors import Diverged, Fatal, PositionPurged, UsageError, W
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
-from wormhole.ports.log_source import LogSource
+from wormhole.ports.log_source import LogSource, PurgedInside
 
 __all__ = ["Losses"]
 
@@ -120,6 +120,8 @@ def _next_step(name: str) -> str:
 
 def _resume(source: LogSource, error: PositionPurged | Diverged) -> Datamarker:
     """Where the log goes on after what is missing. Raises :class:`Retryable`."""
+    if isinstance(error, PurgedInside):
+        return error.resume
     if isinstance(error, Diverged) and error.resume:
         try:
             return source.locate(error.resume)

@@ -5,11 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from wormhole.model.errors import PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.segment import Segment
 
-__all__ = ["LogReader", "LogSource", "RelayStatus", "SlotStatus", "SourceStatus"]
+__all__ = ["LogReader", "LogSource", "PurgedInside", "RelayStatus", "SlotStatus", "SourceStatus"]
+
+
+class PurgedInside(PositionPurged):
+    """A range in the middle of what can be read is missing: what lies before it is still there.
+
+    ``resume``: the end of the range, from which everything is there again.
+    """
+
+    def __init__(
+        self, message: str, *, resume: Datamarker, first_missing: str = "", last_missing: str = "", **where: str | None
+    ) -> None:
+        super().__init__(message, first_missing=first_missing, last_missing=last_missing, **where)
+        self.resume = resume
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +165,8 @@ class LogSource(Protocol):
         """A reader whose first transaction is the first one after ``marker``.
 
         Reads the anchor again and compares. Raises :class:`~wormhole.model.errors.PositionPurged` when the log no
-        longer reaches back, :class:`~wormhole.model.errors.Diverged` when the anchor differs or the marker is ahead of
-        the log.
+        longer reaches back (:class:`PurgedInside` where older log than the marker can be read),
+        :class:`~wormhole.model.errors.Diverged` when the anchor differs or the marker is ahead of the log.
         """
         ...
 

@@ -15,6 +15,7 @@ from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.model.errors import DecodeError, Diverged, PositionError, SourceUnavailable, UsageError, WormholeError
 from wormhole.model.position import Datamarker
+from wormhole.ports.log_source import PurgedInside
 from wormhole.ports.marker_store import MarkerWrite, StoredFlow
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import push_pb2
@@ -158,3 +159,31 @@ async def test_what_was_delivered_and_is_gone_is_passed_where_the_log_goes_on(
         await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=True))
         world.commit("b")
         assert keys(s1, await s1.hears_later("batch"))[0] == (b"b" if there else b"a")
+
+
+async def test_a_range_inside_what_can_be_read_is_passed_where_the_log_is_there_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older log than the flow's marker can be read still: resumed there, the flow would meet the same hole for ever."""
+    world.application()
+    begin, stored = world.source.latest(), world.commit("a")
+    resume = world.commit("b")
+    world.markers.records[KEY] = StoredFlow(stored, 0, "earliest")
+    opened = world.source.open
+
+    def open_(marker: Datamarker) -> object:
+        if begin.order < marker.order < resume.order:
+            raise PurgedInside("a hole", first_missing="2", last_missing="2", resume=resume)
+        return opened(marker)
+
+    monkeypatch.setattr(world.source, "open", open_)
+    assert world.source.earliest().order < stored.order
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        assign = await taken(s1)
+        loss = (await s1.hears("data_loss")).data_loss
+        assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.PURGED, "2", "2")
+        assert marker_from_message(loss.resume) == resume
+        await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=True))
+        world.commit("c")
+        assert keys(s1, await s1.hears_later("batch")) == [b"c"]
