@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from publisher.relay.configured import configured_relay
 from wormhole.admin import discovery
 from wormhole.config import Config, bound, plain
 from wormhole.config.check import logs_of
@@ -14,7 +15,7 @@ from wormhole.coordination.config_review import Fleet, warnings
 from wormhole.coordination.differences import Difference, compared, differences, flattened
 from wormhole.coordination.port import StoredConfig
 from wormhole.host.ready_file import read_ready, ready_path
-from wormhole.model.errors import Retryable
+from wormhole.model.errors import ConfigError, Retryable
 from wormholectl.options import Where
 
 __all__ = ["differences_from_running"]
@@ -67,7 +68,32 @@ def _between(before: Mapping[str, Config], after: Mapping[str, Config]) -> set[D
 def _risks(before: Config, after: Config) -> tuple[str, ...]:
     stored = StoredConfig(before.datasets, before.applications, 0)
     fleet = Fleet(served=before.applications.keys(), hosts={_host_of(after, log) for log in logs_of(after)})
-    return warnings(stored, differences(stored, after, prune=True), after, fleet)
+    known = warnings(stored, differences(stored, after, prune=True), after, fleet)
+    return (*known, *(risk for log in logs_of(after) if (risk := _relay_risk(before, after, log))))
+
+
+def _relay_risk(before: Config, after: Config, log: str) -> str:
+    """What becomes of the records of a relay whose mode or folder changes; those of another sharding are told by the
+    review.
+    """
+    dataset, copy, name = log.split("/")
+    try:
+        old, new = (configured_relay(config, dataset, copy, name) for config in (before, after))
+    except ConfigError as error:
+        return str(error)
+    if old is None or (new is not None and new.folder == old.folder and new.settings.budget >= old.settings.budget):
+        return ""
+    if new is not None and new.folder == old.folder:
+        return f"relay_budget of {log} gets smaller: the oldest records go until the rest of them fits"
+    left = (
+        f"the relay of {log} is off then" if new is None else f"the relay of {log} begins anew in {new.folder}"
+    ) + f": what {old.folder} holds is read no more, and stays until somebody removes it"
+    if old.settings.mode == "hold":
+        left += (
+            ". Flows that are behind what the datastore still has lose the rest: first let them read it "
+            "(`wormholectl flows`)"
+        )
+    return left
 
 
 def _host_of(config: Config, log: str) -> str:

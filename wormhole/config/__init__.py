@@ -42,7 +42,8 @@ from wormhole.config.processes import (
     RestartConfig,
     TlsFiles,
 )
-from wormhole.config.sources import bound, check_formats, listed, published, source_of, unlisted
+from wormhole.config.relay import RelayMode, what_is_recorded
+from wormhole.config.sources import bound, check_formats, listed, published, relay_of, source_of, unlisted
 from wormhole.config.toml_text import sources_to_toml, to_toml
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "LogConfig",
     "MonitorConfig",
     "PublisherConfig",
+    "RelayMode",
     "RestartConfig",
     "RetryConfig",
     "SourceConfig",
@@ -78,6 +80,7 @@ __all__ = [
     "parse_json",
     "plain",
     "published",
+    "relay_of",
     "source_of",
     "sources_to_toml",
     "to_json",
@@ -86,4 +89,5 @@ __all__ = [
     "unknown_application",
     "unknown_application_hint",
     "unlisted",
+    "what_is_recorded",
 ]

@@ -20,6 +20,7 @@ from wormhole.config.model import (
     LogConfig,
 )
 from wormhole.config.processes import CoordinatorForm
+from wormhole.config.relay import check_relays
 from wormhole.config.report import Report
 from wormhole.config.reserved import check_reserved
 from wormhole.config.toml_input import read_toml
@@ -114,6 +115,7 @@ def _checked(given: Mapping[str, Any], source: str, folder: Path | None) -> Conf
         _check_form(config, report)
         check_listeners(config, report)
         check_reserved(config, report)
+        check_relays(config, report)
     report.raise_if_any()
     return config
 

@@ -64,6 +64,8 @@ _STARTS: Final = ("latest", "earliest", EXISTING)
 _PIN_BUDGET: Final = 4096 * MIB
 _LEAST_ROWS_MEMORY: Final = 4 * MIB
 _LEAST_RATE: Final = 64 << 10  # bytes per second of a reading cap: less is a mistake in the unit
+_RELAY_BUDGET: Final = 8192 * MIB
+_LEAST_RELAY: Final = 64 * MIB  # one relay file: with less, room is made by removing the file that is being written
 
 
 class CaravanCaps(Settings):
@@ -118,11 +120,12 @@ def _source_name(value: str) -> str:
 SourceName = Annotated[str, AfterValidator(_source_name)]
 
 
-class SourceConfig(Settings):
-    """``[sources.NAME]``: a log of this host, which a dataset may choose by its name. Everything that names a file, a
-    folder or an address stands here, in a file of the host, and never where others could write it.
+class _PlaceSettings(Settings):
+    """What the host that reads a log says of it, in ``[sources.NAME]`` or in the log's own table of a file.
 
-    ``password_file``: of the account that ``source`` names; for servers only.
+    ``password_file``: of the account that ``source`` names; for servers only. ``relay``: whether the publisher records
+    what it read of the log on its own disk, so that flows that are behind read that; ``None``: see
+    :mod:`wormhole.config.relay`. ``slot_budget`` and ``on_relay_full`` are for ``hold``.
     """
 
     source: str
@@ -134,6 +137,28 @@ class SourceConfig(Settings):
     pin_budget: Size = _PIN_BUDGET
     # A server that deletes its log: closed files of it, which are read where the server has them no longer.
     binlog_folder: PathFromHere | None = None
+    relay: Literal["off", "cache", "hold"] | None = None
+    relay_folder: PathFromHere | None = None
+    relay_budget: Size = _RELAY_BUDGET
+    # What the datastore keeps of its log for flows that are behind; the rest of it only the relay holds.
+    slot_budget: Size | None = None
+    # Beyond the budget, when the oldest file is still needed: the flow that needs it loses it, or the datastore keeps
+    # its log from there on.
+    on_relay_full: Literal["lose", "keep_slot"] | None = None
+    relay_compression: Literal["zstd", "none"] = "zstd"
+
+    @field_validator("relay_budget")
+    @classmethod
+    def _holds_a_file(cls, value: int) -> int:
+        if value < _LEAST_RELAY:
+            raise ValueError(f"must be at least {format_size(_LEAST_RELAY)}: one file of a relay takes so much")
+        return value
+
+
+class SourceConfig(_PlaceSettings):
+    """``[sources.NAME]``: a log of this host, which a dataset may choose by its name. Everything that names a file, a
+    folder or an address stands here, in a file of the host, and never where others could write it.
+    """
 
     @field_validator("source")
     @classmethod
@@ -156,6 +181,19 @@ def _check_place(place: SourceConfig | LogConfig) -> None:
     for name, reason in found.refuses.items():
         if getattr(place, name, None):
             raise ValueError(f"{name} is not for {found.capabilities.title}: {reason}")
+    if place.relay == "hold" and not found.holds_log:
+        raise ValueError(
+            f'relay = "hold" is not for {found.capabilities.title}: no log is kept there for its reader; use "cache"'
+        )
+    if place.relay in ("off", "cache") or not found.holds_log:
+        check_needs_hold(place)
+
+
+def check_needs_hold(place: _PlaceSettings) -> None:
+    """Raises ``ValueError`` for a setting that only ``relay = "hold"`` has; it is another one."""
+    for name in ("slot_budget", "on_relay_full"):
+        if getattr(place, name) is not None:
+            raise ValueError(f'{name} is for relay = "hold" only: otherwise the relay never frees the datastore\'s log')
 
 
 def _datastore(kind: str) -> Datastore:
@@ -177,21 +215,16 @@ def _checked_source(value: str) -> str:
     return value
 
 
-class LogConfig(Settings):
+class LogConfig(_PlaceSettings):
     """One datastore's log. ``host``: where its publisher runs (empty: on any host whose monitor is configured to).
 
     ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind ``named_kind``; or,
-    in a file, the source itself with its ``password_file``, ``pin_folder``, ``pin_budget`` and ``binlog_folder``, as a
-    list of this one for the host that reads the file.
+    in a file, the source itself with all that a list of the host would say of it, as a list of this one for the host
+    that reads the file.
     """
 
-    source: str
     named_kind: Annotated[str, Field(alias="kind")] = ""
-    password_file: PathFromHere | None = None
     host: HostName = ""
-    pin_folder: PathFromHere | None = None
-    pin_budget: Size = _PIN_BUDGET
-    binlog_folder: PathFromHere | None = None
     # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
     server_ids: str = ""
     # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past
@@ -239,7 +272,7 @@ class LogConfig(Settings):
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:
         if self.inline is None:
-            own = sorted(self.model_fields_set & {"password_file", "pin_folder", "pin_budget", "binlog_folder"})
+            own = sorted(self.model_fields_set & (_PlaceSettings.model_fields.keys() - {"source"}))
             if own:
                 raise ValueError(f"{own[0]} belongs to the source, in [sources.{self.source}] of its host")
             if not self.named_kind:
@@ -263,13 +296,7 @@ class LogConfig(Settings):
         """The source itself; ``None`` where it has only a name."""
         if ":" not in self.source:
             return None
-        return SourceConfig(
-            source=self.source,
-            password_file=self.password_file,
-            pin_folder=self.pin_folder,
-            pin_budget=self.pin_budget,
-            binlog_folder=self.binlog_folder,
-        )
+        return SourceConfig.model_validate({name: getattr(self, name) for name in _PlaceSettings.model_fields})
 
 
 class CopyConfig(Settings):

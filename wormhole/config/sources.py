@@ -14,10 +14,11 @@ from pathlib import Path
 from wormhole.config.datastores import is_one_datastore
 from wormhole.config.load import find_log
 from wormhole.config.model import Config, CopyConfig, DatasetConfig, LogConfig, SourceConfig
+from wormhole.config.relay import RelayMode, mode_of
 from wormhole.formats.spec import FormatSpec
 from wormhole.model.errors import ConfigError
 
-__all__ = ["bound", "check_formats", "listed", "published", "source_of", "unlisted", "with_sources"]
+__all__ = ["bound", "check_formats", "listed", "published", "relay_of", "source_of", "unlisted", "with_sources"]
 
 
 def listed(config: Config) -> dict[str, SourceConfig] | None:
@@ -73,6 +74,18 @@ def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig
             hint="correct `kind` in the dataset, or the list in the file of this host's monitor",
         )
     return found
+
+
+def relay_of(config: Config, dataset: str, copy: str, log: str) -> RelayMode:
+    """The mode of the log's relay on this host. Raises :class:`~wormhole.model.errors.ConfigError`, as
+    :func:`source_of`, and for one that several hosts cannot have."""
+    place = source_of(config, dataset, copy, log)
+    try:
+        return mode_of(config, find_log(config, dataset, copy, log), place)
+    except ValueError as error:
+        raise ConfigError(
+            f"datasets.{dataset}.copies.{copy}.logs.{log}: {error}", hint="docs/relay.md explains the modes"
+        ) from None
 
 
 def check_formats(config: Config, dataset: str) -> None:

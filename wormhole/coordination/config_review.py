@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from wormhole.config import ApplicationConfig, Config, CoordinatorForm, DatasetConfig, LogConfig, check_together
+from wormhole.config import (
+    ApplicationConfig,
+    Config,
+    CoordinatorForm,
+    DatasetConfig,
+    LogConfig,
+    check_together,
+    relay_of,
+    what_is_recorded,
+)
 from wormhole.coordination.differences import Differences, changed
 from wormhole.coordination.port import StoredConfig
 from wormhole.model.errors import ConfigError
@@ -49,6 +58,7 @@ def warnings(stored: StoredConfig, found: Differences, wanted: Config, fleet: Fl
         found_warnings += _of_dataset(stored, name, stored.datasets.get(name), dataset, fleet)
     for name, application in found.change.applications.items():
         found_warnings += _of_application(name, stored.applications.get(name), application, fleet)
+    found_warnings += _of_relays(stored, wanted)
     found_warnings += _of_hosts(wanted, fleet)
     found_warnings += _of_sources(stored, wanted)
     return tuple(found_warnings)
@@ -98,6 +108,32 @@ def _of_application(
             f"applications.{name}.start changes nothing: its datamarkers count since it was first served; "
             "to start anew, give it another name"
         )
+
+
+def _of_relays(stored: StoredConfig, wanted: Config) -> Iterator[str]:
+    for name, dataset in wanted.datasets.items():
+        before = stored.datasets.get(name)
+        logs = {place: log for place, _, log in _logs(name, before)} if before is not None else {}
+        for place, listed, log in _logs(name, dataset):
+            if place not in logs or before is None:
+                continue
+            if what_is_recorded(before, logs[place])[1:] == what_is_recorded(dataset, log)[1:]:
+                continue
+            try:
+                mode = relay_of(wanted, *listed.split("/"))
+            except ConfigError:  # only its host lists the source: the publisher refuses, or says, the same
+                continue
+            if mode == "hold":
+                yield (
+                    f"the relay of {listed} holds records made with the shards and tables of before: its publisher "
+                    "does not start with them. First let every flow reach the end of the log (`wormholectl flows`), "
+                    f"then run `wormholectl relay trim {listed} --all`"
+                )
+            elif mode == "cache":
+                yield (
+                    f"the relay of {listed} has records made with the shards and tables of before: they are removed, "
+                    "and flows that are behind read the log again"
+                )
 
 
 def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:

@@ -89,6 +89,7 @@ class Datastore(ABC):
     ``refuses``: the settings of a log that mean nothing here (``password_file``, ``pin_folder``, ``binlog_folder``,
     ``server_ids``, ``skip_tables``, ``history_tables``), each with the reason. ``table_words``: what one table and
     several are called. ``user_files``: the file in a user's home that may hold a password; empty for none.
+    ``holds_log``: it keeps log until its source releases it, on a disk of its own.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
@@ -96,6 +97,7 @@ class Datastore(ABC):
     refuses: ClassVar[Mapping[str, str]] = {}
     table_words: ClassVar[tuple[str, str]] = ("table", "tables")
     user_files: ClassVar[str] = ""
+    holds_log: ClassVar[bool] = False
 
     @abstractmethod
     def form(self, scheme: str) -> str:

@@ -45,6 +45,7 @@ class PostgresDatastore(Datastore):
         "history_tables": "it has no system-versioned tables",
     }
     user_files = "~/.pgpass"
+    holds_log = True
 
     def form(self, scheme: str) -> str:
         return f"{scheme}://user@host:5432/database"

@@ -117,3 +117,23 @@ def test_what_is_not_known(file: Path) -> None:
     runs(file, DB1, CACHE, version="0.0.1")
     code, _, err = diff(file, DB1, CACHE)
     assert (code, "shop/main/db1 does not say what it runs: it is of release 0.0.1" in err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ('relay = "hold"\n', 'relay = "off"\n', "Flows that are behind what the datastore still has lose the rest"),
+        ('relay = "cache"\n', 'relay = "off"\n', "is off then: what"),
+        ('relay = "cache"\n', 'relay = "cache"\nrelay_folder = "elsewhere"\n', "begins anew in"),
+        ("", 'relay_budget = "2GiB"\n', "relay_budget of shop/main/db1 gets smaller"),
+        ('relay = "hold"\n', 'relay = "cache"\n', ""),
+        ('relay = "off"\n', 'relay = "hold"\n', ""),
+    ],
+)
+def test_what_becomes_of_a_relay_is_told(file: Path, before: str, after: str, expected: str) -> None:
+    postgres = '[datasets.shop.copies.main.logs.db1]\nsource = "postgres://w@db/shop"\n'
+    runs(file, f"{postgres}{before}", CACHE)
+    file.write_text(f"{HEAD}{postgres}{after}{CACHE}")
+    _, out, _ = run("config", "diff", str(file), "--json")
+    warnings = json.loads(out)["warnings"]
+    assert [expected in one for one in warnings] == ([True] if expected else [])

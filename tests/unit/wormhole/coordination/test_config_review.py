@@ -99,3 +99,33 @@ def test_what_stays_must_fit_what_is_new() -> None:
     with pytest.raises(ConfigError, match=r"applications\.cache\.copy: is required") as caught:
         told(config(shop=BASE["shop"] + BASE["shop"].replace("[datasets.shop]\n", "").replace(".main.", ".second.")))
     assert "nothing was written" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("relay", "expected"),
+    [
+        ('relay = "hold"', "its publisher does not start with them"),
+        ('relay = "cache"', "they are removed"),
+        ('relay = "off"', ""),
+    ],
+)
+def test_records_of_a_relay_do_not_outlive_the_shards_and_tables_they_were_made_with(relay: str, expected: str) -> None:
+    log = BASE["shop"].replace("mysql://w@h:1", "postgres://w@h/shop") + relay
+    base = config(shop=log)
+    stored = StoredConfig(published(base.datasets), {}, 3)
+
+    def told_of(shop: str) -> list[str]:
+        wanted = config(shop=shop)
+        found = warnings(stored, differences(stored, wanted), wanted, HERE)
+        return [one for one in found if "relay" in one]
+
+    assert told_of(log) == []
+    for changed in (
+        log.replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n'),
+        log + '\nskip_tables = ["a.b"]',
+    ):
+        lines = told_of(changed)
+        assert [expected in one for one in lines] == ([True] if expected else [])
+    # The source is on the host's list only: its publisher says the same.
+    elsewhere = log.replace('"postgres://w@h/shop"', '"x"\nkind = "postgres"').replace(relay, 'skip_tables = ["a.b"]')
+    assert told_of(elsewhere) == []

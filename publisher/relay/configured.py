@@ -1,0 +1,45 @@
+"""What a log's relay is opened with, as its configuration says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from publisher.relay.settings import RelayIdentity, RelaySettings
+from wormhole.config import Config, find_log, relay_of, source_of, what_is_recorded
+from wormhole.model.units import parse_size
+
+__all__ = ["ConfiguredRelay", "configured_relay"]
+
+_SLOT_BUDGET = parse_size("1GiB")
+
+
+class ConfiguredRelay(NamedTuple):
+    """The arguments of a relayed source beside the source inside it."""
+
+    folder: Path
+    identity: RelayIdentity
+    settings: RelaySettings
+
+
+def configured_relay(config: Config, dataset: str, copy: str, log: str) -> ConfiguredRelay | None:
+    """``None``: the log has none. Raises :class:`~wormhole.model.errors.ConfigError`, as
+    :func:`~wormhole.config.relay_of`.
+    """
+    mode = relay_of(config, dataset, copy, log)
+    if mode == "off":
+        return None
+    place, publishing = source_of(config, dataset, copy, log), config.publisher
+    kind, sharding, tables = what_is_recorded(config.datasets[dataset], find_log(config, dataset, copy, log))
+    holds = mode == "hold"
+    return ConfiguredRelay(
+        place.relay_folder or publishing.state_dir / dataset / copy / log / "relay",
+        RelayIdentity(f"{dataset}/{copy}/{log}", kind, sharding, publishing.max_update_bytes, tables),
+        RelaySettings(
+            mode,
+            place.relay_budget,
+            (place.slot_budget or _SLOT_BUDGET) if holds else 0,
+            place.on_relay_full or "lose",
+            place.relay_compression == "zstd",
+        ),
+    )

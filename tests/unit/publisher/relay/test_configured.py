@@ -1,0 +1,39 @@
+"""What a relay is opened with, from a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from publisher.relay.configured import ConfiguredRelay, configured_relay
+from publisher.relay.settings import RelayIdentity, RelaySettings
+from wormhole.config import parse
+
+HERE = Path("/srv")
+
+
+def opened_with(*settings: str, source: str = "postgres://w@db/shop") -> ConfiguredRelay | None:
+    head = ["version = 1", "[publisher]", 'state_dir = "state"', "[datasets.shop.copies.main.logs.db1]"]
+    text = "\n".join([*head, f'source = "{source}"', *settings])
+    return configured_relay(parse(text, "site.toml", folder=HERE), "shop", "main", "db1")
+
+
+def test_the_defaults() -> None:
+    assert opened_with() == (
+        HERE / "state/shop/main/db1/relay",
+        RelayIdentity("shop/main/db1", "postgres", "log", 64 << 20, ""),
+        RelaySettings("hold", 8 << 30, 1 << 30, "lose", True),
+    )
+    assert opened_with(source="mysql://w@db") is None
+
+
+def test_what_is_configured() -> None:
+    settings = ['slot_budget = "2GiB"', 'on_relay_full = "keep_slot"', 'relay_compression = "none"']
+    found = opened_with(*settings, 'relay_budget = "1GiB"', 'relay_folder = "disk"')
+    assert found is not None
+    assert (found.folder, found.settings) == (
+        HERE / "disk",
+        RelaySettings("hold", 1 << 30, 2 << 30, "keep_slot", False),
+    )
+    cached = opened_with('relay = "cache"', source="mysql://w@db")
+    assert cached is not None
+    assert cached.settings == RelaySettings("cache", 8 << 30)

@@ -1,0 +1,67 @@
+"""Whether a log has a relay, as this host is configured. Pure.
+
+What :mod:`wormhole.config.model` cannot see in one table: how many hosts may run the log's publisher. What a relay that
+holds has recorded may be nowhere else, so it needs a log that one host publishes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from wormhole.config.datastores import datastore, is_one_datastore, schemes
+from wormhole.config.model import Config, DatasetConfig, LogConfig, SourceConfig, check_needs_hold
+from wormhole.config.processes import CoordinatorForm
+from wormhole.config.report import Report
+
+__all__ = ["RelayMode", "check_relays", "mode_of", "what_is_recorded"]
+
+RelayMode = Literal["off", "cache", "hold"]
+
+
+def mode_of(config: Config, log: LogConfig, place: SourceConfig) -> RelayMode:
+    """What ``place``, the log's source, says; else ``hold`` for a datastore that holds its log, where one host
+    publishes it, else ``off``.
+
+    Raises ``ValueError`` for ``hold``, or a setting of it, where several hosts may publish the log.
+    """
+    if place.relay != "hold" and (place.relay is not None or not datastore(place.kind).holds_log):
+        return place.relay or "off"
+    # A ZooKeeper for this user alone is that of `wormholectl up`, on this machine.
+    zookeeper = config.form is CoordinatorForm.ZOOKEEPER and not config.coordinator.same_user
+    if not zookeeper or log.host:
+        return "hold"
+    if place.relay == "hold":
+        raise ValueError(
+            'relay = "hold" needs one host that publishes the log, for no other could deliver what only its relay '
+            'holds: name it as `host` in the log\'s table, or use relay = "cache"'
+        )
+    try:
+        check_needs_hold(place)
+    except ValueError as error:
+        raise ValueError(f"{error}, and by default it holds where the log's table names its `host`") from None
+    return "off"
+
+
+def check_relays(config: Config, report: Report) -> None:
+    """Of the logs whose sources this file lists."""
+    for dataset, settings in config.datasets.items():
+        for copy, one in settings.copies.items():
+            for name, log in one.logs.items():
+                place = log.inline or (config.sources or {}).get(log.source)
+                if place is None:
+                    continue
+                try:
+                    mode_of(config, log, place)
+                except ValueError as error:
+                    report.add(("datasets", dataset, "copies", copy, "logs", name), str(error))
+
+
+def what_is_recorded(dataset: DatasetConfig, log: LogConfig) -> tuple[str, str, str]:
+    """What of a configuration decides which updates are made of a log: its kind (of several schemes of one datastore
+    always the same), the sharding, and which tables it leaves out or adds to, as text.
+    """
+    kind = min((scheme for scheme in schemes() if is_one_datastore(scheme, log.kind)), default=log.kind)
+    by = dataset.shard_by
+    tables = (("skip_tables", log.skip_tables), ("history_tables", log.history_tables))
+    text = "; ".join(f"{name} = {', '.join(sorted(names))}" for name, names in tables if names)
+    return kind, f"{by.by} = {by.count}" if by.count else by.by, text
