@@ -7,7 +7,7 @@ from typing import Protocol
 
 from wormhole.model.errors import PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.model.problem import Problem
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 
 __all__ = ["LogReader", "LogSource", "PurgedInside", "RelayStatus", "SlotStatus", "SourceStatus"]
@@ -53,6 +53,8 @@ class RelayStatus:
     flow's datamarker is before that. ``bytes``: on disk, of ``log_bytes`` of log; ``budget_bytes``: how many it may
     take. ``slot_budget_bytes``: how much log the datastore keeps at most, 0 in ``cache``. ``keeps_slot``: when it is
     full the datastore keeps its log, instead of the flow furthest behind losing it. ``readers``: how many read it now.
+    ``problem``: why nothing is recorded at the tip just now; ``unsynced_bytes``: of the relay, that a loss of power
+    would take.
     """
 
     mode: str
@@ -67,6 +69,8 @@ class RelayStatus:
     slot_budget_bytes: int
     keeps_slot: bool
     readers: int
+    problem: Problem = NO_PROBLEM
+    unsynced_bytes: int = 0
 
 
 @dataclass(slots=True)
