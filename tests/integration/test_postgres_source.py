@@ -15,7 +15,6 @@ from publisher.sources.postgres import source as source_module
 from publisher.sources.postgres import stream as stream_module
 from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.opening import MESSAGES_SINCE
-from publisher.sources.postgres.proof import is_of_log_bytes
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.fault_proxy import FaultProxy
@@ -98,7 +97,7 @@ def test_an_idle_log_is_known_by_its_bytes(
     monkeypatch.setattr(reader_module, "_PROOF_S", 0.0)
     marker = _idle_marker(server, source, source.latest())
     assert marker.anchor is not None
-    assert is_of_log_bytes(marker.anchor)
+    assert marker.anchor.is_of_log_bytes
     source.open(marker).close()
     server.sql("DROP TABLE other")
     later = replace(marker, order=source.latest().order)

@@ -16,7 +16,10 @@ from typing import Final, Self
 
 from wormhole.model.errors import PositionError
 
-__all__ = ["Anchor", "Datamarker", "LogPosition", "flow_name"]
+__all__ = ["LOG_BYTES", "Anchor", "Datamarker", "LogPosition", "flow_name"]
+
+LOG_BYTES: Final = "log:"
+"""Begins the id of an anchor that is of the log's bytes."""
 
 _ORDER: Final = struct.Struct(">IQQ")
 
@@ -67,11 +70,26 @@ class LogPosition:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Anchor:
-    """The last transaction before a place: its id, the CRC32C of its log bytes, and where they begin."""
+    """The last transaction before a place: its id, the CRC32C of its log bytes, and where they begin.
+
+    Where no transaction came for long, the bytes of the log may stand for it: then the id is :data:`LOG_BYTES`, whose
+    bytes they are, and the offset behind them, all with ``:`` between.
+    """
 
     id: str
     checksum: int
     begin: LogPosition
+
+    @property
+    def is_of_log_bytes(self) -> bool:
+        """Whether it is of bytes of the log, and not of a transaction."""
+        return self.id.startswith(LOG_BYTES)
+
+    @property
+    def log_bytes_end(self) -> int:
+        """Behind the bytes that it is of. The place may lie later: it moves on more often than it is proven."""
+        end = self.id.rpartition(":")[2]
+        return int(end) if end.isdecimal() else 0
 
 
 @dataclass(slots=True, unsafe_hash=True)

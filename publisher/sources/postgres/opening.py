@@ -28,8 +28,6 @@ from publisher.sources.postgres.lsn import format_delivered, format_lsn, parse_d
 from publisher.sources.postgres.proof import (
     check_log_bytes,
     diverged,
-    end_of_log_bytes,
-    is_of_log_bytes,
     log_bytes_anchor,
     transaction_anchor,
 )
@@ -138,7 +136,7 @@ class Opening:
 
         prove = partial(log_bytes_anchor, self._address, log.state, log.timelines)
         anchor = prove(here.order) if here.anchor is None else here.anchor
-        if anchor is not None and is_of_log_bytes(anchor):
+        if anchor is not None and anchor.is_of_log_bytes:
             # Else nothing would tell this log from a copy that was put back, for as long as nobody writes.
             passed(replace(here, read_from=min(here.order, anchor.begin), anchor=anchor))
         return WalReader(
@@ -161,7 +159,7 @@ class Opening:
         """Raises as :meth:`open`; opens nothing."""
         here = self._translated(log, marker)
         self._check_proof_bytes(log, marker, here)
-        if marker.anchor is not None and not is_of_log_bytes(marker.anchor):
+        if marker.anchor is not None and not marker.anchor.is_of_log_bytes:
             _, encoder = self._decoder(log)
             stream = self._stream(log, here)
             try:
@@ -247,8 +245,8 @@ class Opening:
         """The log from the anchor's commit on, or from the end of the bytes that it is of."""
         anchor = marker.anchor
         begin = marker.order if anchor is None else anchor.begin
-        if anchor is not None and is_of_log_bytes(anchor):
-            begin = log.place(end_of_log_bytes(anchor))
+        if anchor is not None and anchor.is_of_log_bytes:
+            begin = log.place(anchor.log_bytes_end)
         slot = self._slot(log, marker, begin.offset)
         walsender = connect(self._address, walsender=True)
         try:
@@ -287,8 +285,8 @@ class Opening:
     # --- the proof ------------------------------------------------------------------------------------------------
 
     def _check_proof_bytes(self, log: Log, marker: Datamarker, here: Datamarker) -> None:
-        if here.anchor is not None and is_of_log_bytes(here.anchor):
-            self._slot(log, here, end_of_log_bytes(here.anchor))  # where none reaches back, the bytes may be gone too
+        if here.anchor is not None and here.anchor.is_of_log_bytes:
+            self._slot(log, here, here.anchor.log_bytes_end)  # where none reaches back, the bytes may be gone too
             check_log_bytes(
                 self._address, log.state, log.timelines, replace(marker, anchor=here.anchor), here.order.offset
             )
@@ -304,8 +302,8 @@ class Opening:
         if anchor is None:
             return []
         encoder.suppress = True
-        if is_of_log_bytes(anchor):
-            unread = self._pass_nothing(marker, here.order.offset, end_of_log_bytes(anchor), stream, encoder)
+        if anchor.is_of_log_bytes:
+            unread = self._pass_nothing(marker, here.order.offset, anchor.log_bytes_end, stream, encoder)
             encoder.suppress = False
             return unread
         while True:

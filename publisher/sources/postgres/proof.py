@@ -16,14 +16,12 @@ from publisher.sources.postgres.server_state import ServerState
 from publisher.sources.postgres.timelines import Timelines
 from publisher.sources.postgres.wal_bytes import PROOF_BYTES, checksum_of_log
 from wormhole.model.errors import Diverged, SourceUnavailable
-from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.position import LOG_BYTES, Anchor, Datamarker, LogPosition
 
 __all__ = [
     "ANEW",
     "check_log_bytes",
     "diverged",
-    "end_of_log_bytes",
-    "is_of_log_bytes",
     "log_bytes_anchor",
     "transaction_anchor",
 ]
@@ -35,7 +33,6 @@ ANEW: Final = (
     "application's data up to date, then `wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of "
     "the log"
 )
-_LOG_BYTES: Final = "log:"
 _SMALLEST_FILE: Final = 1 << 20  # of WAL files, whose sizes are powers of two
 _FEWEST_BYTES: Final = 512
 
@@ -64,24 +61,13 @@ def log_bytes_anchor(address: Address, state: ServerState, timelines: Timelines,
     return Anchor(_id(state.system, timelines, end), checksum, LogPosition(place.incarnation, 0, begin))
 
 
-def is_of_log_bytes(anchor: Anchor) -> bool:
-    """Whether it is a checksum of the log's bytes."""
-    return anchor.id.startswith(_LOG_BYTES)
-
-
-def end_of_log_bytes(anchor: Anchor) -> int:
-    """Behind the bytes that the anchor is of. The place may lie later: it moves on more often than it is proven."""
-    end = anchor.id.rpartition(":")[2]
-    return int(end) if end.isdecimal() else 0
-
-
 def check_log_bytes(address: Address, state: ServerState, timelines: Timelines, marker: Datamarker, place: int) -> None:
     """Raises :class:`~wormhole.model.errors.Diverged` when the log's bytes are not those that the anchor of the marker
     at ``place`` is of, and :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
     """
     anchor = marker.anchor
     assert anchor is not None
-    begin, end = anchor.begin.offset, end_of_log_bytes(anchor)
+    begin, end = anchor.begin.offset, anchor.log_bytes_end
     if anchor.id != _id(state.system, timelines, end) or not 0 <= end - begin <= PROOF_BYTES or end > place:
         raise diverged(marker, "the marker is of another server, or of another timeline")
     if checksum_of_log(address, state, timelines.of(end), begin, end) != anchor.checksum:
@@ -94,4 +80,4 @@ def diverged(marker: Datamarker, why: str, **more: str) -> Diverged:
 
 
 def _id(system: str, timelines: Timelines, end: int) -> str:
-    return f"{_LOG_BYTES}{system}:{timelines.of(end)}:{end}"
+    return f"{LOG_BYTES}{system}:{timelines.of(end)}:{end}"

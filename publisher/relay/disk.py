@@ -1,0 +1,149 @@
+"""The port to the disk that a relay is on, and the real one. Tests give it a disk that loses what was not synced.
+
+Every call raises ``OSError``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+__all__ = ["DISK", "Disk", "DiskFile"]
+
+
+class DiskFile(Protocol):
+    """One open file."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes; fewer only at the end of the file."""
+        ...
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write all of ``data``, whose place is the end of the file."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Forget what is behind the first ``size`` bytes."""
+        ...
+
+    def sync(self) -> None:
+        """Return when the content survives a loss of power."""
+        ...
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        ...
+
+    def close(self) -> None:
+        """Close the file, which gives up the lock on it too."""
+        ...
+
+
+class Disk(Protocol):
+    """Folders and files."""
+
+    def make_folder(self, folder: Path) -> None:
+        """Make the folder, and those above it, if they do not exist."""
+        ...
+
+    def names(self, folder: Path) -> Iterable[str]:
+        """Names of the files in the folder; none when there is no folder."""
+        ...
+
+    def create(self, path: Path) -> DiskFile:
+        """A new file, to be written; raises ``FileExistsError``."""
+        ...
+
+    def open(self, path: Path, *, write: bool = False) -> DiskFile:
+        """An existing file, to be read."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove the file."""
+        ...
+
+    def sync_folder(self, folder: Path) -> None:
+        """Return when files that were made and removed are so after a loss of power."""
+        ...
+
+    def lock(self, path: Path) -> DiskFile:
+        """Hold the lock on a file, which is made if it does not exist; raises ``BlockingIOError`` when another does."""
+        ...
+
+
+class _File:
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def read(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._number, size, offset)
+        if len(data) in (0, size):
+            return data
+        parts = [data]  # a single call returns at most 2 GiB, and less where a signal comes
+        while data and len(data) < size:
+            offset, size = offset + len(data), size - len(data)
+            parts.append(data := os.pread(self._number, size, offset))
+        return b"".join(parts)
+
+    def write(self, offset: int, data: bytes) -> None:
+        written = os.pwrite(self._number, data, offset)
+        if written < len(data):  # the rest of a disk that is nearly full, or more than 2 GiB
+            view = memoryview(data)
+            while written < len(data):
+                written += os.pwrite(self._number, view[written:], offset + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._number, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._number)
+
+    def size(self) -> int:
+        return os.fstat(self._number).st_size
+
+    def close(self) -> None:
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)
+
+
+class _Disk:
+    def make_folder(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def names(self, folder: Path) -> Iterable[str]:
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return ()
+
+    def create(self, path: Path) -> DiskFile:
+        return _File(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    def open(self, path: Path, *, write: bool = False) -> DiskFile:
+        return _File(os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC))
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+    def lock(self, path: Path) -> DiskFile:
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(number)
+            raise
+        return _File(number)
+
+
+DISK: Final[Disk] = _Disk()
