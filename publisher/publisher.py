@@ -105,6 +105,8 @@ class Publisher:
         self.identity = hello.publisher
         self.http_address = ""  # of its metrics and health, set by the daemon that serves them
         self.admin_address = ""  # of its admin service, likewise
+        # Removes the oldest records of the log's relay, set by the daemon where there is one. Blocks.
+        self.trim_relay: Callable[[int], None] | None = None
         limits = limits_of(served.dataset.caravans, settings.change_buffer)
         self.store = store
         self._lag = 0.0

@@ -32,7 +32,7 @@ from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.options import Where
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import Status, shown_place
+from wormholectl.show.places import Status, shown_place
 from wormholectl.show.printer import counted, size, span
 from wormholectl.why_lag import Stage, diagnose
 

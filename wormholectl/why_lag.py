@@ -15,7 +15,7 @@ later one is not the cause, so the stages are examined from the last to the firs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -64,10 +64,23 @@ def diagnose(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> D
     """The stage that delays ``flow``. ``status``: of its publisher."""
     found = _held(flow) or _stuck(status) or _not_behind(flow) or _receiver(status, flow)
     found = found or _delivery(flow) or _filter(status, flow) or _reading(status, flow)
+    because = (*found.because, *_relay(status, flow, found))
     report = flow.handler
     if not report.slowest_table:
-        return found
-    return Diagnosis(found.stage, found.what, found.because, found.next_step, report.slowest_table, report.slowest_s)
+        return replace(found, because=because)
+    return replace(found, because=because, slowest_table=report.slowest_table, slowest_s=report.slowest_s)
+
+
+def _relay(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus, found: Diagnosis) -> tuple[str, ...]:
+    """Whether it reads the relay, and what is wrong with that; nothing of a flow that is not behind."""
+    relay = status.relay
+    if found.stage is Stage.NONE or not status.HasField("relay"):
+        return ()
+    facts = ["it reads from the relay, not from the datastore"] if flow.reads_relay else []
+    if relay.HasField("problem"):
+        kept = ", and the datastore keeps its log meanwhile" if relay.mode == "hold" else ""
+        facts.append(f"the relay does not record{kept}: {relay.problem.text}")
+    return tuple(facts)
 
 
 def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
@@ -232,8 +245,10 @@ def _reading(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> D
             step = f"raise {name} under [datasets.NAME.caravans], if the database can bear it"
             return Diagnosis(Stage.LOG, "it may not read faster", (reads, allowed, *left), step)
     if not caravan.bytes_per_s:
-        step = "look into the publisher's log; wormholectl doctor URL examines the database"
-        return Diagnosis(Stage.LOG, "nothing arrives from the log", (reads, *left), step)
+        where, step = "the log", "look into the publisher's log; wormholectl doctor URL examines the database"
+        if flow.reads_relay:
+            where, step = "the relay", "look into the publisher's log; wormholectl relay verify reads its files"
+        return Diagnosis(Stage.LOG, f"nothing arrives from {where}", (reads, *left), step)
     grows = (f"the log grows {size(status.log_bytes_per_s)}/s",) if status.HasField("log_bytes_per_s") else ()
     step = (
         "give the publisher a faster or less busy processor, or split the log"

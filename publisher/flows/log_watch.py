@@ -14,7 +14,7 @@ from caravan.log_map import LogMap
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
-from wormhole.ports.log_source import SourceStatus
+from wormhole.ports.log_source import RelayStatus, SourceStatus
 
 __all__ = ["Headroom", "Lag", "LogWatch"]
 
@@ -173,6 +173,10 @@ class LogWatch:
         end = self._written(self._status)
         return self._map.between(place, end) if place < end else 0
 
+    def between(self, start: LogPosition, end: LogPosition) -> int | None:
+        """Bytes of log between two places; ``None`` when unknown."""
+        return self._map.between(start, end)
+
     def lag(self, shard: str, marker: Datamarker, now: float) -> Lag:
         """How far a flow with this datamarker is behind. ``now``: seconds since 1970."""
         end, place = self.end(), marker.order
@@ -206,27 +210,79 @@ class LogWatch:
             return number
         return min(number, -(-number * rest // whole))
 
-    def headroom(self, marker: Datamarker) -> Headroom:
-        """For how long the log holds what follows the datamarker, if its growth stays the same.
+    @property
+    def relay(self) -> RelayStatus | None:
+        """What the log's relay held last; ``None``: it has none."""
+        return None if self._status is None else self._status.relay
 
-        The log is kept up to the source's budget, the oldest file goes first; with it goes every marker in it.
-        """
-        growth, status = self.growth(), self._status
+    def reads_relay(self, place: LogPosition) -> bool:
+        """Whether a reader at ``place`` reads the relay next, and not the datastore."""
+        relay = self.relay
+        return relay is not None and any(begin <= place < end for begin, end in relay.stretches)
+
+    def headroom(self, marker: Datamarker) -> Headroom:
+        """For how long the log, or its relay, holds what follows the datamarker, if its growth stays the same."""
+        status, place = self._status, marker.order
         if status is None:
             return Headroom(None, "the log was not measured yet")
+        relay = status.relay
+        if relay is None or relay.tip is None:
+            return self._in_log(place, status)
+        tip = relay.tip.order
+        until = tip if place >= tip else next((end for begin, end in relay.stretches if begin <= place < end), None)
+        if until is None:
+            return self._in_log(place, status)
+        # What follows the end of its stretch, or is not being recorded, only the log has.
+        if until != tip or relay.problem:
+            return self._in_log(max(place, until), status)
+        return self._in_relay(place, relay, status)
+
+    def _in_relay(self, place: LogPosition, relay: RelayStatus, status: SourceStatus) -> Headroom:
+        """For a place in the last stretch of a relay that records. Its oldest records go when it is full."""
+        assert relay.tip is not None
+        growth = self.growth()
+        if unknown := _no_growth(growth):
+            return Headroom(None, unknown)
+        log_bytes = 0 if place >= relay.tip.order else self._map.between(place, relay.tip.order)
+        if log_bytes is None:
+            return Headroom(None, "how much of the log follows the datamarker is not known")
+        # As well as what is recorded so far could be compressed.
+        room = relay.budget_bytes * relay.log_bytes / relay.bytes if relay.bytes else relay.budget_bytes
+        assert growth is not None
+        seconds = max(0.0, (room - log_bytes) / growth)
+        if relay.mode == "hold" and not relay.keeps_slot:
+            return Headroom(seconds)
+        log = self._in_log(relay.tip.order if relay.keeps_slot else place, status)
+        if log.seconds is not None:
+            return Headroom(seconds + log.seconds if relay.keeps_slot else max(seconds, log.seconds))
+        if status.budget_bytes:
+            return Headroom(seconds)
+        return Headroom(
+            None, f"the relay holds it for about {seconds / 3600:.1f} h as the log grows now; then {log.unknown}"
+        )
+
+    def _in_log(self, place: LogPosition, status: SourceStatus) -> Headroom:
+        """The log is kept up to the source's budget, the oldest file goes first; with it goes every place in it."""
         if not status.budget_bytes and status.slots:
             return Headroom(None, "the datastore keeps its log for the publisher's slots, without a limit")
         if not status.budget_bytes:
             return Headroom(None, "the datastore itself decides how long it keeps its log")
-        if growth is None:
-            return Headroom(None, "the growth of the log is not known yet")
-        if growth <= 0:
-            return Headroom(None, "the log does not grow")
-        begin = LogPosition(marker.order.incarnation, marker.order.file, 0)
+        growth = self.growth()
+        if unknown := _no_growth(growth):
+            return Headroom(None, unknown)
+        # What a slot keeps is counted from its place on.
+        begin = place if status.slots else LogPosition(place.incarnation, place.file, 0)
         kept = self._map.between(begin, self._written(status))
         if kept is None:
             return Headroom(None, "the datamarker is in a file that the log no longer has")
+        assert growth is not None
         return Headroom(max(0.0, (status.budget_bytes - kept) / growth))
+
+
+def _no_growth(growth: float | None) -> str:
+    if growth is None:
+        return "the growth of the log is not known yet"
+    return "the log does not grow" if growth <= 0 else ""
 
 
 def _age(committed_at_us: int, now: float) -> float:

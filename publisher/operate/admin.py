@@ -23,6 +23,7 @@ from google.protobuf.message import Message
 from publisher.flows.refused_error import RefusedError, code_of, one_line
 from publisher.operate.admin_access import Access, host_token
 from publisher.operate.control import Control
+from publisher.operate.relay_trim import trim_relay
 from publisher.operate.replay_requests import ReplayRequests
 from publisher.operate.status import status
 from publisher.publisher import Publisher
@@ -153,6 +154,14 @@ class _Service:
 
         return await _told(answer, context)
 
+    async def trim_relay(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.TrimRelayReply:
+            certificate = self._permit(context)
+            wanted = _parsed(admin_pb2.TrimRelayRequest, request)
+            return await self._finished(trim_relay(self._publisher, wanted, certificate))
+
+        return await _told(answer, context)
+
     def _known(self, context: Any) -> bool:
         try:
             self._permit(context)
@@ -244,6 +253,7 @@ async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -
         "DeadLetters": service.dead_letters,
         "Audit": service.audit,
         "Replay": service.replay,
+        "TrimRelay": service.trim_relay,
     }
     handlers: Any = {
         name: grpc.stream_unary_rpc_method_handler(service.opened(_accepted(method, trust)))

@@ -20,6 +20,7 @@ from wormhole.host.waiting import in_turns
 from wormhole.metrics import HistogramSample, Metric, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import process_figures
+from wormhole.ports.log_source import RelayStatus
 from wormhole.push.connection import Refusal
 from wormhole.wire.verification_status import remaining
 
@@ -126,6 +127,21 @@ def _log(publisher: Publisher, now: float) -> Iterator[_Row]:
             yield c.LOG_SLOT_LOST, slot.lost, slot.name
             yield c.LOG_SLOT_UNSYNCED, slot.unsynced, slot.name
             yield c.LOG_SLOT_CATALOG_AGE, slot.catalog_age, slot.name
+        if status.relay is not None:
+            yield from _relay(status.relay, publisher.clock.wall())
+
+
+def _relay(relay: RelayStatus, now: float) -> Iterator[_Row]:
+    yield c.RELAY_RECORDING, not relay.problem
+    yield c.RELAY_BYTES, relay.bytes
+    yield c.RELAY_BUDGET, relay.budget_bytes
+    yield c.RELAY_LOG_BYTES, relay.log_bytes
+    begun_us = 0 if relay.begin is None else relay.begin.committed_at_us
+    yield c.RELAY_OLDEST, max(0.0, now - begun_us / 1e6) if begun_us else None
+    yield c.RELAY_UNSYNCED, relay.unsynced_bytes if relay.mode == "hold" else None
+    yield c.RELAY_HOLES, max(0, len(relay.stretches) - 1)
+    yield c.RELAY_READERS, relay.readers
+    yield c.RELAY_ONLY, relay.held is not None
 
 
 def _caravans(publisher: Publisher, now: float) -> Iterator[_Row]:

@@ -12,6 +12,7 @@ from caravan.caravan import Caravan
 from caravan.fleet import CaravanEvent
 from publisher.flows.log_watch import Headroom
 from publisher.operate.backfill_status import backfill_status
+from publisher.operate.relay_status import relay_to_message
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
@@ -119,6 +120,9 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
     stuck = publisher.progress.stuck_s(publisher.clock.monotonic())
     if stuck is not None:
         message.stuck_s = stuck
+    relay = publisher.log_watch.relay
+    if relay is not None:
+        message.relay.CopyFrom(relay_to_message(relay))
     history = publisher.fleet.history
     message.events.extend(_event(event) for event in tuple(history)[-_EVENTS:])
     names = _LIST_BYTES
@@ -209,6 +213,7 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
         replay=replay_status(publisher, flow),
         backfill=backfill_status(publisher, flow),
         verifies=stream is not None and stream.connected and stream.verifies,
+        reads_relay=caravan is not None and publisher.log_watch.reads_relay(caravan.buffer.place),
     )
 
 

@@ -13,7 +13,7 @@ from tests.support.archives import put, tx, write_archive
 from tests.support.cli_schema import check, names
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
-from tests.support.publisher_status import status
+from tests.support.publisher_status import relay, status
 from tests.unit.wormholectl.show.test_updates import BYTES, update
 from wormhole.admin.admin_service import Answer
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
@@ -89,6 +89,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     full = status("db1")
     full.flows[0].handler.CopyFrom(admin_pb2.HandlerReport(updates=1, slowest_table="users", slowest_s=0.2))
     full.flows[1].paused = "ann@ops"
+    full.relay.CopyFrom(relay())
     bare = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db2", coordination="lost", stuck_s=9)
     silent = Answer("h:9", None, "the publisher at h:9 does not answer")
     return FakeAdmin([Answer("h:7", full), Answer("h:8", bare), silent]).install(monkeypatch)

@@ -121,7 +121,7 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-former-log-in-the-servers-words",
-        file="wormholectl/show/lists.py",
+        file="wormholectl/show/places.py",
         old="message.incarnation != status.log_end.incarnation",
         new="False",
         tests=("tests/unit/wormholectl/show/test_flows.py",),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 
@@ -63,3 +65,27 @@ def status(log: str) -> admin_pb2.PublisherStatus:
             admin_pb2.SubscriberStatus(application="cache", subscriber="c1", address="h:1", state="connected", flows=1)
         ],
     )
+
+
+def relay(**changes: Any) -> admin_pb2.RelayStatus:
+    """What the relay of that publisher holds: two stretches, up to the end of the log."""
+    first, hole, tip = (push_pb2.Position(incarnation=1, file=2, offset=offset) for offset in (5, 15, 30))
+    usual: dict[str, Any] = {
+        "mode": "hold",
+        "begin": first,
+        "begin_committed_s": 1_700_000_000.0,
+        "tip": tip,
+        "synced": hole,
+        "stretches": [
+            admin_pb2.RelayStretch(begin=first, end=push_pb2.Position(incarnation=1, file=2, offset=10)),
+            admin_pb2.RelayStretch(begin=hole, end=tip),
+        ],
+        "held": hole,
+        "bytes": 3 << 30,
+        "log_bytes": 9 << 30,
+        "budget_bytes": 8 << 30,
+        "slot_budget_bytes": 1 << 30,
+        "readers": 2,
+        "unsynced_bytes": 4096,
+    }
+    return admin_pb2.RelayStatus(**usual | changes)

@@ -38,6 +38,7 @@ __all__ = [
     "owner_of",
     "proven",
     "publisher_name",
+    "trim_relay",
 ]
 
 _TIMEOUT_S: Final = 5.0
@@ -222,6 +223,12 @@ def dead_letters(answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLetters
 def audit(answer: Answer, request: admin_pb2.AuditRequest) -> admin_pb2.AuditReply:
     """The delivery counts of flows. Raises as :func:`change`."""
     return _permitted(answer, "Audit", request, admin_pb2.AuditReply)
+
+
+def trim_relay(answer: Answer, request: admin_pb2.TrimRelayRequest) -> admin_pb2.TrimRelayReply:
+    """Remove records of the publisher's relay, or report what that would concern (``request.preview``). Raises as
+    :func:`change`."""
+    return _permitted(answer, "TrimRelay", request, admin_pb2.TrimRelayReply)
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,25 @@ LOG_SLOT_CATALOG_AGE = _publisher(
     "Transactions since the oldest row of the system catalogues that the slot keeps from vacuum.",
     "slot",
 )
+RELAY_RECORDING = _publisher(
+    "relay_recording", _G, "1 while the log's relay records what is read; 0: `wormholectl relay show` says why not."
+)
+RELAY_BYTES = _publisher("relay_bytes", _G, "Disk that the relay's records take.")
+RELAY_BUDGET = _publisher("relay_budget_bytes", _G, "Disk that they may take (`relay_budget`).")
+RELAY_LOG_BYTES = _publisher("relay_log_bytes", _G, "Bytes of log that the records hold.")
+RELAY_OLDEST = _publisher(
+    "relay_oldest_age_seconds",
+    _G,
+    "Age of the transaction with which the records begin; left out while there are none or its commit time is unknown.",
+)
+RELAY_UNSYNCED = _publisher(
+    "relay_unsynced_bytes", _G, "Bytes of records that a loss of power would take; left out in `cache`, never synced."
+)
+RELAY_HOLES = _publisher("relay_holes", _G, "Gaps between records: log that was read and is not recorded.")
+RELAY_READERS = _publisher("relay_readers", _G, "Readers that read the relay now, in place of the datastore.")
+RELAY_ONLY = _publisher(
+    "relay_only", _G, "1 while a flow needs log that the datastore may have deleted and only the relay holds."
+)
 LOG_STUCK = _publisher(
     "log_stuck_seconds",
     _G,

@@ -9,7 +9,7 @@ from wormhole.admin import Change
 from wormhole.admin.admin_service import publisher_name
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.flows import flow_object
-from wormholectl.show.lists import Status
+from wormholectl.show.places import Status
 from wormholectl.show.printer import print_json, print_table, print_text
 
 __all__ = ["differences", "show_change"]

@@ -12,7 +12,8 @@ from wormhole.wire.backfills import backfill_text
 from wormhole.wire.lag import Lag, lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.backfills import backfill_object
-from wormholectl.show.lists import Listing, Status, native_place, place_text, shown_place
+from wormholectl.show.lists import Listing
+from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import size, span
 
 __all__ = ["FLOWS", "MARKERS", "STATES", "check_states", "flow_object", "flows_where", "lag_text", "one_flow"]
@@ -105,7 +106,7 @@ def _flow_rows(status: Status) -> Iterable[Sequence[str]]:
             shown_place(status, flow.marker.order) if flow.HasField("marker") else "",
             lag_text(lag_of(status, flow)),
             f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
-            str(flow.caravan) if flow.caravan else "-",
+            f"{flow.caravan}{' (relay)' if flow.reads_relay else ''}" if flow.caravan else "-",
             span(flow.headroom_s) if flow.HasField("headroom_s") else "-",
             f"{flow.updates:,}",
             _remarks(flow),
@@ -148,6 +149,7 @@ def flow_object(status: Status, flow: admin_pb2.FlowStatus) -> dict[str, Any]:
         "bytes": flow.bytes,
         "bad_values": flow.bad_values,
         "caravan": flow.caravan or None,
+        "reads_relay": flow.reads_relay,
         "filter": flow.filter,
         "cause": flow.cause,
         "paused": flow.paused or None,

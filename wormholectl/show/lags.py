@@ -12,7 +12,7 @@ from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.lag_verdict import Verdict
 from wormholectl.show.backfills import backfill_object
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import Status
+from wormholectl.show.places import Status
 from wormholectl.show.printer import print_json, print_line, print_text, span
 from wormholectl.why_lag import Diagnosis, Stage
 

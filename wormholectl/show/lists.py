@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from wormhole.admin.admin_service import Answer, publisher_name
-from wormhole.config.datastores import native_place as native
-from wormhole.model.position import LogPosition
-from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.errors import UNREACHABLE
+from wormholectl.show.places import Status, native_place, place_text
 from wormholectl.show.printer import print_json, print_table, print_text, print_warnings
+from wormholectl.show.relays import relay_object
 
-__all__ = ["Listing", "Status", "native_place", "place_text", "show", "shown_place"]
+__all__ = ["Listing", "show"]
 
-Status = admin_pb2.PublisherStatus
 _CAUSE_WIDTH: Final = 60
 
 
@@ -101,6 +99,7 @@ def _summary(answer: Answer, status: Status) -> dict[str, Any]:
         "stuck_s": status.stuck_s if status.HasField("stuck_s") else None,
         "problems": list(status.problems),
         "end_unknown": status.end_unknown or None,
+        "relay": relay_object(status),
         "flows": len(status.flows),
         "caravans": len(status.caravans),
         "subscribers": len(status.subscribers),
@@ -112,27 +111,3 @@ def _summary(answer: Answer, status: Status) -> dict[str, Any]:
             "buffered_bytes": status.limits.buffered_bytes,
         },
     }
-
-
-def place_text(message: push_pb2.Position) -> str:
-    """A place as text: ``1/42/32768``."""
-    return str(_position(message))
-
-
-def native_place(status: Status, message: push_pb2.Position) -> str | None:
-    """A place of a publisher's log as the datastore's own tools write it. ``None``: they have no other form, or the
-    place is in an earlier incarnation of the log, whose files may have had the same names.
-    """
-    if not status.HasField("log_end") or message.incarnation != status.log_end.incarnation:
-        return None
-    return native(status.source, _position(message), status.log_base) or None
-
-
-def shown_place(status: Status, message: push_pb2.Position) -> str:
-    """A place for people: as we write it, and as the datastore does."""
-    there = native_place(status, message)
-    return f"{place_text(message)} ({there})" if there else place_text(message)
-
-
-def _position(message: push_pb2.Position) -> LogPosition:
-    return LogPosition(message.incarnation, message.file, message.offset)

@@ -10,8 +10,10 @@ from wormhole.admin.admin_service import publisher_name
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import Listing, Status, native_place, place_text, shown_place
+from wormholectl.show.lists import Listing
+from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import size, span
+from wormholectl.show.relays import relay_line
 
 __all__ = ["CARAVANS", "PUBLISHERS", "SHARDS", "SUBSCRIBERS"]
 
@@ -167,5 +169,6 @@ PUBLISHERS: Final = Listing(
     ),
     _publisher_rows,
     lambda status: (),
+    lambda status: [f"{publisher_name(status)}: {relay_line(status.relay)}"] if status.HasField("relay") else [],
 )
 SHARDS: Final = Listing("shards", ("SHARD", "OWNER", "FLOWS", "LAG", "APPLICATIONS"), _shard_rows, _shard_objects)

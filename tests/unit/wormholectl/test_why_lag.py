@@ -177,6 +177,26 @@ def test_the_figures_stand_beside() -> None:
     assert busy.because[1:] == ("50.0 ms per update in callbacks", "3 attempts failed")
 
 
+def relayed(**fields: Any) -> admin_pb2.RelayStatus:
+    usual: dict[str, Any] = {"mode": "hold", "bytes": 5, "budget_bytes": 9}
+    return admin_pb2.RelayStatus(**usual | fields)
+
+
+def test_who_reads_the_relay_is_told_and_what_is_wrong_with_it() -> None:
+    well = diagnose(publisher(relay=relayed()), flow(reads_relay=True))
+    assert well.because[-1] == "it reads from the relay, not from the datastore"
+    assert diagnose(publisher(relay=relayed()), flow()).because == diagnose(publisher(), flow()).because
+    full = admin_pb2.Problem(text="the relay is full", hint="raise relay_budget")
+    held = diagnose(publisher(relay=relayed(problem=full)), flow())
+    assert held.because[-1] == "the relay does not record, and the datastore keeps its log meanwhile: the relay is full"
+    cached = diagnose(publisher(relay=relayed(mode="cache", problem=full)), flow())
+    assert cached.because[-1] == "the relay does not record: the relay is full"
+    assert diagnose(publisher(relay=relayed(problem=full)), flow(lag_transactions=0, in_flight=0)).because == ()
+    silent = diagnose(publisher(relay=relayed(), caravans=[caravan(bytes_per_s=0.0)]), flow(reads_relay=True))
+    assert silent.what == "nothing arrives from the relay"
+    assert "wormholectl relay verify" in silent.next_step
+
+
 _seconds = st.floats(0, 1e6)
 _count = st.integers(0, 1 << 40)
 _text = st.sampled_from(["", "a", "c1", "1/2/3:0"])

@@ -74,7 +74,7 @@ class Problem(_message.Message):
     def __init__(self, text: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class PublisherStatus(_message.Message):
-    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more", "warnings", "source", "log_base")
+    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more", "warnings", "source", "log_base", "relay")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,7 @@ class PublisherStatus(_message.Message):
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     LOG_BASE_FIELD_NUMBER: _ClassVar[int]
+    RELAY_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     copy: str
     log: str
@@ -127,7 +128,50 @@ class PublisherStatus(_message.Message):
     warnings: _containers.RepeatedCompositeFieldContainer[Problem]
     source: str
     log_base: str
-    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ..., warnings: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., source: _Optional[str] = ..., log_base: _Optional[str] = ...) -> None: ...
+    relay: RelayStatus
+    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ..., warnings: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., source: _Optional[str] = ..., log_base: _Optional[str] = ..., relay: _Optional[_Union[RelayStatus, _Mapping]] = ...) -> None: ...
+
+class RelayStatus(_message.Message):
+    __slots__ = ("mode", "begin", "begin_committed_s", "tip", "synced", "stretches", "held", "bytes", "log_bytes", "budget_bytes", "slot_budget_bytes", "keeps_slot", "readers", "unsynced_bytes", "problem")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_COMMITTED_S_FIELD_NUMBER: _ClassVar[int]
+    TIP_FIELD_NUMBER: _ClassVar[int]
+    SYNCED_FIELD_NUMBER: _ClassVar[int]
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SLOT_BUDGET_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_SLOT_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    UNSYNCED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    begin: _push_pb2.Position
+    begin_committed_s: float
+    tip: _push_pb2.Position
+    synced: _push_pb2.Position
+    stretches: _containers.RepeatedCompositeFieldContainer[RelayStretch]
+    held: _push_pb2.Position
+    bytes: int
+    log_bytes: int
+    budget_bytes: int
+    slot_budget_bytes: int
+    keeps_slot: bool
+    readers: int
+    unsynced_bytes: int
+    problem: Problem
+    def __init__(self, mode: _Optional[str] = ..., begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., begin_committed_s: _Optional[float] = ..., tip: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., synced: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., stretches: _Optional[_Iterable[_Union[RelayStretch, _Mapping]]] = ..., held: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., budget_bytes: _Optional[int] = ..., slot_budget_bytes: _Optional[int] = ..., keeps_slot: _Optional[bool] = ..., readers: _Optional[int] = ..., unsynced_bytes: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+
+class RelayStretch(_message.Message):
+    __slots__ = ("begin", "end")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    begin: _push_pb2.Position
+    end: _push_pb2.Position
+    def __init__(self, begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ...) -> None: ...
 
 class CaravanLimits(_message.Message):
     __slots__ = ("caravans", "read_rate", "total_read_rate", "buffer_bytes", "buffered_bytes")
@@ -170,7 +214,7 @@ class CaravanEvent(_message.Message):
     def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ..., kind: _Optional[_Union[CaravanEvent.Kind, str]] = ...) -> None: ...
 
 class FlowStatus(_message.Message):
-    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem", "headroom_unknown", "backfill", "verifies")
+    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem", "headroom_unknown", "backfill", "verifies", "reads_relay")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
@@ -202,6 +246,7 @@ class FlowStatus(_message.Message):
     HEADROOM_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     BACKFILL_FIELD_NUMBER: _ClassVar[int]
     VERIFIES_FIELD_NUMBER: _ClassVar[int]
+    READS_RELAY_FIELD_NUMBER: _ClassVar[int]
     flow: str
     state: str
     subscriber: str
@@ -233,7 +278,8 @@ class FlowStatus(_message.Message):
     headroom_unknown: str
     backfill: BackfillStatus
     verifies: bool
-    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., headroom_unknown: _Optional[str] = ..., backfill: _Optional[_Union[BackfillStatus, _Mapping]] = ..., verifies: _Optional[bool] = ...) -> None: ...
+    reads_relay: bool
+    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., headroom_unknown: _Optional[str] = ..., backfill: _Optional[_Union[BackfillStatus, _Mapping]] = ..., verifies: _Optional[bool] = ..., reads_relay: _Optional[bool] = ...) -> None: ...
 
 class CaravanStatus(_message.Message):
     __slots__ = ("number", "lead", "place", "bytes_per_s", "flows", "buffered_bytes", "cause", "target_bytes_per_s", "read_bytes", "events")
@@ -855,3 +901,23 @@ class AuditReply(_message.Message):
     delay_limits_s: _containers.RepeatedScalarFieldContainer[float]
     ranges: _containers.RepeatedCompositeFieldContainer[AuditRange]
     def __init__(self, windows: _Optional[_Iterable[_Union[AuditWindow, _Mapping]]] = ..., delay_limits_s: _Optional[_Iterable[float]] = ..., ranges: _Optional[_Iterable[_Union[AuditRange, _Mapping]]] = ...) -> None: ...
+
+class TrimRelayRequest(_message.Message):
+    __slots__ = ("who", "preview", "keep_bytes")
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    KEEP_BYTES_FIELD_NUMBER: _ClassVar[int]
+    who: str
+    preview: bool
+    keep_bytes: int
+    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., keep_bytes: _Optional[int] = ...) -> None: ...
+
+class TrimRelayReply(_message.Message):
+    __slots__ = ("before", "after", "losing")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LOSING_FIELD_NUMBER: _ClassVar[int]
+    before: RelayStatus
+    after: RelayStatus
+    losing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, before: _Optional[_Union[RelayStatus, _Mapping]] = ..., after: _Optional[_Union[RelayStatus, _Mapping]] = ..., losing: _Optional[_Iterable[str]] = ...) -> None: ...

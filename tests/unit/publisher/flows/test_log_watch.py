@@ -10,7 +10,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
-from wormhole.ports.log_source import SlotStatus, SourceStatus
+from wormhole.ports.log_source import RelayStatus, SlotStatus, SourceStatus
 
 
 class Log:
@@ -165,6 +165,80 @@ def test_headroom_is_what_the_budget_leaves_at_this_growth() -> None:
     assert watch.headroom(marker(at(1, 50))).unknown == unbounded
     watch.measured(status((1, 100), (2, 5000), budget=1000), 9.0)
     assert watch.headroom(marker(at(1, 50))) == Headroom(0.0)
+
+
+SLOT = SlotStatus("held", 300, None, lost=False, unsynced=None, catalog_age=0)
+
+
+def relay(mode: str = "hold", *stretches: tuple[int, int], tip: int = 400, keeps_slot: bool = False) -> RelayStatus:
+    """Of a log of one file; its records take half as much as the log."""
+    found = tuple((at(0, begin), at(0, end)) for begin, end in stretches or ((100, tip),))
+    begin, end = marker(found[0][0]), marker(found[-1][1])
+    return RelayStatus(mode, begin, end, end.order, found, None, 150, 300, 1000, 200, keeps_slot, 0)
+
+
+def relayed(relay: RelayStatus, *, budget: int = 0, slots: bool = True) -> LogWatch:
+    """A log that grows by 100 bytes a second, up to 400."""
+    watch = LogWatch()
+    for now, size in ((0.0, 100), (3.0, 400)):
+        measured = status((0, size), budget=budget)
+        watch.measured(replace(measured, relay=relay, slots=(SLOT,) if slots else ()), now)
+    return watch
+
+
+def test_a_bounded_slot_counts_from_the_datamarker() -> None:
+    watch = relayed(replace(relay(), tip=None, stretches=()), budget=350)
+    assert watch.headroom(marker(at(0, 300))) == Headroom(2.5)
+
+
+def test_headroom_with_a_relay_is_what_relay_and_log_hold_together() -> None:
+    held = relayed(relay())
+    # 1000 bytes of budget are 2000 of log, of which 300 follow the first marker.
+    assert held.headroom(marker(at(0, 100))) == Headroom(17.0)
+    assert held.headroom(marker(at(0, 400))) == Headroom(20.0)
+    assert "for the publisher's slots, without a limit" in held.headroom(marker(at(0, 99))).unknown
+    keeps = relayed(relay(keeps_slot=True))
+    assert keeps.headroom(marker(at(0, 100))).unknown.startswith("the relay holds it for about 0.0 h as the log grows")
+    assert relayed(relay(keeps_slot=True), budget=500).headroom(marker(at(0, 100))) == Headroom(22.0)
+
+
+def test_headroom_with_a_cache() -> None:
+    server = relayed(relay("cache"), slots=False)
+    assert server.headroom(marker(at(0, 100))).unknown.endswith(
+        "the datastore itself decides how long it keeps its log"
+    )
+    files = relayed(relay("cache"), budget=3000, slots=False)
+    assert files.headroom(marker(at(0, 100))) == Headroom(26.0), "the log alone holds it longer"
+    assert relayed(relay("cache"), budget=500, slots=False).headroom(marker(at(0, 100))) == Headroom(17.0)
+
+
+def test_what_follows_a_hole_only_the_log_holds() -> None:
+    watch = relayed(relay("hold", (0, 100), (200, 400)), budget=500)
+    assert watch.headroom(marker(at(0, 50))) == Headroom(2.0), "up to 100 from the relay, from there on from the log"
+    assert watch.headroom(marker(at(0, 200))) == Headroom(18.0)
+    full = relayed(replace(relay(keeps_slot=True), problem=Problem("the relay is full")), budget=500)
+    assert full.headroom(marker(at(0, 100))) == Headroom(5.0), "nothing of it goes, and the slot keeps what comes"
+
+
+def test_headroom_with_a_relay_that_cannot_be_known() -> None:
+    watch = LogWatch()
+    watch.measured(replace(status((0, 400)), relay=relay(), slots=(SLOT,)), 0.0)
+    assert watch.headroom(marker(at(0, 100))).unknown == "the growth of the log is not known yet"
+    other = replace(relay(), stretches=((LogPosition(0, 0, 5), at(0, 400)),))
+    assert (
+        relayed(other).headroom(marker(LogPosition(0, 0, 9))).unknown
+        == "how much of the log follows the datamarker is not known"
+    )
+    gone = relayed(replace(relay("cache"), log_bytes=0, bytes=0), budget=500, slots=False)
+    assert gone.headroom(marker(at(0, 100))) == Headroom(7.0)
+
+
+def test_who_reads_the_relay() -> None:
+    watch = relayed(relay("cache", (0, 100), (200, 400)))
+    places = (0, 99, 100, 199, 200, 399, 400)
+    assert [place for place in places if watch.reads_relay(at(0, place))] == [0, 99, 200, 399]
+    assert not LogWatch().reads_relay(at(0, 0))
+    assert LogWatch().relay is None
 
 
 def test_a_log_that_does_not_grow_has_no_end_of_headroom() -> None:

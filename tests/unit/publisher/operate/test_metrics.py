@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from publisher.flows.log_watch import Lag
 from publisher.operate.metrics import collect
+from publisher.operate.status import whole_status
 from publisher.publisher import Publisher
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, taken
 from wormhole.metrics import METRICS, Exporter, HistogramSample
-from wormhole.ports.log_source import SlotStatus
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
+from wormhole.ports.log_source import RelayStatus, SlotStatus
 from wormhole.wire.v1 import push_pb2
 
 FLOW = ("shop", "main", "log", "app", "log.t")
@@ -87,7 +92,7 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
     found = {sample.metric: sample for sample in await collect(publisher)}
     # These need what this small world has not: a growing log with a budget, contact that expires, TLS, slots, a
-    # backfill (test_control_backfills) and a verification (test_control_verifications).
+    # relay, a backfill (test_control_backfills) and a verification (test_control_verifications).
     absent = {
         "wormhole_flow_backfill_rows",
         "wormhole_flow_backfill_share",
@@ -109,7 +114,7 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     missing = {metric.name for metric in METRICS if metric.exporter is Exporter.PUBLISHER} - {
         metric.name for metric in found
     }
-    assert missing <= absent
+    assert {name for name in missing if not name.startswith("wormhole_relay_")} <= absent
     for metric, sample in found.items():
         assert len(sample.labels) == len(metric.labels)
 
@@ -126,6 +131,44 @@ async def test_slots_that_keep_the_log_are_reported(world: World, publisher: Pub
         slot: [found.get((f"wormhole_log_slot_{name}", *LOG, slot)) for name in names] for slot in ("held", "lead")
     }
     assert of_slot == {"held": [100, 7, 0, 1, 5], "lead": [0, None, 1, None, 0]}
+
+
+async def test_a_relay_is_reported(world: World, publisher: Publisher) -> None:
+    await eventually(lambda: publisher.log_watch.status is not None, "the log was asked")
+    status = publisher.log_watch.status
+    assert status is not None
+    begin, end = LogPosition(1, 1, 0), LogPosition(1, 1, 500)
+    first = Datamarker(begin, "", begin, committed_at_us=int((publisher.clock.wall() - 60) * 1e6))
+    whole = RelayStatus(
+        "hold", first, Datamarker(end, "", end), end, ((begin, end),), None, 100, 500, 900, 50, False, 2
+    )
+
+    async def figures(relay: RelayStatus) -> dict[str, float]:
+        status.relay = relay
+        found = await values(publisher)
+        return {name.removeprefix("wormhole_relay_"): found[name, *LOG] for name, *_ in found if "_relay_" in name}
+
+    found = await figures(whole)
+    assert 60 <= found.pop("oldest_age_seconds") < 70
+    assert found == {
+        "recording": 1,
+        "bytes": 100,
+        "budget_bytes": 900,
+        "log_bytes": 500,
+        "unsynced_bytes": 0,
+        "holes": 0,
+        "readers": 2,
+        "only": 0,
+    }
+    torn = ((begin, LogPosition(1, 1, 100)), (LogPosition(1, 1, 300), end))
+    found = await figures(replace(whole, mode="cache", begin=None, stretches=torn, problem=Problem("full"), held=end))
+    assert "oldest_age_seconds" not in found
+    assert "unsynced_bytes" not in found
+    assert (found["recording"], found["holes"], found["only"]) == (0, 1, 1)
+    answer = await whole_status(publisher)
+    assert (answer.relay.mode, len(answer.relay.stretches), answer.relay.problem.text) == ("cache", 2, "full")
+    assert answer.relay.HasField("held")
+    assert not answer.relay.HasField("begin")
 
 
 async def test_many_flows_leave_the_loop_its_turns(world: World) -> None:

@@ -86,6 +86,7 @@ def test_for_programs() -> None:
         "bytes": 99,
         "bad_values": 4,
         "caravan": 1,
+        "reads_relay": False,
         "filter": "true",
         "cause": "",
         "paused": None,

@@ -1,0 +1,80 @@
+"""The relay of a log as lines and as an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from wormhole.wire.v1 import admin_pb2
+from wormholectl.show.places import Status, native_place, place_text, shown_place
+from wormholectl.show.printer import counted, size, span
+
+__all__ = ["relay_line", "relay_lines", "relay_object", "why_not_recorded"]
+
+
+def relay_line(relay: admin_pb2.RelayStatus) -> str:
+    """What it holds, on one line."""
+    holds = f"{size(relay.log_bytes)} of log in {size(relay.bytes)} of at most {size(relay.budget_bytes)}"
+    state = "" if not relay.HasField("problem") else f"; {why_not_recorded(relay)}"
+    return f"relay ({relay.mode}): {holds if relay.HasField('tip') else 'nothing is recorded yet'}{state}"
+
+
+def why_not_recorded(relay: admin_pb2.RelayStatus) -> str:
+    """Why it does not record; empty while it does."""
+    return f"it does not record: {relay.problem.text}" if relay.HasField("problem") else ""
+
+
+def relay_lines(status: Status, now_s: float) -> Iterable[str]:
+    """All that a publisher, or what was read from a folder, says of the relay."""
+    relay = status.relay
+    yield relay_line(relay)
+    if relay.HasField("tip"):
+        age = f", {span(now_s - relay.begin_committed_s)} ago" if relay.begin_committed_s else ""
+        yield f"from {shown_place(status, relay.begin)}{age}, to {shown_place(status, relay.tip)}"
+    for before, after in zip(relay.stretches, relay.stretches[1:], strict=False):
+        yield f"nothing is recorded from {shown_place(status, before.end)} to {shown_place(status, after.begin)}"
+    if relay.mode == "hold":
+        full = "the server keeps its log" if relay.keeps_slot else "the flow that needs the oldest of it loses that"
+        kept = size(relay.slot_budget_bytes)
+        yield f"the server keeps at most {kept} for flows that are behind; when the relay is full {full}"
+        synced = shown_place(status, relay.synced) if relay.HasField("synced") else "nothing"
+        yield f"safe from a loss of power: up to {synced}, all but {size(relay.unsynced_bytes)}"
+    if relay.HasField("held"):
+        yield f"only the relay holds what flows need up to {shown_place(status, relay.held)}"
+    if relay.readers:
+        yield f"{counted(relay.readers, 'reader')} of it now"
+    if relay.HasField("problem") and relay.problem.hint:
+        yield f"next: {relay.problem.hint}"
+
+
+def relay_object(status: Status) -> dict[str, Any] | None:
+    """For programs (docs/cli-schema.json: ``relay``); ``None``: the log has none."""
+    if not status.HasField("relay"):
+        return None
+    relay = status.relay
+    holds = relay.mode == "hold"
+
+    def place(name: str) -> str | None:
+        return place_text(getattr(relay, name)) if relay.HasField(name) else None
+
+    return {
+        "mode": relay.mode,
+        "recording": not relay.HasField("problem"),
+        "problem": relay.problem.text or None,
+        "next": relay.problem.hint or None,
+        "bytes": relay.bytes,
+        "budget_bytes": relay.budget_bytes,
+        "log_bytes": relay.log_bytes,
+        "begin": place("begin"),
+        "native_begin": native_place(status, relay.begin) if relay.HasField("begin") else None,
+        "begin_committed_s": relay.begin_committed_s or None,
+        "tip": place("tip"),
+        "native_tip": native_place(status, relay.tip) if relay.HasField("tip") else None,
+        "synced": place("synced"),
+        "unsynced_bytes": relay.unsynced_bytes if holds else None,
+        "held": place("held"),
+        "slot_budget_bytes": relay.slot_budget_bytes if holds else None,
+        "on_full": ("keep_slot" if relay.keeps_slot else "lose") if holds else None,
+        "readers": relay.readers,
+        "stretches": [{"begin": place_text(one.begin), "end": place_text(one.end)} for one in relay.stretches],
+    }
