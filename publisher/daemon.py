@@ -22,6 +22,8 @@ from publisher.operate.admin import serve_admin
 from publisher.operate.http import serve_http
 from publisher.operate.metrics import collect
 from publisher.publisher import Publisher
+from publisher.relay.configured import configured_relay
+from publisher.relay.source import RelayedSource
 from publisher.sources import open_tables, open_with
 from publisher.sources.configured import configured_source
 from publisher.sources.supervised import SupervisedSource
@@ -76,7 +78,8 @@ async def serve(
         await warn(coordinator, _log)
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
-        source = SupervisedSource(open_with(place.source, options))
+        inner, relay = open_with(place.source, options), configured_relay(config, dataset, copy, log)
+        source = SupervisedSource(inner if relay is None else RelayedSource(inner, *relay))
         stack.push_async_callback(asyncio.to_thread, source.stop)
         try:
             await asyncio.to_thread(source.start)

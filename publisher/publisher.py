@@ -38,6 +38,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.pacing import RoundCost, gather_interval
 from publisher.push.stages import PublisherFlowState, Stage
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
+from publisher.relay.lead import lead_start
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.waiting import in_turns
@@ -253,7 +254,7 @@ class Publisher:
         )  # the lead should begin where the flows are, so they have to be known first
         while True:
             try:
-                latest = await asyncio.to_thread(self.source.latest)
+                start = await asyncio.to_thread(lead_start, self.source)
                 break
             except WormholeError as error:
                 # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its
@@ -262,7 +263,7 @@ class Publisher:
                 await self.clock.sleep(_RETRY_S)
         # The first shard of an application may have been born since it was registered: reading what is between shows
         # it.
-        await self.fleet.run(min((latest, *self.applications.unused_starts()), key=lambda marker: marker.order))
+        await self.fleet.run(min((start, *self.applications.unused_starts()), key=lambda marker: marker.order))
 
     # -- events of the parts
 

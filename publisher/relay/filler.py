@@ -1,0 +1,102 @@
+"""Fills a hole between the relay's tip and a reader of the log, in ``hold``: the datastore is to give it up.
+
+It reads the datastore's log from the tip on, beside the reader, until it has come to the reader's place.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final
+
+from publisher.relay.recorder import Recorder
+from publisher.relay.tip import Proof
+from wormhole.model.errors import DecodeError, Diverged, PositionPurged, WormholeError
+from wormhole.model.position import Datamarker
+from wormhole.ports.log_source import LogReader, LogSource
+
+__all__ = ["Filler"]
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES: Final = 1 << 20
+_WAIT_S: Final = 0.25
+_REST_S: Final = 1.0  # after the log could not be read
+
+
+class Filler:
+    """A thread that waits for holes until the recorder is stopped."""
+
+    def __init__(self, inner: LogSource, recorder: Recorder) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._thread = threading.Thread(target=self._run, name="relay-filler", daemon=True)
+
+    def start(self) -> None:
+        """Begin to wait."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for its end. The recorder is stopped."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        rest_s, said = 0.0, ""
+        while self._recorder.wait_for_hole(rest_s):
+            try:
+                self._fill()
+                rest_s, said = 0.0, ""
+            except WormholeError as error:
+                if isinstance(error, DecodeError):
+                    self._recorder.cannot_fill()
+                if str(error) != said:
+                    said = str(error)
+                    _log.warning("the relay lacks a part of the log, which cannot be read just now: %s", error)
+                rest_s = _REST_S
+
+    def _fill(self) -> None:
+        recorder = self._recorder
+        if not recorder.claim(self, fills=True):
+            return
+        recorder.join(self)
+        try:
+            marker, reader, proof = self._open(recorder.tip)
+            try:
+                recorder.proved(self, proof, self)
+                self._copy(reader, marker, proof)
+            finally:
+                reader.close()
+        finally:
+            recorder.leave(self)
+
+    def _open(self, tip: Datamarker | None) -> tuple[Datamarker, LogReader, Proof]:
+        """Where it begins, its reader there, and what opening the log at the tip says."""
+        proof = Proof.PURGED
+        if tip is not None:
+            try:
+                return tip, self._inner.open(tip), Proof.ONE
+            except PositionPurged:
+                pass
+            except Diverged:
+                proof = Proof.DIVERGED
+        earliest = self._inner.earliest()
+        return earliest, self._inner.open(earliest), proof
+
+    def _copy(self, reader: LogReader, marker: Datamarker, proof: Proof) -> None:
+        recorder = self._recorder
+        before: Datamarker | None = marker
+        follows = proof is Proof.ONE
+        while True:
+            if not follows and before is not None:
+                tip = recorder.tip
+                follows = tip is None or before.order >= tip.order or proof is Proof.DIVERGED
+                if follows and not recorder.fill_from(self, before):
+                    return
+            segment = reader.read(_READ_BYTES, _WAIT_S)
+            if segment is None:
+                if not recorder.fills(self):
+                    return
+                continue
+            if follows and not recorder.fill(self, segment, before):
+                return
+            before = segment.marker

@@ -1,0 +1,235 @@
+"""Reads a log: from the relay's files where these hold it, else from the datastore, and records what nobody else does.
+
+At the end of the files a reader waits while another one records. Otherwise it opens the datastore's log there and
+records itself. One that reads the datastore's log goes on in the files once it comes to a place that they hold.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from publisher.relay.files import Cursor
+from publisher.relay.recorder import Recorder
+from publisher.relay.tip import Proof
+from wormhole.host.clock import Clock
+from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, WormholeError
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import LogReader
+
+__all__ = ["RelayedReader", "Ways"]
+
+
+class Ways(Protocol):
+    """What readers of one log go on with."""
+
+    recorder: Recorder
+
+    def find(self, marker: Datamarker) -> Cursor | None:
+        """The files at a place that they provably hold."""
+        ...
+
+    def open_inner(self, marker: Datamarker) -> LogReader:
+        """The datastore's log."""
+        ...
+
+    def behind_hole(self, marker: Datamarker, error: PositionPurged) -> Datamarker:
+        """The next place that can be read, when the log behind ``marker`` is nowhere."""
+        ...
+
+
+class RelayedReader:
+    """A :class:`~wormhole.ports.log_source.LogReader` that begins at ``marker``: in the files at ``cursor``, or with
+    ``inner``.
+
+    ``closed`` is called once.
+    """
+
+    def __init__(
+        self,
+        ways: Ways,
+        marker: Datamarker,
+        clock: Clock,
+        closed: Callable[[RelayedReader], None],
+        *,
+        cursor: Cursor | None = None,
+        inner: LogReader | None = None,
+    ) -> None:
+        self._ways = ways
+        self._recorder = ways.recorder
+        self._marker = marker  # the last one
+        self._whole = True  # the place is between transactions
+        self._clock = clock
+        self._cursor = cursor
+        self._inner = inner
+        self._reading = threading.Lock()
+        self._closing = threading.Lock()
+        self._closed = False
+        self._on_closed = closed
+        self._generation = self._recorder.generation if inner is None else self._recorder.join(self)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether it reads the relay now."""
+        return self._cursor is not None
+
+    def read(self, max_bytes: int, wait_s: float) -> Segment | None:
+        """See :class:`~wormhole.ports.log_source.LogReader`. What comes from the relay is as large as it was
+        recorded.
+        """
+        with self._reading:
+            segment = self._read(max_bytes, self._clock.monotonic() + wait_s)
+        if self._closed:
+            self._close_cursor()
+        return segment
+
+    def _read(self, max_bytes: int, deadline: float) -> Segment | None:
+        while not self._closed:
+            inner, cursor = self._inner, self._cursor
+            if inner is not None:
+                return self._read_inner(inner, max_bytes, deadline)
+            assert cursor is not None
+            if self._generation != self._recorder.generation:
+                raise SourceUnavailable(
+                    "the relay turned out to be of another log", hint="the datastore's log is opened instead"
+                )
+            version = self._recorder.version
+            segment = self._next(cursor)
+            if segment is None:
+                segment = self._go_on(cursor, version, deadline)
+            if segment is not None:
+                return self._passed(segment)
+            if self._cursor is not None and self._clock.monotonic() >= deadline:
+                return None
+        return None
+
+    def close(self) -> None:
+        """See :class:`~wormhole.ports.log_source.LogReader`."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            inner = self._inner
+        self._recorder.leave(self)
+        if inner is not None:
+            inner.close()
+        self._recorder.wake()
+        self._close_cursor()
+        self._on_closed(self)
+
+    def _close_cursor(self) -> None:
+        # A read that is going on ends soon, and then closes it.
+        if self._reading.acquire(blocking=False):
+            try:
+                self._leave_cursor()
+            finally:
+                self._reading.release()
+
+    def _leave_cursor(self) -> None:
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            cursor.close()
+
+    # --- the files ------------------------------------------------------------------------------------------------
+
+    def _next(self, cursor: Cursor) -> Segment | None:
+        try:
+            return cursor.next()
+        except OSError as error:
+            raise SourceUnavailable(
+                f"the relay cannot be read at {self._marker}: {error.strerror or error}",
+                hint="the datastore's log is opened instead",
+            ) from error
+
+    def _go_on(self, cursor: Cursor, version: int, deadline: float) -> Segment | None:
+        """At the end of a stretch."""
+        recorder, marker = self._recorder, cursor.marker
+        tip = recorder.tip
+        at_tip = tip is not None and tip.order == marker.order
+        behind_hole = any(one.begin.order >= marker.order for one in recorder.stretches)
+        if recorder.claim(self, at=marker.order) if at_tip else behind_hole:
+            return self._leave_files(marker, claimed=at_tip)
+        left = deadline - self._clock.monotonic()
+        recorder.wait_beyond(version, max(0.0, left), lambda: self._closed)
+        return None
+
+    def _leave_files(self, marker: Datamarker, *, claimed: bool) -> Segment | None:
+        """Go on with the datastore's log, at the tip as the one who records."""
+        recorder = self._recorder
+        try:
+            inner = self._ways.open_inner(marker)
+        except PositionPurged as error:
+            if claimed:
+                recorder.proved(self, Proof.PURGED)
+            return self._gap(marker, error)
+        except Diverged as error:
+            if claimed:
+                recorder.proved(self, Proof.DIVERGED)
+            # Who is behind in the change buffer may be at a place that the log still has.
+            raise SourceUnavailable(error.message, hint="it is opened again, at each flow's place") from error
+        except BaseException:
+            if claimed:
+                recorder.unclaim(self)
+            raise
+        self._leave_cursor()
+        self._marker, self._whole = marker, True
+        self._adopt(inner)
+        if claimed:
+            recorder.proved(self, Proof.ONE, self)
+        return None
+
+    def _adopt(self, inner: LogReader) -> None:
+        self._recorder.join(self)
+        with self._closing:
+            closed = self._closed
+            self._inner = None if closed else inner
+        if closed:
+            inner.close()
+            self._recorder.leave(self)
+
+    def _gap(self, marker: Datamarker, error: PositionPurged) -> Segment:
+        """The log behind the relay is gone."""
+        resume = self._ways.behind_hole(marker, error)
+        self._leave_cursor()
+        self._cursor = self._ways.find(resume)
+        if self._cursor is None:
+            self._adopt(self._ways.open_inner(resume))
+        last = error.last_missing or resume.delivered
+        gap = LogGap(LossKind.PURGED, error.first_missing, last, error.message, behind=resume.delivered)
+        return Segment(resume.order, resume.order, {}, resume, 0, resume.committed_at_us, gap)
+
+    def _passed(self, segment: Segment) -> Segment:
+        if segment.marker is not None:
+            self._marker = segment.marker
+        return segment
+
+    # --- the datastore's log --------------------------------------------------------------------------------------
+
+    def _read_inner(self, inner: LogReader, max_bytes: int, deadline: float) -> Segment | None:
+        try:
+            segment = inner.read(max_bytes, max(0.0, deadline - self._clock.monotonic()))
+        except WormholeError:
+            self._recorder.leave(self)
+            raise
+        if segment is None:
+            return None
+        self._recorder.offer(self, segment, self._marker if self._whole else None)
+        self._whole = segment.marker is not None
+        if segment.marker is not None:
+            self._marker = segment.marker
+            if self._recorder.covers(self, segment.end):
+                self._enter_files(inner, segment.marker)
+        return segment
+
+    def _enter_files(self, inner: LogReader, marker: Datamarker) -> None:
+        cursor = self._ways.find(marker)
+        if cursor is None:
+            return
+        with self._closing:
+            self._inner, self._cursor = None, cursor
+        self._generation = self._recorder.generation
+        self._recorder.leave(self)
+        inner.close()

@@ -1,0 +1,476 @@
+"""Writes what the log's readers read into the relay's files, by a thread of its own.
+
+A reader only hands a segment over: it never waits for the disk. The queue is bounded by bytes. When it is full the
+recording reader gives its place up, and a hole begins.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from publisher.relay.files import NotAdjoiningError, RelayFile, RelayFiles, Stretch
+from publisher.relay.settings import RelaySettings
+from publisher.relay.tip import ABANDON, CLEAR, Begin, Order, Proof, Tip
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.segment import Segment
+
+__all__ = ["Recorder"]
+
+_log = logging.getLogger(__name__)
+
+_QUEUE_BYTES: Final = 32 << 20
+_GATHER_S: Final = 0.1  # small segments are gathered for so long, so that one record holds many
+_GATHER_BYTES: Final = 256 << 10
+_SYNC_S: Final = 1.0
+_SYNC_BYTES: Final = 16 << 20
+_AGAIN_S: Final = 5.0  # after a disk could not be written
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_FLUSH_S: Final = 30.0
+_LARGEST: Final = 4  # of one transaction: the part of the budget that it may take
+
+
+class Recorder:
+    """Thread-safe. ``losing`` is called, by the thread that writes, before a file goes that is still needed.
+
+    ``queue_bytes``: of segments that wait to be written.
+    """
+
+    def __init__(
+        self,
+        files: RelayFiles,
+        settings: RelaySettings,
+        losing: Callable[[RelayFile], None],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        queue_bytes: int = _QUEUE_BYTES,
+    ) -> None:
+        self._files = files
+        self._settings = settings
+        self._losing = losing
+        self._clock = clock
+        self._limit = queue_bytes
+        self._holds = settings.mode == "hold"
+        lock = threading.Lock()
+        self._work = threading.Condition(lock)  # for the writer
+        self._news = threading.Condition(lock)  # for all others: something was written, or another one records
+        self._tip = Tip(fills=self._holds, largest=settings.budget // _LARGEST)
+        self._queue: deque[Order] = deque()
+        self._queued = 0  # bytes that are not written yet
+        self._number = 0  # of what was put into the queue so far
+        self._written = 0
+        self._urgent = False
+        self._stopping = False
+        self._version = 0
+        self._oldest: LogPosition | None = None
+        self._no_space = False  # the disk is full before the budget is
+        self._full = False  # the files take their budget, and the datastore keeps its log
+        self._problem = NO_PROBLEM
+        self._again_at = -math.inf
+        self._unsynced = 0
+        self._synced_at = -math.inf
+        self._trim_to: int | None = None
+        self.stretches: tuple[Stretch, ...] = ()
+        self._thread: threading.Thread | None = None
+
+    # -- life
+
+    def start(self) -> None:
+        """The files are open."""
+        with self._work:
+            self.stretches = self._files.stretches
+            self._tip.marker = self.stretches[-1].end if self.stretches else None
+            self._stopping = False
+            self._thread = threading.Thread(target=self._run, name="relay-writer", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Write what was handed over. Nothing more is taken."""
+        with self._work:
+            thread, self._thread = self._thread, None
+            self._put(self._tip.give_up())
+            self._stopping = True
+            self._work.notify_all()
+            self._news.notify_all()
+        if thread is not None:
+            thread.join()
+
+    # -- readers
+
+    def join(self, reader: object) -> int:
+        """A reader of the datastore's log begins. Returns the number of the log that the relay is of."""
+        with self._work:
+            self._tip.join(reader)
+            return self._tip.generation
+
+    def leave(self, reader: object) -> None:
+        """The reader ends, or lost its log."""
+        with self._work:
+            self._put(self._tip.leave(reader))
+            self._announce()
+
+    def offer(self, reader: object, segment: Segment, before: Datamarker | None) -> None:
+        """A reader read a segment; ``before``: the datamarker at its begin, ``None`` inside a transaction."""
+        with self._work:
+            former = self._tip.recorder
+            self._put(self._tip.offer(reader, segment, before, room=self._room(former is reader)))
+            if self._tip.recorder is not former or (former is None and self._tip.needs_filling):
+                self._announce()
+
+    def covers(self, reader: object, place: LogPosition) -> bool:
+        """Whether the reader, which does not record, can go on in the files. Cheap: asked for each segment."""
+        if self._tip.recorder is reader:
+            return False
+        return any(
+            one.begin.order <= place < one.end.order or (place == one.end.order and self._is_recorded_at(place))
+            for one in self.stretches
+        )
+
+    def _is_recorded_at(self, place: LogPosition) -> bool:
+        tip = self._tip
+        return tip.recorder is not None and tip.marker is not None and tip.marker.order >= place
+
+    # -- the tip
+
+    @property
+    def tip(self) -> Datamarker | None:
+        """The end of what was handed over."""
+        return self._tip.marker
+
+    @property
+    def proof(self) -> Proof:
+        """What is known of the log that the relay is of."""
+        return self._tip.proof
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether somebody extends the relay now."""
+        return self._tip.recorder is not None
+
+    @property
+    def generation(self) -> int:
+        """Rises when the relay turns out to be of another log."""
+        return self._tip.generation
+
+    @property
+    def version(self) -> int:
+        """Rises with all that a reader at the end of the files waits for."""
+        return self._version
+
+    def claim(self, who: object, *, at: LogPosition | None = None, fills: bool = False, wait: bool = False) -> bool:
+        """``who`` is about to open the datastore's log at the tip. ``False``: somebody records, or is just about to;
+        or the tip is not ``at`` that place.
+
+        ``wait`` for the outcome of another claim.
+        """
+        with self._work:
+            if wait:
+                self._news.wait_for(lambda: self._stopping or not self._tip.proving)
+            tip = self._tip.marker
+            if self._stopping or (at is not None and (tip is None or tip.order != at)):
+                return False
+            return self._tip.claim(who, fills=fills)
+
+    def proved(self, who: object, proof: Proof, to: object | None = None) -> None:
+        """What came of a claim; ``to``, which is at the tip, records on."""
+        with self._work:
+            self._tip.proved(who, proof, to)
+            self._announce()
+
+    def unclaim(self, who: object) -> None:
+        """Nothing came of a claim."""
+        with self._work:
+            if self._tip.recorder is who:
+                self._put(self._tip.give_up())
+                self._announce()
+
+    def distrust(self) -> None:
+        """The datastore's log may be another one by now."""
+        with self._work:
+            self._put(self._tip.distrust())
+            self._announce()
+
+    def begins(self) -> None:
+        """Nothing that somebody needs lies before the next reader's place: the first stretch may begin there."""
+        with self._work:
+            self._tip.unfillable = self._tip.unfillable or self._tip.marker is None
+
+    # -- who fills a hole
+
+    def wait_for_hole(self, rest_s: float) -> bool:
+        """Rest, then wait until a hole has to be filled. ``False``: the recorder was stopped."""
+        with self._work:
+            self._news.wait_for(lambda: self._stopping, rest_s)
+            self._news.wait_for(lambda: self._stopping or (self._tip.needs_filling and self._room(fits=False)))
+            return not self._stopping
+
+    def fill(self, who: object, segment: Segment, before: Datamarker | None) -> bool:
+        """As :meth:`offer`, but waits for room. ``False``: a reader behind the hole was met, or another one records."""
+        with self._work:
+            self._news.wait_for(lambda: self._stopping or self._tip.recorder is not who or self._room(fits=False))
+            if self._stopping or self._tip.recorder is not who:
+                return False
+            self._put(self._tip.offer(who, segment, before, room=True))
+            return self._goes_on(who)
+
+    def fill_from(self, who: object, marker: Datamarker) -> bool:
+        """Begin a stretch at ``marker``: nothing before it can be had."""
+        with self._work:
+            if self._tip.recorder is not who:
+                return False
+            self._put(self._tip.begin(marker))
+            return self._goes_on(who)
+
+    def fills(self, who: object) -> bool:
+        """Whether the hole is still there, for ``who`` to fill."""
+        with self._work:
+            return self._goes_on(who)
+
+    def _goes_on(self, who: object) -> bool:
+        if self._tip.recorder is who and self._tip.met:
+            self._tip.meet()
+            self._announce()
+        return self._tip.recorder is who
+
+    def cannot_fill(self) -> None:
+        """The hole stays: the reader behind it begins a stretch."""
+        with self._work:
+            self._tip.unfillable = True
+
+    # -- waiting
+
+    def wait_beyond(self, version: int, seconds: float, ends: Callable[[], bool]) -> None:
+        """Wait until :attr:`version` is another one, or ``ends`` returns true."""
+        with self._work:
+            self._news.wait_for(lambda: self._stopping or self._version != version or ends(), seconds)
+
+    def wake(self) -> None:
+        """Have :meth:`wait_beyond` ask again whether it ends."""
+        with self._work:
+            self._news.notify_all()
+
+    def flush(self) -> None:
+        """Wait until everything is written that was handed over, or cannot be."""
+        with self._work:
+            upto = self._number
+            self._urgent = True
+            self._work.notify_all()
+            self._news.wait_for(lambda: self._stopping or self._written >= upto, _FLUSH_S)
+
+    # -- room
+
+    def release(self, oldest: LogPosition) -> None:
+        """Nobody needs anything before ``oldest``."""
+        with self._work:
+            self._oldest = oldest
+            self._urgent = self._urgent or self._full
+            self._work.notify_all()
+
+    def trim(self, keep_bytes: int) -> None:
+        """Drop the oldest files until no more than ``keep_bytes`` are left, and wait for that."""
+        with self._work:
+            self._trim_to = keep_bytes
+            self._urgent = True
+            self._work.notify_all()
+            self._news.wait_for(lambda: self._stopping or self._trim_to is None)
+
+    # -- state
+
+    @property
+    def problem(self) -> Problem:
+        """Why nothing is recorded."""
+        if self._problem:
+            return self._problem
+        if self._full:
+            return Problem(
+                "the relay is full of what flows still need: the datastore keeps its log instead",
+                "see which flow is furthest behind (`wormholectl flows`), or raise relay_budget",
+            )
+        return NO_PROBLEM
+
+    @property
+    def holes(self) -> int:
+        """How many there were since the start."""
+        return self._tip.holes
+
+    @property
+    def unsynced(self) -> int:
+        """Bytes that were recorded since the last successful sync."""
+        return self._unsynced + self._queued if self._holds else 0
+
+    # -- inside, with the lock held
+
+    def _room(self, fits: bool) -> bool:
+        """Whether the writer takes more; from who records already (``fits``) up to the limit, else only half of it."""
+        if self._full or self._stopping or self._clock.monotonic() < self._again_at:
+            return False
+        return self._queued < (self._limit if fits else self._limit // 2)
+
+    def _put(self, orders: Sequence[Order]) -> None:
+        if not orders:
+            return
+        was_empty, before = not self._queue, self._queued
+        for order in orders:
+            self._queue.append(order)
+            self._number += 1
+            if isinstance(order, Segment):
+                self._queued += order.memory
+        if was_empty or (before < _GATHER_BYTES <= self._queued):
+            self._work.notify()
+
+    def _announce(self) -> None:
+        self._version += 1
+        self._news.notify_all()
+
+    # -- the thread that writes
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                self._work.wait_for(self._is_due, self._sync_in_s())
+                if self._queue and not self._hurry():
+                    self._work.wait_for(self._hurry, _GATHER_S)
+                orders = tuple(self._queue)
+                self._queue.clear()
+                self._urgent = False
+                stopping, trim_to = self._stopping, self._trim_to
+            try:
+                self._write(orders)
+                self._make_room()
+                if trim_to is not None:
+                    self._trim(trim_to)
+                if self._holds and self._unsynced and (stopping or self._sync_in_s() == 0.0):
+                    self._sync()
+            except NotAdjoiningError:
+                self._lost()  # a reader found the newest file damaged, which is gone
+            except OSError as error:
+                self._failed(error.strerror or str(error))
+                self._no_space = error.errno in _NO_SPACE
+            except Exception as error:  # noqa: BLE001
+                # Delivery does not depend on the relay, and goes on whatever breaks here.
+                _log.exception("unexpected, please report this")
+                self._failed(f"unexpected {type(error).__name__}: {error}")
+            with self._work:
+                self._written += len(orders)
+                self._queued -= sum(order.memory for order in orders if isinstance(order, Segment))
+                self.stretches = self._files.stretches
+                if trim_to is not None:
+                    self._trim_to = None
+                self._announce()
+                if stopping and (not self._queue or self._problem):
+                    return
+
+    def _is_due(self) -> bool:
+        return bool(self._queue) or self._stopping or self._urgent
+
+    def _hurry(self) -> bool:
+        return self._stopping or self._urgent or self._queued >= _GATHER_BYTES
+
+    def _sync_in_s(self) -> float | None:
+        if not self._holds or not self._unsynced:
+            return None
+        if self._unsynced >= _SYNC_BYTES:
+            return 0.0
+        return max(0.0, self._synced_at + _SYNC_S - self._clock.monotonic())
+
+    def _write(self, orders: Sequence[Order]) -> None:
+        """Raises :class:`OSError`."""
+        files = self._files
+        for segments, order in _grouped(orders):
+            if segments:
+                if not self._unsynced:
+                    self._synced_at = self._clock.monotonic()
+                files.append(*segments)
+                self._unsynced += sum(segment.memory for segment in segments)
+                if self._problem:
+                    _log.info("the relay is written again")
+                    self._problem = NO_PROBLEM
+            if isinstance(order, Begin):
+                files.begin(order.marker)
+            elif order is ABANDON:
+                files.abandon()
+            elif order is CLEAR:
+                _log.warning("the relay is of another log than the datastore has now: it begins anew")
+                files.clear()
+
+    def _sync(self) -> None:
+        self._files.sync()
+        self._unsynced = 0
+        self._synced_at = self._clock.monotonic()
+
+    def _failed(self, why: str) -> None:
+        problem = Problem(
+            f"the relay cannot be written: {why}",
+            "make room on its disk and see that this user may write there; until then flows that are behind read the "
+            "datastore, which keeps its log",
+        )
+        with self._work:
+            if problem != self._problem:
+                _log.error("%s", problem)
+            self._problem = problem
+            self._again_at = self._clock.monotonic() + _AGAIN_S
+        self._lost()
+
+    def _lost(self) -> None:
+        """What waits to be written does not follow what is there any more."""
+        with self._work:
+            self._unsynced = 0
+            self._written += len(self._queue)
+            self._queued -= sum(order.memory for order in self._queue if isinstance(order, Segment))
+            self._queue.clear()
+            stretches = self._files.stretches
+            self._put(self._tip.lost(stretches[-1].end if stretches else None))
+
+    def _make_room(self) -> None:
+        """Drop the oldest files while the relay is over its budget, or the datastore keeps its log."""
+        files, full = self._files, False
+        limit = self._settings.budget
+        if self._no_space:
+            self._no_space, limit = False, min(limit, files.size - 1)
+        while files.size > limit and (oldest := files.oldest_file()) is not None:
+            if self._is_needed(oldest):
+                full = self._settings.on_full == "keep_slot"
+                if full or self._oldest is None:
+                    break
+                self._losing(oldest)
+            if not files.drop_oldest():
+                break
+            self._again_at = -math.inf
+        with self._work:
+            if full and not self._full:
+                self._put(self._tip.give_up())
+            self._full = full
+
+    def _trim(self, keep_bytes: int) -> None:
+        files = self._files
+        while files.size > keep_bytes and (oldest := files.oldest_file()) is not None:
+            if self._is_needed(oldest):
+                self._losing(oldest)
+            if not files.drop_oldest():
+                break
+        if not keep_bytes:
+            files.clear()
+            self._lost()
+
+    def _is_needed(self, file: RelayFile) -> bool:
+        """Whether only the relay may have what a flow needs."""
+        return self._holds and (self._oldest is None or file.end.order > self._oldest)
+
+
+def _grouped(orders: Sequence[Order]) -> Iterator[tuple[list[Segment], Order | None]]:
+    """Segments that follow each other, and what comes behind them."""
+    segments: list[Segment] = []
+    for order in orders:
+        if isinstance(order, Segment):
+            segments.append(order)
+        else:
+            yield segments, order
+            segments = []
+    yield segments, None

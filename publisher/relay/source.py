@@ -1,0 +1,369 @@
+"""A log of a datastore, with a bounded record of it on the publisher's disk: who is behind reads that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from caravan.log_map import LogMap
+from publisher.relay.disk import DISK, Disk
+from publisher.relay.files import Cursor, RelayFile, RelayFiles, Stretch
+from publisher.relay.filler import Filler
+from publisher.relay.hold import hold_point
+from publisher.relay.reader import RelayedReader
+from publisher.relay.recorder import Recorder
+from publisher.relay.settings import RelayIdentity, RelaySettings
+from publisher.relay.tip import Proof
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.errors import DecodeError, Diverged, PositionError, PositionPurged
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import Problem
+from wormhole.ports.log_source import LogReader, LogSource, PurgedInside, RelayStatus, SourceStatus
+
+__all__ = ["RelayedSource"]
+
+_log = logging.getLogger(__name__)
+
+_FILE_BYTES: Final = 64 << 20
+_LEAST_FILES: Final = 8  # that a full relay has: what goes at once is a small part of it
+
+
+class RelayedSource:
+    """A :class:`~wormhole.ports.log_source.LogSource` around ``inner``, whose relay is in ``folder``. Thread-safe."""
+
+    def __init__(
+        self,
+        inner: LogSource,
+        folder: Path,
+        identity: RelayIdentity,
+        settings: RelaySettings,
+        *,
+        disk: Disk = DISK,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._inner = inner
+        self._settings = settings
+        self._clock = clock
+        self._holds = settings.mode == "hold"
+        self._files = RelayFiles(
+            folder,
+            identity,
+            hold=self._holds,
+            disk=disk,
+            compress=settings.compress,
+            file_bytes=min(_FILE_BYTES, settings.budget // _LEAST_FILES),
+        )
+        self.recorder = Recorder(self._files, settings, self._losing, clock=clock)
+        self._filler: Filler | None = None
+        self._readers: set[RelayedReader] = set()
+        self._incarnation: int | None = None  # of the datastore's log when the relay was last compared with it
+        self._said = ""
+        self._held: LogPosition | None = None
+
+    # --- the port -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """See the port. Raises also what the relay's folder raises."""
+        self._files.open()
+        try:
+            self._inner.start()
+        except BaseException:
+            self._files.close()
+            raise
+        self.recorder.start()
+        if self._holds:
+            self._filler = Filler(self._inner, self.recorder)
+            self._filler.start()
+
+    def stop(self) -> None:
+        """See the port. Readers that are still open are closed."""
+        for reader in tuple(self._readers):
+            reader.close()
+        self.recorder.stop()
+        if self._filler is not None:
+            self._filler.join()
+            self._filler = None
+        self._inner.stop()
+        self._files.close()
+
+    def earliest(self) -> Datamarker:
+        """See the port: where the relay begins, if from there on nothing is missing, else the datastore's log."""
+        earliest = self._inner.earliest()
+        joined = self._joined(earliest.order) if self._is_proven() else None
+        return earliest if joined is None else joined.begin
+
+    def latest(self) -> Datamarker:
+        """See the port."""
+        return self._inner.latest()
+
+    def locate(self, text: str) -> Datamarker:
+        """See the port. What only the relay holds is found at the ends of its records."""
+        if text == "earliest":
+            return self.earliest()
+        try:
+            return self._inner.locate(text)
+        except PositionPurged:
+            found = self._locate(text) if self._is_proven() else None
+            if found is None:
+                raise
+            return found
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port. What only the relay holds is found at the ends of its records."""
+        try:
+            return self._inner.locate_time(at_us)
+        except PositionPurged:
+            found = self._located_time(at_us) if self._is_proven() else None
+            if found is None:
+                raise
+            return found
+
+    def open(self, marker: Datamarker) -> LogReader:
+        """See the port."""
+        reader = self._prove(marker)
+        if reader is not None:
+            return reader
+        cursor = self._find_proven(marker)
+        if cursor is not None:
+            return self._reader(marker, cursor=cursor)
+        if self._holds and self.recorder.tip is None and marker.order <= self._inner.earliest().order:
+            self.recorder.begins()
+        try:
+            return self._reader(marker, inner=self._inner.open(marker))
+        except PositionPurged as error:
+            raise self._purged(marker, error) from error
+
+    def shards(self) -> frozenset[str]:
+        """See the port."""
+        return self._inner.shards()
+
+    def release(self, oldest: LogPosition) -> None:
+        """See the port. In ``hold`` the datastore may give up what the relay holds safely."""
+        self.recorder.release(oldest)
+        place = oldest
+        if self._holds and self.recorder.proof is Proof.ONE:
+            status = self._inner.status()
+            place = hold_point(
+                oldest,
+                status.end,
+                self._files.stretches,
+                LogMap(status.files),
+                slot_budget=self._settings.slot_budget,
+                lose=self._settings.on_full == "lose",
+            )
+        self._held = place if place > oldest else None
+        self._inner.release(place)
+
+    def status(self) -> SourceStatus:
+        """See the port."""
+        status = self._inner.status()
+        joined = None
+        if self.recorder.proof in (Proof.ONE, Proof.UNKNOWN):
+            joined = self._joined(status.oldest)
+        return replace(
+            status,
+            oldest=status.oldest if joined is None else joined.begin.order,
+            problems=(*status.problems, *filter(None, (self._problem(),))),
+            relay=self._status(),
+        )
+
+    # --- for operators --------------------------------------------------------------------------------------------
+
+    def trim(self, keep_bytes: int) -> None:
+        """Drop the oldest files until the relay takes no more than this."""
+        self.recorder.trim(keep_bytes)
+
+    # --- what readers go on with ----------------------------------------------------------------------------------
+
+    def find(self, marker: Datamarker) -> Cursor | None:
+        """See :class:`~publisher.relay.reader.Ways`."""
+        cursor = self._files.find(marker)
+        tip = self.recorder.tip
+        if cursor is None and tip is not None and self._end() < marker.order <= tip.order:
+            self.recorder.flush()
+            cursor = self._files.find(marker)
+        return cursor
+
+    def open_inner(self, marker: Datamarker) -> LogReader:
+        """See :class:`~publisher.relay.reader.Ways`."""
+        return self._inner.open(marker)
+
+    def behind_hole(self, marker: Datamarker, error: PositionPurged) -> Datamarker:
+        """See :class:`~publisher.relay.reader.Ways`."""
+        if isinstance(error, PurgedInside):
+            return error.resume
+        earliest = self._inner.earliest()
+        found = (one.begin for one in self._files.stretches if marker.order < one.begin.order < earliest.order)
+        return next(found, earliest)
+
+    # --- the log that the relay is of -----------------------------------------------------------------------------
+
+    def _is_proven(self) -> bool:
+        reader = self._prove(None)
+        assert reader is None
+        return self.recorder.proof in (Proof.ONE, Proof.PURGED)
+
+    def _prove(self, marker: Datamarker | None) -> RelayedReader | None:
+        """Have the datastore's log shown to be the relay's, unless somebody reads on in it just now.
+
+        Returns the reader if that is one at ``marker``. Raises what opening the log raises, where that says nothing of
+        the relay.
+        """
+        recorder = self.recorder
+        incarnation = self._inner.status().end.incarnation
+        if self._incarnation is not None and incarnation != self._incarnation:
+            recorder.distrust()
+        self._incarnation = incarnation
+        claim = object()
+        if not recorder.claim(claim, wait=True):
+            return None
+        tip = recorder.tip
+        if tip is None:
+            recorder.unclaim(claim)
+            return None
+        try:
+            inner = self._inner.open(tip)
+        except Diverged as error:
+            recorder.proved(claim, Proof.DIVERGED)
+            self._say(f"the relay is not used, for it is of another log: {error.message}")
+            return None
+        except PositionPurged:
+            recorder.proved(claim, Proof.PURGED)
+            return None
+        except DecodeError:
+            recorder.unclaim(claim)
+            return None
+        except BaseException:
+            recorder.unclaim(claim)
+            raise
+        self._said = ""
+        if marker is None or not _is_same(marker, tip):
+            recorder.proved(claim, Proof.ONE)
+            inner.close()
+            return None
+        reader = self._reader(marker, inner=inner)
+        recorder.proved(claim, Proof.ONE, reader)
+        return reader
+
+    def _say(self, line: str) -> None:
+        if line != self._said:
+            self._said = line
+            _log.warning("%s", line)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _reader(
+        self, marker: Datamarker, *, cursor: Cursor | None = None, inner: LogReader | None = None
+    ) -> RelayedReader:
+        reader = RelayedReader(self, marker, self._clock, self._readers.discard, cursor=cursor, inner=inner)
+        self._readers.add(reader)
+        return reader
+
+    def _find_proven(self, marker: Datamarker) -> Cursor | None:
+        """The files at the marker, if the relay is of the datastore's log and something follows there."""
+        recorder = self.recorder
+        if recorder.proof not in (Proof.ONE, Proof.PURGED):
+            return None
+        ends = {stretch.end.order for stretch in self._files.stretches}
+        tip = recorder.tip
+        if recorder.is_recording and tip is not None:
+            ends.discard(tip.order)
+        # At an end the datastore has to have what follows; opening it says whether it does.
+        return None if marker.order in ends else self.find(marker)
+
+    def _end(self) -> LogPosition:
+        """Up to where everything is written."""
+        stretches = self._files.stretches
+        return stretches[-1].end.order if stretches else LogPosition(0, 0, 0)
+
+    def _joined(self, earliest: LogPosition) -> Stretch | None:
+        """The first stretch from whose begin on nothing is missing, if it begins before the datastore's log."""
+        for stretch in self._files.stretches:
+            if stretch.begin.order.incarnation == earliest.incarnation and stretch.end.read_from >= earliest:
+                return stretch if stretch.begin.order < earliest else None
+        return None
+
+    def _purged(self, marker: Datamarker, error: PositionPurged) -> PositionPurged:
+        """What is missing behind the marker, where the relay has what follows sooner than the datastore, or has what
+        lies before.
+        """
+        stretches = self._files.stretches if self.recorder.proof in (Proof.ONE, Proof.PURGED) else ()
+        if not stretches or isinstance(error, PurgedInside):
+            return error
+        resume = self.behind_hole(marker, error)
+        sooner = any(stretch.begin.order == resume.order for stretch in stretches)
+        return PurgedInside(
+            f"{error.message}; the relay begins again at {resume}" if sooner else error.message,
+            resume=resume,
+            first_missing=error.first_missing,
+            last_missing=resume.delivered if sooner else error.last_missing,
+            position=error.position,
+            hint=error.hint,
+        )
+
+    def _locate(self, text: str) -> Datamarker | None:
+        """The last end of a record at or before the place, or the one with this logical position."""
+        files = self._files.files
+        try:
+            place = LogPosition.parse(text)
+        except PositionError:
+            return next((marker for file in files for marker in self._ends(file) if marker.delivered == text), None)
+        file = next((one for one in reversed(files) if one.begin.order <= place), None)
+        return None if file is None else self._last(file, lambda marker: marker.order <= place)
+
+    def _located_time(self, at_us: int) -> Datamarker | None:
+        file = next((one for one in reversed(self._files.files) if one.begin.committed_at_us <= at_us), None)
+        return None if file is None else self._last(file, lambda marker: marker.committed_at_us <= at_us)
+
+    def _last(self, file: RelayFile, takes: Callable[[Datamarker], bool]) -> Datamarker:
+        return list(takewhile(takes, self._ends(file)))[-1]
+
+    def _ends(self, file: RelayFile) -> Iterator[Datamarker]:
+        """The begin of a file and the ends of its records."""
+        yield file.begin
+        cursor = self._files.find(file.begin)
+        if cursor is None:
+            return
+        with closing(cursor):
+            while cursor.marker.order < file.end.order and cursor.next() is not None:
+                yield cursor.marker
+
+    def _problem(self) -> Problem:
+        return self.recorder.problem
+
+    def _losing(self, file: RelayFile) -> None:
+        """A file that somebody needs goes: the relay is full."""
+        _log.error(
+            "the relay is full: what flows still need of the log from %s to %s is given up (on_relay_full)",
+            file.begin,
+            file.end,
+        )
+
+    def _status(self) -> RelayStatus:
+        stretches, settings = self._files.stretches, self._settings
+        first, last = (stretches[0], stretches[-1]) if stretches else (None, None)
+        return RelayStatus(
+            mode=settings.mode,
+            begin=None if first is None else first.begin,
+            tip=None if last is None else last.end,
+            synced=None if last is None or last.synced is None else last.synced.order,
+            stretches=tuple((one.begin.order, one.end.order) for one in stretches),
+            held=self._held,
+            bytes=self._files.size,
+            log_bytes=self._files.log_bytes,
+            budget_bytes=settings.budget,
+            slot_budget_bytes=settings.slot_budget,
+            keeps_slot=settings.on_full == "keep_slot",
+            readers=sum(reader.reads_files for reader in tuple(self._readers)),
+            problem=self.recorder.problem,
+            unsynced_bytes=self.recorder.unsynced,
+        )
+
+
+def _is_same(marker: Datamarker, tip: Datamarker) -> bool:
+    return marker.order == tip.order and (None in (marker.anchor, tip.anchor) or marker.anchor == tip.anchor)
