@@ -97,6 +97,10 @@ class Reader:
         except UnicodeDecodeError as error:
             raise DamagedError from error
 
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.raw(len(self._source) - self._at)
+
     def end(self) -> None:
         """Nothing may be left."""
         if self._at != len(self._source):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from wormhole.model.errors import PositionPurged
+from wormhole.model.lost_keys import LostKeys
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 
-__all__ = ["LogReader", "LogSource", "PurgedInside", "RelayStatus", "SlotStatus", "SourceStatus"]
+__all__ = ["KeepsLostKeys", "LogReader", "LogSource", "PurgedInside", "RelayStatus", "SlotStatus", "SourceStatus"]
 
 
 class PurgedInside(PositionPurged):
@@ -120,6 +121,21 @@ class LogReader(Protocol):
 
     def close(self) -> None:
         """Close the reader; idempotent, callable from another thread: a waiting ``read`` then returns ``None`` soon."""
+        ...
+
+
+@runtime_checkable
+class KeepsLostKeys(Protocol):
+    """What a source has beside :class:`LogSource` that notes which rows change in log before that goes."""
+
+    def lost_keys(self, shard: str, begin: LogPosition, end: LogPosition) -> LostKeys | None:
+        """The rows of ``shard`` that change in a range of the log, or in a little more; ``None``: it is not known which
+        do. May block.
+        """
+        ...
+
+    def keep_lost_keys(self, oldest: LogPosition) -> None:
+        """Nobody asks for a range that begins before ``oldest`` any more. May block."""
         ...
 
 
