@@ -46,7 +46,7 @@ class Disk(Protocol):
     """Folders and files."""
 
     def make_folder(self, folder: Path) -> None:
-        """Make the folder, and those above it, if they do not exist."""
+        """Make the folder, and those above it, if they do not exist. A new one survives a loss of power."""
         ...
 
     def names(self, folder: Path) -> Iterable[str]:
@@ -112,7 +112,11 @@ class _File:
 
 class _Disk:
     def make_folder(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        if folder.is_dir():
+            return
+        self.make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        self.sync_folder(folder.parent)
 
     def names(self, folder: Path) -> Iterable[str]:
         try:

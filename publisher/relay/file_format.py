@@ -8,6 +8,7 @@ bytes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 import sys
@@ -36,6 +37,7 @@ __all__ = [
     "OtherFileError",
     "block_at",
     "blocks",
+    "find_block",
     "footer_bytes",
     "header_bytes",
     "read_footer",
@@ -63,6 +65,8 @@ _COUNTS: Final = struct.Struct("<IQI")  # entries, bytes of log, bytes of the ma
 
 _MOST_HEADER: Final = 4 << 20
 _MOST_RECORD: Final = 2 << 30
+
+_SEARCHED: Final = 1 << 20
 
 _PACKED: Final = 1
 _MARKED: Final = 2
@@ -233,6 +237,22 @@ def blocks(file: DiskFile, offset: int, limit: int) -> Iterator[Block]:
             raise DecodeError("the checksum of the record there is wrong")
         yield block
         offset = block.after
+
+
+def find_block(file: DiskFile, offset: int, limit: int) -> bool:
+    """Whether a block begins somewhere from ``offset`` on, after one that is not sound."""
+    kept = b""
+    while offset < limit:
+        data = kept + file.read(offset, _SEARCHED)
+        at = data.find(_BLOCK_MAGIC)
+        while at >= 0:
+            with contextlib.suppress(DecodeError):
+                block_at(offset - len(kept) + at, data[at : at + BLOCK_SIZE], limit)
+                return True
+            at = data.find(_BLOCK_MAGIC, at + 1)
+        offset += _SEARCHED
+        kept = data[-BLOCK_SIZE:]
+    return False
 
 
 # --- the index of a completed file ------------------------------------------------------------------------------------

@@ -14,32 +14,21 @@ import re
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import zstandard
 
+from publisher.relay.cursor import Cursor, Gone
 from publisher.relay.disk import DISK, Disk, DiskFile
-from publisher.relay.file_format import (
-    BLOCK_SIZE,
-    PACKING_LEVEL,
-    Block,
-    OtherFileError,
-    block_at,
-    blocks,
-    footer_bytes,
-    header_bytes,
-    read_footer,
-    read_header,
-    record_bytes,
-    record_of,
-)
-from publisher.relay.record import Record, cut, groups, merge, proves
+from publisher.relay.file_format import PACKING_LEVEL, OtherFileError, header_bytes, record_bytes
+from publisher.relay.one_file import OneFile, load
+from publisher.relay.record import Record, groups, merge
 from publisher.relay.settings import RelayIdentity
 from wormhole.model.errors import DecodeError, SourceUnavailable, UsageError
-from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 
 __all__ = ["Cursor", "Gone", "NotAdjoiningError", "RelayFile", "RelayFiles", "Stretch", "number_of"]
@@ -50,11 +39,6 @@ _NAME: Final = re.compile(r"relay-(\d{20})\.wrf")
 _LOCK: Final = "relay.lock"
 _FILE_BYTES: Final = 64 << 20
 _FILE_RECORDS: Final = 4096
-_WINDOW: Final = 256 << 10
-
-
-class Gone(SourceUnavailable):
-    """The files that a cursor reads were removed: what is there now has to be looked up again."""
 
 
 class NotAdjoiningError(ValueError):
@@ -87,38 +71,6 @@ def number_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-@dataclass(slots=True, eq=False)
-class _File:
-    """``readable``: where the last whole transaction ends, ``tail``: where the next block is written. ``blocks``: of
-    whole transactions; ``None``: they are in the file's index. ``pieces``: blocks of a transaction that goes on.
-    ``next``: the file that adjoins. ``gone``: the file was removed. ``handle``: while it is written.
-    """
-
-    path: Path
-    begin: Datamarker
-    end: Datamarker
-    first: int
-    readable: int
-    tail: int
-    blocks: list[Block] | None
-    log_bytes: int = 0
-    synced: Datamarker | None = None
-    unsynced: bool = True
-    pieces: list[Block] = field(default_factory=list)
-    next: _File | None = None
-    gone: bool = False
-    handle: DiskFile | None = None
-
-    @property
-    def empty(self) -> bool:
-        return self.readable == self.first
-
-    def close(self) -> None:
-        handle, self.handle = self.handle, None
-        if handle is not None:
-            handle.close()
-
-
 class RelayFiles:
     """The relay files of one folder. ``begin``, ``append``, ``abandon``, ``sync``, ``drop_oldest`` and ``clear`` are
     called by one thread, all else by any.
@@ -144,10 +96,10 @@ class RelayFiles:
         self._packer = zstandard.ZstdCompressor(PACKING_LEVEL, write_content_size=True) if compress else None
         self._file_bytes = file_bytes
         self._changing = threading.Lock()
-        self._files: list[_File] = []
-        self._current: _File | None = None
+        self._files: list[OneFile] = []
+        self._current: OneFile | None = None
         self._number = 0
-        self._unlisted: set[_File] = set()  # made since the folder was synced
+        self._unlisted: set[OneFile] = set()  # made since the folder was synced
         self._lock_file: DiskFile | None = None
 
     # --- opening --------------------------------------------------------------------------------------------------
@@ -185,13 +137,16 @@ class RelayFiles:
     def _load(self) -> None:
         numbers = sorted(n for name in self._disk.names(self._folder) if (n := number_of(name)) is not None)
         foreign: list[tuple[Path, str]] = []
-        found: list[_File] = []
+        found: list[OneFile] = []
         for self._number in numbers:
             path = self._path(self._number)
             try:
-                file = self._read_file(path)
+                file = load(self._disk, path, self._identity, sync=self._hold)
             except OtherFileError as error:
                 foreign.append((path, error.what))
+                continue
+            except DecodeError as error:
+                self._remove(path, error.message)
                 continue
             except OSError as error:
                 if error.errno != errno.EIO:
@@ -199,6 +154,7 @@ class RelayFiles:
                 self._remove(path, "it cannot be read: input/output error")
                 continue
             if file is None:
+                self._remove(path, "")
                 continue
             while found and file.begin.order < found[-1].end.order:
                 # It was removed once, and a loss of power brought it back.
@@ -223,60 +179,6 @@ class RelayFiles:
         _log.warning("%d relay files in %s are removed: %s", len(foreign), self._folder, what)
         for path, _ in foreign:
             self._disk.unlink(path)
-
-    def _read_file(self, path: Path) -> _File | None:
-        """A file as it was left; ``None``: there is no whole transaction in it, and it was removed."""
-        handle = self._disk.open(path, write=True)
-        try:
-            size = handle.size()
-            try:
-                header = read_header(handle)
-            except DecodeError as error:
-                self._remove(path, error.message)
-                return None
-            if what := header.differs_from(self._identity):
-                raise OtherFileError(what)
-            footer = read_footer(handle, size)
-            if footer is not None:
-                at = footer.at
-                return _File(path, header.begin, footer.end, header.size, at, size, None, footer.log_bytes)
-            file = _File(path, header.begin, header.begin, header.size, header.size, header.size, [], handle=handle)
-            self._read_torn(file, size)
-            if file.empty:
-                self._remove(path, "")
-                return None
-            self._complete(file)
-            return file
-        finally:
-            handle.close()
-
-    def _read_torn(self, file: _File, size: int) -> None:
-        """Find the last whole transaction of a file that was not completed, and forget what is behind it."""
-        assert file.handle is not None
-        assert file.blocks is not None
-        found: list[Block] = []
-        whole = 0
-        with contextlib.suppress(DecodeError):
-            for block in blocks(file.handle, file.first, size):
-                found.append(block)
-                whole = len(found) if block.whole else whole
-        while whole:
-            last = found[whole - 1]
-            try:
-                marker = record_of(last, file.handle.read(last.offset + BLOCK_SIZE, last.stored)).segment.marker
-            except DecodeError as error:
-                _log.error("%s, offset %d: %s", file.path, last.offset, error.message)
-                marker = None
-            if marker is not None:
-                file.end, file.readable = marker, last.after
-                break
-            whole = max((i for i in range(1, whole) if found[i - 1].whole), default=0)
-        file.blocks += found[:whole]
-        file.log_bytes = sum(block.log_bytes for block in file.blocks)
-        if file.readable < size and not file.empty:
-            _log.info("%s: %d bytes behind the last whole transaction are dropped", file.path, size - file.readable)
-            file.handle.truncate(file.readable)
-        file.tail = file.readable
 
     def close(self) -> None:
         """Complete the file that is written, and give the folder up."""
@@ -336,22 +238,15 @@ class RelayFiles:
         return next(iter(self.files), None)
 
     def segments_of_oldest(self) -> Iterator[Segment]:
-        """What the oldest file holds. Raises :class:`Gone`."""
-        oldest = self.oldest_file()
-        cursor = None if oldest is None else self._cursor_at_begin(oldest.path)
-        if oldest is None or cursor is None:
-            return
-        with contextlib.closing(cursor):
-            while cursor.marker.order < oldest.end.order or cursor.inside:
-                segment = cursor.next()
-                if segment is None:
-                    return
-                yield segment
-
-    def _cursor_at_begin(self, path: Path) -> Cursor | None:
+        """What the oldest file holds. Raises :class:`~publisher.relay.cursor.Gone`."""
         with self._changing:
-            file = next((file for file in self._files if file.path == path), None)
-        return None if file is None else Cursor(self, self._disk, file, file.first, file.begin)
+            file = self._files[0] if self._files else None
+        if file is None:
+            return
+        end = file.end.order
+        with contextlib.closing(Cursor(self._disk, file, file.begin, self._lose)) as cursor:
+            while (cursor.marker.order < end or cursor.inside) and (segment := cursor.next()) is not None:
+                yield segment
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -402,7 +297,7 @@ class RelayFiles:
         if file.tail >= self._file_bytes or len(file.blocks) >= _FILE_RECORDS:
             self._finish()
 
-    def _writable(self, segment: Segment) -> _File:
+    def _writable(self, segment: Segment) -> OneFile:
         """The file that ``segment`` is written to."""
         file, tip = self._current, self._tip()
         if file is not None and file.gone:
@@ -422,13 +317,13 @@ class RelayFiles:
     def _path(self, number: int) -> Path:
         return self._folder / f"relay-{number:020}.wrf"
 
-    def _create(self, begin: Datamarker) -> _File:
+    def _create(self, begin: Datamarker) -> OneFile:
         self._number += 1
         path = self._path(self._number)
         handle = self._disk.create(path)
         header = header_bytes(self._identity, begin)
         size = len(header)
-        file = _File(path, begin, begin, size, size, size, [], handle=handle)
+        file = OneFile(path, begin, begin, size, size, size, [], handle=handle)
         try:
             handle.write(0, header)
         except OSError:
@@ -469,25 +364,11 @@ class RelayFiles:
         elif file.empty:
             self._lose(file, "")
         else:
-            self._complete(file)
+            try:
+                file.complete(sync=self._hold)
+            except OSError as error:
+                self._lose(file, f"it cannot be synced: {error.strerror}")
             file.close()
-
-    def _complete(self, file: _File) -> None:
-        """Write the index of ``file``. Without one, it is read block by block at the next start."""
-        assert file.handle is not None
-        assert file.blocks is not None
-        footer = footer_bytes(file.blocks, file.end, file.log_bytes, file.tail)
-        try:
-            file.handle.write(file.tail, footer)
-        except OSError as error:
-            _log.warning("%s: its index cannot be written: %s", file.path, error.strerror)
-            with contextlib.suppress(OSError):
-                file.handle.truncate(file.readable)
-            return
-        with self._changing:
-            file.tail += len(footer)
-            file.blocks = None
-            file.unsynced = True
 
     def sync(self) -> None:
         """Return when all whole transactions that were written survive a loss of power.
@@ -497,7 +378,7 @@ class RelayFiles:
         with self._changing:
             unsynced = [file for file in self._files if file.unsynced]
         failed: OSError | None = None
-        synced: list[tuple[_File, Datamarker]] = []
+        synced: list[tuple[OneFile, Datamarker]] = []
         for file in unsynced:
             try:
                 self._sync_file(file)
@@ -521,7 +402,7 @@ class RelayFiles:
         if failed is not None:
             raise failed
 
-    def _sync_file(self, file: _File) -> None:
+    def _sync_file(self, file: OneFile) -> None:
         if file.handle is not None:
             file.handle.sync()
             return
@@ -565,14 +446,7 @@ class RelayFiles:
             # Else a loss of power could bring a part of them back, beside the next ones.
             self._disk.sync_folder(self._folder)
 
-    def lose(self, path: Path, why: str) -> None:
-        """Remove a file that cannot be trusted."""
-        with self._changing:
-            file = next((file for file in self._files if file.path == path), None)
-        if file is not None:
-            self._lose(file, why)
-
-    def _lose(self, file: _File, why: str) -> None:
+    def _lose(self, file: OneFile, why: str) -> None:
         with self._changing:
             if file.gone:
                 return
@@ -600,179 +474,18 @@ class RelayFiles:
         """A cursor behind ``marker``, if the relay holds what follows and proves that the marker is of the same log."""
         place = marker.order
         with self._changing:
-            files = [*self._files]
-        at = bisect_right(files, place, key=lambda file: file.begin.order) - 1
-        # A file that begins at the place follows one that ends there.
-        for file in files[max(at - 1, 0) : at + 1][::-1]:
-            if place <= file.end.order:
-                try:
-                    cursor = self._find_in(file, marker)
-                except Gone:
-                    cursor = None
-                if cursor is not None:
+            at = bisect_right(self._files, place, key=lambda file: file.begin.order) - 1
+            # A file that begins at the place follows one that ends there.
+            files = [file for file in self._files[max(at - 1, 0) : at + 1] if place <= file.end.order]
+        for file in reversed(files):
+            cursor = Cursor(self._disk, file, marker, self._lose)
+            try:
+                if cursor.find():
                     return cursor
-        return None
-
-    def _find_in(self, file: _File, marker: Datamarker) -> Cursor | None:
-        place = marker.order
-        cursor = Cursor(self, self._disk, file, file.first, marker)
-        try:
-            known = cursor.blocks()
-            # Pieces of a transaction end where it begins, behind what ended there.
-            at = bisect_right(known, (place, 0), key=lambda block: (block.end, 0 if block.whole else 1))
-            ends = known[at - 1].end if at else file.begin.order
-            if ends == place:
-                first = at
-                while first and known[first - 1].begin == place and known[first - 1].gap:
-                    first -= 1  # nobody knows whether the reader was told of the gap: it is told again
-                if any(cursor.proven_at(known, n) for n in range(at, first - 1, -1)):
-                    cursor.go_to(known[first - 1].after if first else file.first)
-                    return cursor
-            elif (
-                at < len(known)
-                and known[at].begin < place
-                and known[at].end.incarnation == place.incarnation
-                and cursor.proven_in(known, at)
-            ):
-                cursor.go_to(known[at].offset, place)
-                return cursor
-        except BaseException:
+            except Gone:
+                pass  # looked at, and damaged
+            except BaseException:
+                cursor.close()
+                raise
             cursor.close()
-            raise
-        cursor.close()
         return None
-
-
-class Cursor:
-    """A place in the relay that moves forward, used by one thread. ``marker``: after the last segment that ends between
-    transactions.
-    """
-
-    def __init__(self, files: RelayFiles, disk: Disk, file: _File, offset: int, marker: Datamarker) -> None:
-        self._files = files
-        self._disk = disk
-        self._file = file
-        self._offset = offset
-        self._from: LogPosition | None = None
-        self._handle: DiskFile | None = None
-        self._window = b""
-        self._window_at = 0
-        self.marker = marker
-        self.inside = False
-        """Whether the last segment ends inside a transaction."""
-
-    def close(self) -> None:
-        """Close the file that is read; idempotent."""
-        handle, self._handle, self._window = self._handle, None, b""
-        if handle is not None:
-            handle.close()
-
-    def next(self) -> Segment | None:
-        """The next segment; ``None`` at the end of what is there. It may come later, where the stretch grows.
-
-        Raises :class:`Gone` when the file was removed, and when it is damaged: then it is removed.
-        """
-        while True:
-            file = self._file
-            if file.gone:
-                raise _gone(file.path)
-            following = file.next  # first: the file does not grow any more when another one follows
-            if self._offset < file.readable:
-                break
-            if following is None:
-                return None
-            self.close()
-            self._file, self._offset = following, following.first
-        block, record = self._read(self._offset)
-        self._offset = block.after
-        segment = record.segment
-        if self._from is not None:
-            segment, self._from = cut(segment, self._from), None
-        self.inside = segment.marker is None
-        if segment.marker is not None:
-            self.marker = segment.marker
-        return segment
-
-    # --- finding --------------------------------------------------------------------------------------------------
-
-    def blocks(self) -> list[Block]:
-        """The blocks of the file, up to the end of its last whole transaction."""
-        file = self._file
-        known = file.blocks
-        if known is not None:
-            return known[:]
-        with self._reading(file.readable):
-            handle = self._open()
-            footer = read_footer(handle, handle.size())
-            if footer is None:
-                raise DecodeError("the index is damaged")
-            return footer.blocks
-
-    def go_to(self, offset: int, place: LogPosition | None = None) -> None:
-        """Go on with the block at ``offset``; ``place``: without what ends there or before it."""
-        self._offset, self._from = offset, place
-
-    def proven_at(self, known: list[Block], at: int) -> bool:
-        """Whether the marker is proven at the end of the block before ``at``, or at the beginning of the file."""
-        if not at:
-            return self.marker.anchor in (None, self._file.begin.anchor)
-        return self.proven_in(known, at - 1)
-
-    def proven_in(self, known: list[Block], at: int) -> bool:
-        """Whether the marker is proven in the block."""
-        _, record = self._read(known[at].offset)
-        if proves(record, None, self.marker):
-            return True
-        return proves(record, self._anchor_before(known, at), self.marker)
-
-    def _anchor_before(self, known: list[Block], at: int) -> Anchor | None:
-        before = next((block for block in reversed(known[:at]) if block.whole), None)
-        if before is None:
-            return self._file.begin.anchor
-        marker = self._read(before.offset)[1].segment.marker
-        return None if marker is None else marker.anchor
-
-    # --- bytes ----------------------------------------------------------------------------------------------------
-
-    def _read(self, offset: int) -> tuple[Block, Record]:
-        with self._reading(offset):
-            block = block_at(offset, self._bytes(offset, BLOCK_SIZE), self._file.readable)
-            return block, record_of(block, self._bytes(offset + BLOCK_SIZE, block.stored))
-
-    def _bytes(self, offset: int, size: int) -> bytes:
-        begin = offset - self._window_at
-        if begin < 0 or begin + size > len(self._window):
-            wanted = min(max(size, _WINDOW), self._file.readable - offset)
-            self._window, self._window_at, begin = self._open().read(offset, wanted), offset, 0
-        return self._window[begin : begin + size]
-
-    def _open(self) -> DiskFile:
-        if self._handle is None:
-            self._handle = self._disk.open(self._file.path)
-        return self._handle
-
-    @contextlib.contextmanager
-    def _reading(self, offset: int) -> Iterator[None]:
-        path = self._file.path
-        try:
-            yield
-        except FileNotFoundError:
-            raise _gone(path) from None
-        except DecodeError as error:
-            why = f"offset {offset}: {error.message}"
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise SourceUnavailable(
-                    f"{path} cannot be read: {error.strerror}", hint="the publisher must be able to read its own files"
-                ) from error
-            why = f"offset {offset}: {error.strerror}"
-        else:
-            return
-        self.close()
-        if not self._file.gone:
-            self._files.lose(path, why)
-        raise Gone(f"the relay file {path} was removed: {why}", hint="look after the disk: its content has changed")
-
-
-def _gone(path: Path) -> Gone:
-    return Gone(f"the relay file {path} was removed while it was read", hint="it is opened again by itself")

@@ -1,0 +1,172 @@
+"""A place in a relay that moves forward."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from publisher.relay.disk import Disk, DiskFile
+from publisher.relay.file_format import BLOCK_SIZE, Block, block_at, read_footer, record_of
+from publisher.relay.one_file import OneFile
+from publisher.relay.record import Record, cut, proves
+from wormhole.model.errors import DecodeError, SourceUnavailable
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.segment import Segment
+
+__all__ = ["Cursor", "Gone"]
+
+_WINDOW: Final = 256 << 10
+
+
+class Gone(SourceUnavailable):
+    """The files that a cursor reads were removed: what is there now has to be looked up again."""
+
+
+class Cursor:
+    """Begins with the first record of ``file``, and is used by one thread. ``marker``: after the last segment that ends
+    between transactions. ``lose``: removes a file that is damaged, and takes the reason.
+    """
+
+    def __init__(self, disk: Disk, file: OneFile, marker: Datamarker, lose: Callable[[OneFile, str], None]) -> None:
+        self._disk = disk
+        self._file = file
+        self._lose = lose
+        self._offset = file.first
+        self._from: LogPosition | None = None
+        self._handle: DiskFile | None = None
+        self._window = b""
+        self._window_at = 0
+        self.marker = marker
+        self.inside = False
+        """Whether the last segment ends inside a transaction."""
+
+    def close(self) -> None:
+        """Close the file that is read; idempotent."""
+        handle, self._handle, self._window = self._handle, None, b""
+        if handle is not None:
+            handle.close()
+
+    def next(self) -> Segment | None:
+        """The next segment; ``None`` at the end of what is there. It may come later, where the stretch grows.
+
+        Raises :class:`Gone` when the file was removed, and when it is damaged: then it is removed.
+        """
+        while True:
+            file = self._file
+            if file.gone:
+                raise _gone(file.path)
+            following = file.next  # first: the file does not grow any more when another one follows
+            if self._offset < file.readable:
+                break
+            if following is None:
+                return None
+            self.close()
+            self._file, self._offset = following, following.first
+        block, record = self._read(self._offset)
+        self._offset = block.after
+        segment = record.segment
+        if self._from is not None:
+            segment, self._from = cut(segment, self._from), None
+        self.inside = segment.marker is None
+        if segment.marker is not None:
+            self.marker = segment.marker
+        return segment
+
+    # --- finding --------------------------------------------------------------------------------------------------
+
+    def find(self) -> bool:
+        """Go to the marker's place, if it is in the file and proven there."""
+        known, place = self._blocks(), self.marker.order
+        # Pieces of a transaction end where it begins, behind what ended there.
+        at = bisect_right(known, (place, 0), key=lambda block: (block.end, 0 if block.whole else 1))
+        if place == (known[at - 1].end if at else self._file.begin.order):
+            first = at
+            while first and known[first - 1].begin == place and known[first - 1].gap:
+                first -= 1  # nobody knows whether the reader was told of the gap: it is told again
+            self._offset = known[first - 1].after if first else self._file.first
+            return any(self._is_proven_behind(known, n) for n in range(at, first - 1, -1))
+        if at == len(known) or known[at].begin >= place or known[at].end.incarnation != place.incarnation:
+            return False
+        self._offset, self._from = known[at].offset, place
+        return self._is_proven_in(known, at)
+
+    def _blocks(self) -> list[Block]:
+        """The blocks of the file, up to the end of its last whole transaction."""
+        file = self._file
+        known = file.blocks
+        if known is not None:
+            return known[:]
+        with self._reading(file.readable):
+            handle = self._open()
+            footer = read_footer(handle, handle.size())
+            if footer is None:
+                raise DecodeError("the index is damaged")
+            return footer.blocks
+
+    def _is_proven_behind(self, known: list[Block], at: int) -> bool:
+        """Whether the marker is proven at the end of the block before ``at``, or at the beginning of the file."""
+        if not at:
+            return self.marker.anchor in (None, self._file.begin.anchor)
+        return self._is_proven_in(known, at - 1)
+
+    def _is_proven_in(self, known: list[Block], at: int) -> bool:
+        """Whether the marker is proven in the block."""
+        _, record = self._read(known[at].offset)
+        return proves(record, None, self.marker) or proves(record, self._anchor_before(known, at), self.marker)
+
+    def _anchor_before(self, known: list[Block], at: int) -> Anchor | None:
+        before = next((block for block in reversed(known[:at]) if block.whole), None)
+        if before is None:
+            return self._file.begin.anchor
+        marker = self._read(before.offset)[1].segment.marker
+        return None if marker is None else marker.anchor
+
+    # --- bytes ----------------------------------------------------------------------------------------------------
+
+    def _read(self, offset: int) -> tuple[Block, Record]:
+        with self._reading(offset):
+            block = block_at(offset, self._bytes(offset, BLOCK_SIZE), self._file.readable)
+            return block, record_of(block, self._bytes(offset + BLOCK_SIZE, block.stored))
+
+    def _bytes(self, offset: int, size: int) -> bytes:
+        begin = offset - self._window_at
+        if begin < 0 or begin + size > len(self._window):
+            wanted = min(max(size, _WINDOW), self._file.readable - offset)
+            self._window, self._window_at, begin = self._open().read(offset, wanted), offset, 0
+        return self._window[begin : begin + size]
+
+    def _open(self) -> DiskFile:
+        if self._handle is None:
+            self._handle = self._disk.open(self._file.path)
+        return self._handle
+
+    @contextlib.contextmanager
+    def _reading(self, offset: int) -> Iterator[None]:
+        path = self._file.path
+        try:
+            yield
+        except FileNotFoundError:
+            if self._file.gone:
+                raise _gone(path) from None
+            why = "somebody removed it"
+        except DecodeError as error:
+            why = f"offset {offset}: {error.message}"
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise SourceUnavailable(
+                    f"{path} cannot be read: {error.strerror}", hint="the publisher must be able to read its own files"
+                ) from error
+            why = f"offset {offset}: {error.strerror}"
+        else:
+            return
+        self.close()
+        self._lose(self._file, why)
+        raise Gone(f"the relay file {path} was removed: {why}", hint="look after the disk: its content has changed")
+
+
+def _gone(path: Path) -> Gone:
+    return Gone(f"the relay file {path} was removed while it was read", hint="it is opened again by itself")

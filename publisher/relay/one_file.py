@@ -1,0 +1,151 @@
+"""One relay file, as its writer and its readers share it, and what another start finds in it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from publisher.relay.disk import Disk, DiskFile
+from publisher.relay.file_format import (
+    BLOCK_SIZE,
+    Block,
+    Header,
+    OtherFileError,
+    blocks,
+    find_block,
+    footer_bytes,
+    read_footer,
+    read_header,
+    record_of,
+)
+from publisher.relay.settings import RelayIdentity
+from wormhole.model.errors import DecodeError
+from wormhole.model.position import Datamarker
+
+__all__ = ["OneFile", "load"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class OneFile:
+    """``first``: where the first block begins, ``readable``: where the last whole transaction ends, ``tail``: where the
+    next block is written. ``blocks``: of whole transactions; ``None``: they are in the file's index. ``pieces``: blocks
+    of a transaction that goes on. ``next``: the file that adjoins. ``gone``: the file was removed. ``handle``: while it
+    is written.
+    """
+
+    path: Path
+    begin: Datamarker
+    end: Datamarker
+    first: int
+    readable: int
+    tail: int
+    blocks: list[Block] | None
+    log_bytes: int = 0
+    synced: Datamarker | None = None
+    unsynced: bool = True
+    pieces: list[Block] = field(default_factory=list)
+    next: OneFile | None = None
+    gone: bool = False
+    handle: DiskFile | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether it holds no whole transaction."""
+        return self.readable == self.first
+
+    def close(self) -> None:
+        """No more is written."""
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            handle.close()
+
+    def complete(self, *, sync: bool) -> None:
+        """Write the index. Without one, the file is read block by block at the next start.
+
+        ``sync``: what was synced of the file has to survive. An index counts for the whole of it, so it comes when the
+        whole is synced. Raises ``OSError`` when that fails.
+        """
+        assert self.handle is not None
+        assert self.blocks is not None
+        if sync:
+            self.handle.sync()
+        footer = footer_bytes(self.blocks, self.end, self.log_bytes, self.tail)
+        try:
+            self.handle.write(self.tail, footer)
+        except OSError as error:
+            _log.warning("%s: its index cannot be written: %s", self.path, error.strerror)
+            with contextlib.suppress(OSError):
+                self.handle.truncate(self.readable)
+            return
+        self.tail += len(footer)
+        self.unsynced = True
+        self.blocks = None
+
+
+def load(disk: Disk, path: Path, identity: RelayIdentity, *, sync: bool) -> OneFile | None:
+    """A file as an earlier process left it, completed now (:meth:`OneFile.complete`); ``None``: no whole
+    transaction is in it.
+
+    Raises :class:`~wormhole.model.errors.DecodeError` for what is no relay file, :class:`OtherFileError` and
+    ``OSError``.
+    """
+    with contextlib.closing(disk.open(path, write=True)) as handle:
+        header = read_header(handle)
+        if what := header.differs_from(identity):
+            raise OtherFileError(what)
+        size = handle.size()
+        footer = read_footer(handle, size)
+        if footer is not None:
+            at = footer.at
+            return OneFile(path, header.begin, footer.end, header.size, at, size, None, footer.log_bytes)
+        file = _read_torn(path, header, handle, size)
+        if file is not None:
+            file.handle = handle
+            file.complete(sync=sync)
+            file.handle = None
+        return file
+
+
+def _read_torn(path: Path, header: Header, handle: DiskFile, size: int) -> OneFile | None:
+    """A file that was not completed, up to its last whole transaction; what is behind that is forgotten."""
+    found, at = _sound_blocks(header, handle, size)
+    if at < size and find_block(handle, at + 1, size):
+        lost = size - at
+        _log.error("%s is damaged at offset %d: the %d bytes from there on are dropped. Check the disk", path, at, lost)
+    marker = None
+    while found and (marker := _marker_of(found[-1], handle)) is None:
+        found.pop()
+    if marker is None:
+        return None
+    end = found[-1].after
+    if end < size:
+        _log.info("%s: %d bytes behind the last whole transaction are dropped", path, size - end)
+        handle.truncate(end)
+    log_bytes = sum(block.log_bytes for block in found)
+    return OneFile(path, header.begin, marker, header.size, end, end, found, log_bytes)
+
+
+def _marker_of(block: Block, handle: DiskFile) -> Datamarker | None:
+    """The datamarker at the end of the block, if a transaction ends there."""
+    if not block.whole:
+        return None
+    with contextlib.suppress(DecodeError):
+        return record_of(block, handle.read(block.offset + BLOCK_SIZE, block.stored)).segment.marker
+    return None
+
+
+def _sound_blocks(header: Header, handle: DiskFile, size: int) -> tuple[list[Block], int]:
+    """The blocks up to the first that is torn, damaged or does not follow, and where that is."""
+    found: list[Block] = []
+    at, end = header.size, header.begin.order
+    with contextlib.suppress(DecodeError):
+        for block in blocks(handle, at, size):
+            if block.begin != end and not block.gap:
+                break
+            found.append(block)
+            at, end = block.after, block.end
+    return found, at
