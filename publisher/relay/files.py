@@ -31,12 +31,13 @@ from wormhole.model.errors import DecodeError, SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 
-__all__ = ["Cursor", "Gone", "NotAdjoiningError", "RelayFile", "RelayFiles", "Stretch", "number_of"]
+__all__ = ["LOCK", "Cursor", "Gone", "NotAdjoiningError", "RelayFile", "RelayFiles", "Stretch", "number_of"]
 
 _log = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"relay-(\d{20})\.wrf")
-_LOCK: Final = "relay.lock"
+LOCK: Final = "relay.lock"
+"""The file in a relay's folder that its one writer has locked."""
 _FILE_BYTES: Final = 64 << 20
 _FILE_RECORDS: Final = 4096
 
@@ -127,7 +128,7 @@ class RelayFiles:
 
     def _take_lock(self) -> DiskFile:
         try:
-            return self._disk.lock(self._folder / _LOCK)
+            return self._disk.lock(self._folder / LOCK)
         except BlockingIOError:
             raise UsageError(
                 f"the relay folder {self._folder} is in use by another process",

@@ -78,6 +78,7 @@ REPLAY = {
 }  # tests/unit/wormholectl/show/test_replays.py
 BACKFILL = {"backfill-change", "backfill-progress", "backfill-show"}  # tests/unit/wormholectl/test_backfill.py
 REPAIR = {"repair"}  # tests/unit/wormholectl/test_verify.py
+RELAY = {"relay-show", "relay-verify", "relay-trim"}  # tests/unit/wormholectl/test_relay.py
 OF_SPARK = {
     "tables-written",
     "audit",
@@ -172,5 +173,6 @@ def test_nothing_is_defined_that_no_test_prints() -> None:
         | REPLAY
         | BACKFILL
         | REPAIR
+        | RELAY
         | OF_SPARK
     )

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import counted, size, span
 
-__all__ = ["relay_line", "relay_lines", "relay_object", "why_not_recorded"]
+if TYPE_CHECKING:
+    from publisher.relay.folder import FileState
+
+__all__ = ["file_object", "file_row", "relay_line", "relay_lines", "relay_object", "why_not_recorded"]
 
 
 def relay_line(relay: admin_pb2.RelayStatus) -> str:
     """What it holds, on one line."""
-    holds = f"{size(relay.log_bytes)} of log in {size(relay.bytes)} of at most {size(relay.budget_bytes)}"
+    most = f" of at most {size(relay.budget_bytes)}" if relay.budget_bytes else ""
+    holds = f"{size(relay.log_bytes)} of log in {size(relay.bytes)}{most}"
+    mode = f" ({relay.mode})" if relay.mode else ""
     state = "" if not relay.HasField("problem") else f"; {why_not_recorded(relay)}"
-    return f"relay ({relay.mode}): {holds if relay.HasField('tip') else 'nothing is recorded yet'}{state}"
+    return f"relay{mode}: {holds if relay.HasField('tip') else 'nothing is recorded yet'}{state}"
 
 
 def why_not_recorded(relay: admin_pb2.RelayStatus) -> str:
@@ -37,8 +42,9 @@ def relay_lines(status: Status, now_s: float) -> Iterable[str]:
         full = "the server keeps its log" if relay.keeps_slot else "the flow that needs the oldest of it loses that"
         kept = size(relay.slot_budget_bytes)
         yield f"the server keeps at most {kept} for flows that are behind; when the relay is full {full}"
-        synced = shown_place(status, relay.synced) if relay.HasField("synced") else "nothing"
-        yield f"safe from a loss of power: up to {synced}, all but {size(relay.unsynced_bytes)}"
+    if relay.HasField("synced"):
+        synced = shown_place(status, relay.synced)
+        yield f"a loss of power would take {size(relay.unsynced_bytes)} of it: what follows {synced}"
     if relay.HasField("held"):
         yield f"only the relay holds what flows need up to {shown_place(status, relay.held)}"
     if relay.readers:
@@ -58,7 +64,7 @@ def relay_object(status: Status) -> dict[str, Any] | None:
         return place_text(getattr(relay, name)) if relay.HasField(name) else None
 
     return {
-        "mode": relay.mode,
+        "mode": relay.mode or None,
         "recording": not relay.HasField("problem"),
         "problem": relay.problem.text or None,
         "next": relay.problem.hint or None,
@@ -77,4 +83,31 @@ def relay_object(status: Status) -> dict[str, Any] | None:
         "on_full": ("keep_slot" if relay.keeps_slot else "lose") if holds else None,
         "readers": relay.readers,
         "stretches": [{"begin": place_text(one.begin), "end": place_text(one.end)} for one in relay.stretches],
+    }
+
+
+def file_row(file: FileState) -> Sequence[str]:
+    """One file for people; its result is last."""
+    unfinished = f"{size(file.unfinished)} at its end are not whole yet" if file.unfinished else "right"
+    return (
+        file.path.name,
+        f"{file.records:,}",
+        size(file.bytes),
+        str(file.begin.order) if file.begin is not None else "-",
+        str(file.end) if file.end is not None else "-",
+        f"DAMAGED: {file.error}" if file.error else unfinished,
+    )
+
+
+def file_object(file: FileState) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "file": file.path.name,
+        "bytes": file.bytes,
+        "records": file.records,
+        "log_bytes": file.log_bytes,
+        "begin": str(file.begin.order) if file.begin is not None else None,
+        "end": str(file.end) if file.end is not None else None,
+        "unfinished_bytes": file.unfinished,
+        "error": file.error or None,
     }

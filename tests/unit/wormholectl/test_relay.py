@@ -1,0 +1,177 @@
+"""``wormholectl relay``: through the publisher while it runs, else from the folder that the configuration names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli_schema import check
+from tests.support.command_line import run
+from tests.support.fake_admin import FakeAdmin
+from tests.support.publisher_status import relay, status
+from tests.unit.publisher.relay.test_relay_files import Scene
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer
+from wormhole.model.errors import StreamBroken
+from wormhole.wire.v1 import admin_pb2
+
+LOG = "shop/main/db1"
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
+    told = status("db1")
+    told.relay.CopyFrom(relay())
+    return FakeAdmin([Answer("h:7", told)]).install(monkeypatch)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A configuration with one relay, whose folder has three files, and no publisher."""
+    made = tmp_path / "shop.toml"
+    made.write_text(
+        "version = 1\n[coordinator]\nstatic = true\n[publisher]\nstate_dir = 'state'\n"
+        "[datasets.shop.copies.main.logs.db1]\nsource = 'postgres://w@127.0.0.1:1/shop'\n"
+    )
+    scene = Scene(tmp_path / "state" / "shop" / "main" / "db1" / "relay", file_bytes=2000)
+    scene.files.begin(scene.start)
+    last = scene.start
+    for _ in range(3):
+        scene.commit(rows=10, size=100)
+        scene.record(last)
+        last = scene.log.latest()
+    scene.files.close()
+    return made
+
+
+def trims(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch, losing: list[str]) -> list[admin_pb2.TrimRelayRequest]:
+    """What the publisher is asked to remove."""
+    asked: list[admin_pb2.TrimRelayRequest] = []
+
+    def trim(answer: Answer, request: admin_pb2.TrimRelayRequest) -> admin_pb2.TrimRelayReply:
+        kept = admin_pb2.TrimRelayRequest()
+        kept.CopyFrom(request)
+        asked.append(kept)
+        after = relay() if request.preview else relay(bytes=min(request.keep_bytes, 3 << 30))
+        return admin_pb2.TrimRelayReply(before=relay(), after=after, losing=losing)
+
+    monkeypatch.setattr(admin_service, "trim_relay", trim)
+    return asked
+
+
+def test_what_a_publisher_reports(admin: FakeAdmin) -> None:
+    code, out, _ = run("relay", "show", "-p", "h:7")
+    assert code == 0
+    assert out.startswith(f"{LOG}:\n  relay (hold): 9.0 GiB of log in 3.0 GiB of at most 8.0 GiB\n")
+    (found,) = check("relay-show", run("relay", "show", LOG, "-p", "h:7", "--json")[1])["relays"]
+    assert (found["log"], found["reported"], found["folder"]) == (LOG, True, None)
+    code, _, err = run("relay", "show", "shop/main/db2", "-p", "h:7")
+    assert (code, "shop/main/db2 has no relay" in err) == (2, True)
+    code, _, err = run("relay", "verify", "-p", "h:7")
+    assert (code, "in which folder" in err) == (2, True)
+
+
+def test_without_a_publisher_the_folder_is_read(file: Path) -> None:
+    folder = file.parent / "state" / LOG / "relay"
+    code, out, err = run("relay", "show", "-c", str(file))
+    assert code == 0, err
+    assert f"{LOG}:\n  relay (hold): " in out
+    assert "no publisher of the log reports it" in out
+    assert f"files in {folder}" in out
+    (found,) = check("relay-show", run("relay", "show", "-c", str(file), "--json")[1])["relays"]
+    assert (found["reported"], found["folder"]) == (False, str(folder))
+    assert len(found["relay"]["stretches"]) == 1
+    (named,) = check("relay-show", run("relay", "show", "--folder", str(folder), "--json")[1])["relays"]
+    assert (named["log"], named["relay"]["mode"]) == (None, None)
+    assert named["relay"]["log_bytes"] == found["relay"]["log_bytes"] > 0
+    code, _, err = run("relay", "show", "--folder", str(file))
+    assert (code, "is no folder" in err) == (2, True)
+
+
+def test_a_whole_reading_says_which_file_is_damaged(file: Path) -> None:
+    folder = file.parent / "state" / LOG / "relay"
+    code, out, _ = run("relay", "verify", "-c", str(file))
+    assert (code, "every checksum is right" in out) == (0, True)
+    assert check("relay-verify", run("relay", "verify", "-c", str(file), "--json")[1])["relays"][0]["ok"]
+    first = min(folder.glob("*.wrf"))
+    data = bytearray(first.read_bytes())
+    data[len(data) // 2] ^= 1
+    first.write_bytes(data)
+    code, out, _ = run("relay", "verify", "-c", str(file))
+    assert code == 1
+    assert "DAMAGED: " in out
+    assert "1 file damaged" in out
+    code, out, _ = run("relay", "verify", "--folder", str(folder), "--json")
+    (found,) = check("relay-verify", out)["relays"]
+    assert (code, found["ok"], bool(found["files"][0]["error"])) == (1, False, True)
+
+
+def test_the_publisher_removes_after_saying_who_loses(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = trims(admin, monkeypatch, ["cache/db1"])
+    code, out, err = run("relay", "trim", "--keep", "1GiB", "-p", "h:7", "--yes")
+    assert (code, out) == (0, "removed 2.0 GiB; 1.0 GiB are left\n")
+    assert "2.0 GiB of them to be removed" in err
+    assert "needed next by 1 flow: cache/db1" in err
+    assert [(one.preview, one.keep_bytes) for one in asked] == [(True, 1 << 30), (False, 1 << 30)]
+    code, _, err = run("relay", "trim", "--all", "-p", "h:7")
+    assert (code, "nobody can be asked" in err) == (2, True)
+    assert len(asked) == 3, "looked at only"
+    trims(admin, monkeypatch, [])
+    out = run("relay", "trim", "--all", "--yes", "-p", "h:7", "--json")[1]
+    assert check("relay-trim", out) == {"schema": 1, "log": LOG, "removed_bytes": 3 << 30, "bytes": 0}
+
+
+def test_without_a_publisher_the_files_are_removed_here(file: Path) -> None:
+    folder = file.parent / "state" / LOG / "relay"
+    code, out, err = run("relay", "trim", LOG, "--all", "--yes", "-c", str(file))
+    assert (code, "0 B are left" in out) == (0, True), err
+    assert "no publisher says which flows need them" in err
+    assert not [*folder.glob("*.wrf")]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ([], "how much is to stay?"),
+        (["--all", "--keep", "1GiB"], "how much is to stay?"),
+        (["--keep", "much"], "--keep much"),
+    ],
+)
+def test_what_cannot_be_meant(admin: FakeAdmin, options: list[str], why: str) -> None:
+    code, _, err = run("relay", "trim", *options, "-p", "h:7")
+    assert (code, why in err) == (2, True), err
+
+
+def test_one_relay_at_a_time_is_trimmed(admin: FakeAdmin) -> None:
+    other = status("db2")
+    other.relay.CopyFrom(relay())
+    admin.answers.append(Answer("h:8", other))
+    code, _, err = run("relay", "trim", "--all", "-p", "h:7")
+    assert (code, "name one: shop/main/db1, shop/main/db2" in err) == (2, True)
+
+
+def test_when_nothing_answers_and_nothing_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(where: object) -> list[Answer]:
+        raise StreamBroken("nobody answers", hint="start it")
+
+    monkeypatch.setattr(admin_service, "ask_each", silent)
+    code, _, err = run("relay", "show", "-p", "h:7")
+    assert (code, "nobody answers" in err) == (3, True)
+
+
+def test_a_file_whose_datasets_are_stored_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, file: Path, tmp_path: Path
+) -> None:
+    from wormhole.admin import discovery
+    from wormhole.config import load
+    from wormhole.coordination.port import StoredConfig
+
+    whole = load(file)
+    bare = tmp_path / "host.toml"
+    bare.write_text("version = 1\n[coordinator]\nzookeeper = '127.0.0.1:1'\n[sources]\n")
+    stored = StoredConfig(whole.datasets, {}, 1)
+    monkeypatch.setattr(discovery, "ask_coordinator", lambda target, use: stored)
+    monkeypatch.setattr(admin_service, "ask_each", lambda where: [])
+    code, _, err = run("relay", "show", "-c", str(bare), "--state-dir", str(tmp_path / "state"))
+    assert (code, "no log there has a relay" in err) == (2, True), "this host does not list its source"

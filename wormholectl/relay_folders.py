@@ -1,0 +1,121 @@
+"""Which relays a command is about: those that publishers report, and the folders that a configuration names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from publisher.relay.configured import ConfiguredRelay, configured_relay
+from publisher.relay.folder import FileState, look
+from wormhole.admin import admin_service, discovery
+from wormhole.admin.admin_service import Answer, publisher_name
+from wormhole.config import Config, bound
+from wormhole.config.check import logs_of
+from wormhole.host.where import Where
+from wormhole.model.errors import ConfigError, UsageError, WormholeError
+from wormhole.wire.markers import position_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["KnownRelay", "known_relays", "of_folder"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRelay:
+    """``log``: ``DATASET/COPY/LOG``, empty for a folder that was named. ``answer``: of its publisher, if that reports a
+    relay; ``configured``: what this host's file says of it.
+    """
+
+    log: str
+    answer: Answer | None = None
+    folder: Path | None = None
+    configured: ConfiguredRelay | None = None
+
+
+def known_relays(where: Where, log: str, folder: Path | None) -> list[KnownRelay]:
+    """Every relay, or that of one ``log``, or the one in ``folder``.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when there is none.
+    """
+    if folder is not None:
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is no folder", hint="name the folder with the files relay-*.wrf")
+        return [KnownRelay("", folder=folder)]
+    silence: WormholeError | None = None
+    try:
+        answers = admin_service.ask_each(where)
+    except ConfigError:
+        raise
+    except WormholeError as error:
+        answers, silence = [], error
+    found = {
+        publisher_name(one.status): KnownRelay(publisher_name(one.status), one)
+        for one in answers
+        if one.status is not None and one.status.HasField("relay")
+    }
+    for name, configured in _configured(where).items():
+        answer = found[name].answer if name in found else None
+        found[name] = KnownRelay(name, answer, configured.folder, configured)
+    if log:
+        found = {name: one for name, one in found.items() if name == log}
+    if not found:
+        if silence is not None:
+            raise silence
+        raise UsageError(
+            f"{log or 'no log there'} has {'no' if log else 'a'} relay",
+            hint="`relay` in the log's source turns one on (docs/relay.md); a log is written DATASET/COPY/LOG",
+        )
+    return [found[name] for name in sorted(found)]
+
+
+def _configured(where: Where) -> dict[str, ConfiguredRelay]:
+    config = None if where.publisher else discovery.configured(where)
+    if config is None:
+        return {}
+    config = _with_datasets(config, where)
+    found = {}
+    for name in logs_of(config):
+        try:
+            relay = configured_relay(config, *name.split("/"))
+        except ConfigError:  # of a host that lists the source
+            continue
+        if relay is not None:
+            found[name] = relay
+    return found
+
+
+def _with_datasets(config: Config, where: Where) -> Config:
+    """With the datasets that ZooKeeper has, where the file has none."""
+    if where.folder is not None:
+        config = config.model_copy(
+            update={"publisher": config.publisher.model_copy(update={"state_dir": where.folder})}
+        )
+    if config.datasets:
+        return config
+    try:
+        stored = discovery.ask_coordinator(where.coordinator, lambda client: client.configuration())
+    except WormholeError:
+        return config
+    return bound(config, stored.datasets)
+
+
+def of_folder(relay: KnownRelay) -> tuple[admin_pb2.PublisherStatus, list[FileState]]:
+    """What the files of a relay say whose publisher does not. Raises as :func:`~publisher.relay.folder.look`."""
+    assert relay.folder is not None
+    files = look(relay.folder)
+    told = admin_pb2.RelayStatus(bytes=sum(one.bytes for one in files), log_bytes=sum(one.log_bytes for one in files))
+    told.problem.text = "no publisher of the log reports it; this is what its folder has"
+    if relay.configured is not None:
+        settings = relay.configured.settings
+        told.mode, told.budget_bytes = settings.mode, settings.budget
+        told.slot_budget_bytes, told.keeps_slot = settings.slot_budget, settings.on_full == "keep_slot"
+    whole = [(one.begin, one.end) for one in files if one.begin is not None and one.end is not None]
+    for begin, end in whole:
+        if told.stretches and told.stretches[-1].end == position_to_message(begin.order):
+            told.stretches[-1].end.CopyFrom(position_to_message(end))
+        else:
+            told.stretches.add(begin=position_to_message(begin.order), end=position_to_message(end))
+    if whole:
+        told.begin.CopyFrom(told.stretches[0].begin)
+        told.tip.CopyFrom(told.stretches[-1].end)
+        told.begin_committed_s = whole[0][0].committed_at_us / 1e6
+    return admin_pb2.PublisherStatus(relay=told), files
