@@ -79,7 +79,8 @@ async def serve(
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
         inner, relay = open_with(place.source, options), configured_relay(config, dataset, copy, log)
-        source = SupervisedSource(inner if relay is None else RelayedSource(inner, *relay))
+        relayed = None if relay is None else RelayedSource(inner, *relay)
+        source = SupervisedSource(relayed or inner)
         stack.push_async_callback(asyncio.to_thread, source.stop)
         try:
             await asyncio.to_thread(source.start)
@@ -103,6 +104,8 @@ async def serve(
             open_tables=partial(open_tables, place.source, options),
             boundaries=TableBoundaries(state / "tables"),
         )
+        if relayed is not None:
+            publisher.trim_relay = relayed.trim
         address = await stack.enter_async_context(serve_admin(publisher, publishing.admin_listen, trust))
         http = await serve_http(publisher, publishing.http_listen, trust, config.insecure)
         stack.push_async_callback(http.close)
