@@ -7,8 +7,9 @@ hot modules in place (from the user's cache, else compiled; a demo does not wait
 packages that are missing when it may (root, or sudo that asks for no password); otherwise it names them with the
 command to run, and stops. What it fetches, why, and how big it is, is said before it is fetched. For the tests it also
 puts a MySQL server with a system of its own into a folder there (root only), and for them and its demo a PostgreSQL
-server. Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a
-second run does nothing, needs no network and takes a fraction of a second.
+server; for the tests it makes what their servers and JVMs start from. Each finished step leaves a stamp in ``.venv``
+that holds a hash of what the step was made from, so that a second run does nothing, needs no network and takes a
+fraction of a second.
 
 Standard library only, and readable by an older Python: it must be able to say that the Python is too old.
 """
@@ -201,6 +202,20 @@ def prepare_zookeeper() -> None:
     _stamp("zookeeper", zookeeper_digest())
 
 
+# --- what the tests start from ----------------------------------------------------------------------------------
+
+
+def prepare_kept() -> None:
+    """Make the data folders of the tests' servers and the archives of their JVMs' classes, so that no test does."""
+    say("making data folders of servers, and archives of Java's classes, for the tests (half a minute)")
+    outcome = quietly([PYTHON, "-m", "tests.support.kept"])
+    if outcome.returncode:
+        print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
+        say("going on without (the message stands above): the next make command tries again")
+        return
+    _stamp("kept", kept_digest())
+
+
 # --- steps and their stamps -------------------------------------------------------------------------------------
 
 
@@ -231,6 +246,13 @@ def postgres_digest() -> str:
 def zookeeper_digest() -> str:
     """What the jars of the embedded ZooKeeper must be."""
     return hashlib.sha256(zookeeper_jars.PINS.read_bytes()).hexdigest()
+
+
+def kept_digest() -> str:
+    """What the tests' servers and JVMs start from was made with."""
+    java = os.path.realpath(shutil.which("java") or "/")
+    parts = [packages_digest("dev"), mysql_digest(), postgres_digest(), zookeeper_digest()]
+    return _digest([str(ROOT), "kept", java, str(os.stat(java).st_mtime_ns), *parts], [])
 
 
 def extensions_digest(mode: str) -> str:
@@ -437,12 +459,14 @@ def main(arguments: Sequence[str]) -> int:
         mysql_done = group != "dev" or _stamped("mysql", mysql_digest())
         postgres_done = group not in {"dev", "demo-postgres"} or _stamped("postgres", postgres_digest())
         zookeeper_done = _stamped("zookeeper", zookeeper_digest())
+        kept_done = group != "dev" or _stamped("kept", kept_digest())
         if (
             packages_done
             and zookeeper_done
             and mysql_done
             and postgres_done
             and extensions_done
+            and kept_done
             and not any(stale(source) for source in hot_sources())
         ):
             return 0
@@ -460,6 +484,8 @@ def main(arguments: Sequence[str]) -> int:
             prepare_postgres()
         build_extensions(mode)
         _stamp("extensions", extensions_digest(mode))
+        if not kept_done:
+            prepare_kept()
         say(f"ready after {time.monotonic() - started:.0f} s; the next run skips all this")
     return 0
 

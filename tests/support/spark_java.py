@@ -35,22 +35,23 @@ PLAIN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of every JVM of Spark."""
 
 
+_SETTINGS: Final = {
+    # Two hundred tasks of nothing take longer than the work, and so do plans made over and code made for a few rows.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.default.parallelism": "2",
+    # On a busy machine Python needs longer than 15 s to start and to connect back.
+    "spark.python.authenticate.socketTimeout": "300s",
+    "spark.log.level": "ERROR",
+}
+
+
 def settings(folder: Path) -> dict[str, str]:
     """Of a session that has its files in ``folder``."""
-    return {
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.local.dir": str(folder / "local"),
-        # Two hundred tasks of nothing take longer than the work, and so do plans made over and code made for a few
-        # rows.
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.default.parallelism": "2",
-        # On a busy machine Python needs longer than 15 s to start and to connect back.
-        "spark.python.authenticate.socketTimeout": "300s",
-        "spark.log.level": "ERROR",
-    }
+    places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
+    return places | _SETTINGS
 
 
 @cache
@@ -72,13 +73,13 @@ def options() -> str:
     return f"{PLAIN} -XX:SharedArchiveFile={kept}"
 
 
-def environment(**more: str) -> dict[str, str]:
-    """What gives a command these options; ``more``: further settings of Spark, with underscores for dots.
+def environment() -> dict[str, str]:
+    """What gives a command these options, and the settings of the tests' session.
 
     The folder of a ``spark-defaults.conf`` would do the same, but it becomes a part of the class path, which is then
     not the archive's.
     """
-    named = {"spark.driver.extraJavaOptions": options()} | {k.replace("_", "."): v for k, v in more.items()}
+    named = {"spark.driver.extraJavaOptions": options()} | _SETTINGS
     words = [f"--conf '{name}={value}'" for name, value in named.items()]
     return {"PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"])}
 

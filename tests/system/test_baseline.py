@@ -27,7 +27,7 @@ from tests.support.ports import free_port
 from tests.support.replay_stage import Stage
 from tests.system.harness.processes import Process
 
-ROWS = 50_000
+ROWS = 10_000
 _NUMBER = "a.n + 10 * b.n + 100 * c.n + 1000 * d.n + 10000 * e.n + 100000 * f.n"
 _FILL = (
     f"INSERT INTO shop.orders SELECT 1 + {_NUMBER}, CONCAT('name ', a.n), 0 "
@@ -71,8 +71,7 @@ subscribers = {{ a1 = "127.0.0.1:{free_port()}" }}
 """)
         self.publisher = self.wormholectl("publisher", "publisher", "run", "-c", str(self.config))
         self.archiver = self.wormholectl("archiver", "archive", "run", "-c", str(self.config))
-        spark = spark_java.environment(spark_sql_shuffle_partitions="2")
-        self.command = self.wormholectl("snapshot", environment=spark)
+        self.command = self.wormholectl("snapshot", environment=spark_java.environment())
         self.model: dict[str, dict[Any, tuple[Any, ...]]] = {}
         self.log: list[tuple[int, str, Any, tuple[Any, ...] | None]] = []
         self._choice = random.Random(5)
@@ -138,7 +137,7 @@ subscribers = {{ a1 = "127.0.0.1:{free_port()}" }}
         stop = threading.Event()
 
         def write() -> None:
-            while not stop.wait(0.002):
+            while not stop.wait(0.02):
                 self.write()
 
         writer = threading.Thread(target=write)

@@ -36,7 +36,7 @@ from wormhole.coordination.zookeeper_jars import zookeeper_jars
 from wormhole.host import process_guard
 from wormhole.model.errors import ConfigError, CoordinationLost
 
-__all__ = ["EmbeddedZooKeeper"]
+__all__ = ["CLASSES", "EmbeddedZooKeeper"]
 
 _JVM: Final = (
     "-Xmx256m",  # each connection may hold a request of 1 MiB, also one that is not complete
@@ -44,6 +44,7 @@ _JVM: Final = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
+    "-Xlog:cds*=off",  # classes of another Java are no news
     "-XX:-UsePerfData",  # no file in /tmp/hsperfdata_*
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
@@ -71,6 +72,9 @@ autopurge.purgeInterval=1
 # A name that ZooKeeper does not know becomes a system property, so that it does not show among the arguments of the
 # process.
 _SUPER: Final = "DigestAuthenticationProvider.superDigest={identity}\n"
+CLASSES: Final = "classes.jsa"
+"""Beside the jars, where a checkout was prepared for tests: their classes as the JVM keeps them. A JVM that they do not
+fit ignores them."""
 _USER: Final = "wormhole"
 _ROOT: Final = "/wormhole"
 _START_TIMEOUT_S: Final = 30.0
@@ -93,6 +97,7 @@ class EmbeddedZooKeeper:
     folder that another one used before, on the port that one had, if it is free. Usable as a context manager, also an
     asynchronous one; the methods block for up to a few seconds. Linux only (pidfd). ``private``: only a client with the
     credentials in :attr:`auth_file` is admitted; a folder of an open server is closed with all that it holds.
+    ``options``: further ones of its JVM.
     """
 
     def __init__(
@@ -101,11 +106,13 @@ class EmbeddedZooKeeper:
         *,
         private: bool = False,
         jars: Path | None = None,
+        options: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._given = Path(folder).absolute() if folder is not None else None
         self._private = private
         self._jars = jars
+        self._options = options
         self._clock = clock
         self._folder: Path | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -240,9 +247,12 @@ class EmbeddedZooKeeper:
         made.replace(settings)
         # A private folder goes with the process anyway, so its writes need not reach the disk.
         sync = "yes" if self._given else "no"
+        classes = jars[0].with_name(CLASSES)
         command = [
             java,
             *_JVM,
+            *([f"-XX:SharedArchiveFile={classes}"] if classes.exists() else []),
+            *self._options,
             f"-Dzookeeper.forceSync={sync}",
             f"-Djava.io.tmpdir={folder / 'tmp'}",
             "-cp",

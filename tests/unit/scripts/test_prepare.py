@@ -278,6 +278,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "without_chroot", lambda: "not in this test")
     stamp = lambda: prepare._stamp("postgres", prepare.postgres_digest())  # noqa: E731
     monkeypatch.setattr(prepare, "prepare_postgres", stamp)
+    monkeypatch.setattr(prepare, "prepare_kept", lambda: prepare._stamp("kept", prepare.kept_digest()))
     monkeypatch.setattr(prepare, "ZOOKEEPER", tmp_path / ".venv" / "share" / "wormhole" / "zookeeper")
     monkeypatch.setattr(prepare, "DEBIAN_ZOOKEEPER", tmp_path / "debian.jar")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

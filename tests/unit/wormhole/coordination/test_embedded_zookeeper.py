@@ -19,6 +19,7 @@ from scripts.prepare import ROOT
 from tests.support.eventually import PATIENCE_S, until
 from wormhole.coordination import embedded_zookeeper
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.zookeeper_jars import zookeeper_jars
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 _LISTEN = "0A"
@@ -159,6 +160,17 @@ def test_a_server_that_ends_at_once_shows_its_log(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(CoordinationLost, match="no-such-option"):
         server.__enter__()
     assert server.folder is None
+
+
+def test_classes_of_another_java_are_ignored(tmp_path: Path) -> None:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for jar in zookeeper_jars(None):
+        (jars / jar.name).symlink_to(jar)
+    (jars / embedded_zookeeper.CLASSES).write_bytes(b"of another Java")
+    with EmbeddedZooKeeper(tmp_path / "zk", jars=jars) as server:
+        assert server.alive
+    assert "[cds" not in (tmp_path / "zk" / "zookeeper.log").read_text()
 
 
 def test_damaged_data_is_named_with_the_way_on(tmp_path: Path) -> None:

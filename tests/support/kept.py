@@ -1,0 +1,56 @@
+"""What tests start servers and JVMs from, made once for an environment: ``python -m tests.support.kept``.
+
+The data folders of the database servers, and the classes of ZooKeeper and Spark as the JVM keeps them. `make test`
+prepares them. What is missing later is made by the first test that needs it, or gone without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from scripts.prepare import ZOOKEEPER
+from tests.support import databases, postgres_server, spark_java
+from tests.support.eventually import until
+from wormhole.coordination.embedded_zookeeper import CLASSES, EmbeddedZooKeeper
+from wormhole.model.errors import WormholeError
+
+__all__ = ["make", "zookeeper_classes"]
+
+
+def zookeeper_classes(jars: Path = ZOOKEEPER) -> None:
+    """Put the archive of a server's classes beside its jars. Each start takes a third less processor time then."""
+    kept = jars / CLASSES
+    draft = jars / f"{CLASSES}.draft"
+    for file in (kept, draft):
+        file.unlink(missing_ok=True)
+    with EmbeddedZooKeeper(jars=jars, options=[f"-XX:ArchiveClassesAtExit={draft}"]) as server:
+        client = KazooClient(server.hosts)
+        client.start()
+        client.create("/one", b"", ephemeral=True)
+        client.transaction().commit()
+        client.stop()
+        client.close()
+        os.kill(server.pid, signal.SIGTERM)  # it writes them at its end, which may take longer than anybody else waits
+        until(lambda: not server.alive, "the server does not end")
+    draft.rename(kept)
+
+
+def make() -> None:
+    """Make what there is on this machine to make."""
+    steps: list[Callable[[], object]] = [zookeeper_classes, spark_java.options, postgres_server.template]
+    steps += [partial(databases.template, flavour) for flavour in databases.FLAVOURS]
+    for step in steps:
+        with contextlib.suppress(WormholeError, pytest.skip.Exception):  # its tests say what is missing
+            step()
+
+
+if __name__ == "__main__":
+    make()
