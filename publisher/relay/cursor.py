@@ -83,9 +83,10 @@ class Cursor:
         known, place = self._blocks(), self.marker.order
         # Pieces of a transaction end where it begins, behind what ended there.
         at = bisect_right(known, (place, 0), key=lambda block: (block.end, 0 if block.whole else 1))
-        if place == (known[at - 1].end if at else self._file.begin.order):
+        ends = [self._file.begin.order, *(block.end for block in known[:at])]
+        if place == ends[at]:
             first = at
-            while first and known[first - 1].begin == place and known[first - 1].gap:
+            while first and known[first - 1].gap and ends[first - 1] == place:
                 first -= 1  # nobody knows whether the reader was told of the gap: it is told again
             self._offset = known[first - 1].after if first else self._file.first
             return any(self._is_proven_behind(known, n) for n in range(at, first - 1, -1))

@@ -291,10 +291,12 @@ class RelayFiles:
             if segment.marker is None:
                 return
             assert file.blocks is not None
+            # In this order: who sees a block may read it, and who sees the end finds the block.
+            file.readable = block.after
             file.blocks += file.pieces
+            file.end = segment.marker
             file.log_bytes += sum(piece.log_bytes for piece in file.pieces)
             file.pieces.clear()
-            file.end, file.readable = segment.marker, block.after
         if file.tail >= self._file_bytes or len(file.blocks) >= _FILE_RECORDS:
             self._finish()
 

@@ -13,7 +13,8 @@ from publisher.relay.files import Cursor, Gone, NotAdjoiningError, RelayFiles
 from publisher.relay.settings import RelayIdentity
 from publisher.sources.memory.source import MemorySource
 from wormhole.model.errors import UsageError
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import LOG_BYTES, Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.values import Op
 from wormhole.ports.testing.reading import Read, read_log
@@ -321,3 +322,81 @@ def test_damage_is_not_served(scene: Scene) -> None:
                 assert files.stretches == ()
         files.close()
         path.write_bytes(data)
+
+
+def test_a_marker_before_a_gap_is_told_of_it_and_one_behind_is_not(scene: Scene) -> None:
+    for same_place in (True, False):
+        scene.files.clear()
+        before = scene.log.latest()
+        marker = scene.commit()
+        scene.files.begin(before)
+        scene.record(before)
+        place = marker.order if same_place else LogPosition(1, marker.order.file + 1, 4)
+        behind = Datamarker(place, "9", place, marker.anchor)
+        scene.files.append(Segment(place, place, {}, behind, 0, gap=LogGap(LossKind.PURGED, "8", "9", "gone")))
+        for start, told in ((marker, True), (behind, same_place)):
+            cursor = scene.files.find(start)
+            assert cursor is not None
+            with closing(cursor):
+                assert [one.gap is not None for one in iter(cursor.next, None)] == [True] * told
+        if not same_place:
+            between = LogPosition(1, place.file, 2)
+            assert scene.files.find(replace(behind, order=between)) is None
+
+
+def test_places_without_transactions_are_proven_by_what_is_before(scene: Scene) -> None:
+    first = scene.commit()
+    scene.files.begin(scene.start)
+    scene.record(scene.start)
+    assert first.anchor is not None
+
+    def at(offset: int, anchor: Anchor) -> Datamarker:
+        order = LogPosition(1, first.order.file, first.order.offset + offset)
+        return replace(first, order=order, anchor=anchor)
+
+    log_bytes = Anchor(f"{LOG_BYTES}mem:1:{first.order.offset + 50}", 5, first.order)
+    scene.files.append(Segment(first.order, at(100, log_bytes).order, {}, at(100, log_bytes), 100))
+    for marker in (at(30, first.anchor), at(70, log_bytes), at(100, log_bytes), at(100, first.anchor)):
+        assert scene.ids(marker) == []
+    other = replace(first.anchor, id="mem:9")
+    assert scene.files.find(at(30, other)) is None
+    assert scene.files.find(replace(at(30, first.anchor), anchor=None)) is None, "nothing shows that it is an end"
+    before = Anchor(f"{LOG_BYTES}mem:1:10", 5, scene.start.order)
+    assert scene.files.find(replace(first, anchor=before)) is None, "a transaction is recorded behind these bytes"
+
+
+def test_compressed_files_are_read(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, compress=True)
+    plain = Scene(tmp_path / "plain")
+    for one in (scene, plain):
+        one.files.begin(one.start)
+        one.commit(rows=50)
+        one.record(one.start)
+    assert scene.files.size < plain.files.size / 2
+    assert scene.files.log_bytes == plain.files.log_bytes
+    for one in (scene, plain):
+        one.reopen()
+        assert one.ids(one.start) == one.expected(one.start)
+        one.files.close()
+
+
+def test_an_index_that_is_damaged_later(scene: Scene) -> None:
+    marker = scene.commit()
+    scene.files.begin(scene.start)
+    scene.record(scene.start)
+    scene.reopen()
+    path = next(scene.folder.glob("*.wrf"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert scene.files.find(marker) is None
+    assert scene.files.stretches == ()
+
+
+def test_what_is_no_relay_file_is_left_alone(scene: Scene) -> None:
+    scene.files.close()
+    for name in ("relay-1.wrf", "notes", "lost-1.keys"):
+        (scene.folder / name).write_bytes(b"x")
+    (scene.folder / "relay-00000000000000000009.wrf").write_bytes(b"torn")
+    scene.files = scene.opened()
+    assert sorted(path.name for path in scene.folder.iterdir()) == ["lost-1.keys", "notes", "relay-1.wrf", "relay.lock"]
+    assert list(scene.files.segments_of_oldest()) == []
+    assert not scene.files.drop_oldest()
