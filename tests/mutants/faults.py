@@ -23,6 +23,7 @@ from tests.mutants.owner_faults import OWNER_FAULTS
 from tests.mutants.page_faults import PAGE_FAULTS
 from tests.mutants.parking_faults import PARKING_FAULTS
 from tests.mutants.push_faults import PUSH_FAULTS
+from tests.mutants.relay_files_faults import RELAY_FILES_FAULTS
 from tests.mutants.replay_faults import REPLAY_FAULTS
 from tests.mutants.robust_faults import ROBUST_FAULTS
 from tests.mutants.runner import Fault
@@ -382,4 +383,5 @@ FAULTS: list[Fault] = [
     *HOST_FAULTS,
     *ACCESS_FAULTS,
     *VERIFY_FAULTS,
+    *RELAY_FILES_FAULTS,
 ]

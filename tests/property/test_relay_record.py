@@ -47,7 +47,7 @@ def logs(draw: st.DrawFn, *, pieces: bool = True) -> Log:
     def take(marker: Datamarker | None) -> None:
         nonlocal begin
         gap = None
-        if draw(st.integers(0, 9)) == 0:
+        if draw(st.integers(0, 2)) == 0:
             gap = LogGap(LossKind.PURGED, "1", "2", "gone", draw(st.sampled_from(["", "x"])))
         replaced = {"t": begin} if draw(st.integers(0, 5)) == 0 else {}
         segment = Segment(
