@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from publisher.relay.files import Cursor
 from publisher.relay.recorder import Recorder
@@ -16,11 +16,14 @@ from publisher.relay.tip import Proof
 from wormhole.host.clock import Clock
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap, LossKind
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader
 
 __all__ = ["RelayedReader", "Ways"]
+
+_LOOK_S: Final = 0.25  # between two looks whether the recording reader is read
+_STUCK_S: Final = 5.0  # behind a disk that does not take what was read
 
 
 class Ways(Protocol):
@@ -68,6 +71,8 @@ class RelayedReader:
         self._reading = threading.Lock()
         self._closing = threading.Lock()
         self._closed = False
+        self._stuck_at: LogPosition | None = None  # the end of the files, while what follows is not written
+        self._stuck_since = 0.0
         self._on_closed = closed
         self._generation = self._recorder.generation if inner is None else self._recorder.join(self)
 
@@ -152,8 +157,12 @@ class RelayedReader:
         behind_hole = any(one.begin.order >= marker.order for one in recorder.stretches)
         if recorder.claim(self, at=marker.order) if at_tip else behind_hole:
             return self._leave_files(marker, claimed=at_tip)
-        left = deadline - self._clock.monotonic()
-        recorder.wait_beyond(version, max(0.0, left), lambda: self._closed)
+        now = self._clock.monotonic()
+        if at_tip or self._stuck_at != marker.order:
+            self._stuck_at, self._stuck_since = marker.order, now
+        elif now - self._stuck_since >= _STUCK_S:
+            return self._leave_files(marker, claimed=False)
+        recorder.wait_beyond(version, max(0.0, min(deadline - now, _LOOK_S)), lambda: self._closed)
         return None
 
     def _leave_files(self, marker: Datamarker, *, claimed: bool) -> Segment | None:
@@ -209,14 +218,17 @@ class RelayedReader:
     # --- the datastore's log --------------------------------------------------------------------------------------
 
     def _read_inner(self, inner: LogReader, max_bytes: int, deadline: float) -> Segment | None:
+        self._recorder.reads(self)
         try:
             segment = inner.read(max_bytes, max(0.0, deadline - self._clock.monotonic()))
         except WormholeError:
             self._recorder.leave(self)
             raise
         if segment is None:
+            self._recorder.rests(self)
             return None
         self._recorder.offer(self, segment, self._marker if self._whole else None)
+        self._recorder.rests(self)
         self._whole = segment.marker is not None
         if segment.marker is not None:
             self._marker = segment.marker

@@ -22,16 +22,17 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 
-__all__ = ["Recorder"]
+__all__ = ["QUEUE_BYTES", "Recorder"]
 
 _log = logging.getLogger(__name__)
 
-_QUEUE_BYTES: Final = 32 << 20
+QUEUE_BYTES: Final = 32 << 20
 _GATHER_S: Final = 0.1  # small segments are gathered for so long, so that one record holds many
 _GATHER_BYTES: Final = 256 << 10
 _SYNC_S: Final = 1.0
 _SYNC_BYTES: Final = 16 << 20
 _AGAIN_S: Final = 5.0  # after a disk could not be written
+_RESTS_S: Final = 0.5
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _FLUSH_S: Final = 30.0
 _LARGEST: Final = 4  # of one transaction: the part of the budget that it may take
@@ -50,7 +51,7 @@ class Recorder:
         losing: Callable[[RelayFile], None],
         *,
         clock: Clock = SYSTEM_CLOCK,
-        queue_bytes: int = _QUEUE_BYTES,
+        queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         self._files = files
         self._settings = settings
@@ -76,6 +77,7 @@ class Recorder:
         self._again_at = -math.inf
         self._unsynced = 0
         self._synced_at = -math.inf
+        self._rests_since = math.inf  # since when the recording reader is not read
         self._trim_to: int | None = None
         self.stretches: tuple[Stretch, ...] = ()
         self._thread: threading.Thread | None = None
@@ -168,7 +170,8 @@ class Recorder:
         """``who`` is about to open the datastore's log at the tip. ``False``: somebody records, or is just about to;
         or the tip is not ``at`` that place.
 
-        ``wait`` for the outcome of another claim.
+        ``wait`` for the outcome of another claim. ``at`` that place a reader waits for more: it does not wait for one
+        that records and is not read, such as that of a caravan whose flows take nothing.
         """
         with self._work:
             if wait:
@@ -176,13 +179,29 @@ class Recorder:
             tip = self._tip.marker
             if self._stopping or (at is not None and (tip is None or tip.order != at)):
                 return False
-            return self._tip.claim(who, fills=fills)
+            if at is not None and self._clock.monotonic() - self._rests_since >= _RESTS_S:
+                self._put(self._tip.give_up())
+            if not self._tip.claim(who, fills=fills):
+                return False
+            self._rests_since = math.inf
+            return True
 
     def proved(self, who: object, proof: Proof, to: object | None = None) -> None:
         """What came of a claim; ``to``, which is at the tip, records on."""
         with self._work:
             self._tip.proved(who, proof, to)
+            self._rests_since = math.inf if to is who else self._clock.monotonic()
             self._announce()
+
+    def reads(self, reader: object) -> None:
+        """The reader is about to wait for the log. Cheap: called for each read."""
+        if self._tip.recorder is reader:
+            self._rests_since = math.inf
+
+    def rests(self, reader: object) -> None:
+        """The reader has returned what it read, or nothing."""
+        if self._tip.recorder is reader:
+            self._rests_since = self._clock.monotonic()
 
     def unclaim(self, who: object) -> None:
         """Nothing came of a claim."""
@@ -236,6 +255,7 @@ class Recorder:
     def _goes_on(self, who: object) -> bool:
         if self._tip.recorder is who and self._tip.met:
             self._tip.meet()
+            self._rests_since = self._clock.monotonic()
             self._announce()
         return self._tip.recorder is who
 

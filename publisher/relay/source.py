@@ -16,7 +16,7 @@ from publisher.relay.files import Cursor, RelayFile, RelayFiles, Stretch
 from publisher.relay.filler import Filler
 from publisher.relay.hold import hold_point
 from publisher.relay.reader import RelayedReader
-from publisher.relay.recorder import Recorder
+from publisher.relay.recorder import QUEUE_BYTES, Recorder
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.tip import Proof
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
@@ -34,7 +34,10 @@ _LEAST_FILES: Final = 8  # that a full relay has: what goes at once is a small p
 
 
 class RelayedSource:
-    """A :class:`~wormhole.ports.log_source.LogSource` around ``inner``, whose relay is in ``folder``. Thread-safe."""
+    """A :class:`~wormhole.ports.log_source.LogSource` around ``inner``, whose relay is in ``folder``. Thread-safe.
+
+    ``queue_bytes``: what was read and is not written yet may take so much memory.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class RelayedSource:
         *,
         disk: Disk = DISK,
         clock: Clock = SYSTEM_CLOCK,
+        queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         self._inner = inner
         self._settings = settings
@@ -58,7 +62,7 @@ class RelayedSource:
             compress=settings.compress,
             file_bytes=min(_FILE_BYTES, settings.budget // _LEAST_FILES),
         )
-        self.recorder = Recorder(self._files, settings, self._losing, clock=clock)
+        self.recorder = Recorder(self._files, settings, self._losing, clock=clock, queue_bytes=queue_bytes)
         self._filler: Filler | None = None
         self._readers: set[RelayedReader] = set()
         self._incarnation: int | None = None  # of the datastore's log when the relay was last compared with it

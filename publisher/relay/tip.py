@@ -134,16 +134,23 @@ class Tip:
         """
         if reader not in self._readers:
             return []  # it was closed meanwhile
+        orders: list[Order] | None = None
+        if self.recorder is reader and room:
+            return self._extend(segment, before)
         if self.recorder is reader:
-            return self._extend(segment, before) if room else self.give_up()
-        orders = None
+            given_up = self.give_up()
+            self._look_ahead(reader, segment)
+            return given_up
         if before is not None and room and (self.recorder is None or (self.filling and self._crosses(segment))):
             orders = self._take(reader, segment, before)
         if orders is None:
-            self._ahead.pop(reader, None)
-            if segment.marker is not None and (self.marker is None or segment.end > self.marker.order):
-                self._ahead[reader] = segment.end
+            self._look_ahead(reader, segment)
         return orders or []
+
+    def _look_ahead(self, reader: object, segment: Segment) -> None:
+        self._ahead.pop(reader, None)
+        if segment.marker is not None and (self.marker is None or segment.end > self.marker.order):
+            self._ahead[reader] = segment.end
 
     def begin(self, marker: Datamarker) -> list[Order]:
         """Who records begins a stretch at ``marker``."""

@@ -1,0 +1,218 @@
+"""What a datastore is told that it may delete while a relay holds it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from caravan.log_map import LogMap
+from publisher.relay.files import Stretch
+from publisher.relay.hold import hold_point
+from publisher.relay.settings import RelaySettings
+from tests.support.clocks import ScriptedClock
+from tests.support.relay_disk import FakeDisk, Survives
+from tests.support.relay_scene import RelayScene
+from tests.support.relayed_harness import HOLD
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.log_source import PurgedInside
+
+LOG = LogMap([(1, 10_000)])
+
+
+def at(offset: int) -> LogPosition:
+    return LogPosition(1, 1, offset)
+
+
+def marker(offset: int, read_from: int | None = None) -> Datamarker:
+    return Datamarker(at(offset), str(offset), at(offset if read_from is None else read_from))
+
+
+def stretch(begin: int, end: int, synced: Datamarker | None) -> Stretch:
+    return Stretch(marker(begin), marker(end), synced)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "held", "lose", "expected"),
+    [
+        # the budget covers what is kept
+        (950, [stretch(0, 1000, marker(1000))], True, 950),
+        # everything is synced; what is synced begins at its anchor
+        (100, [stretch(0, 1000, marker(990, 985))], True, 985),
+        # nothing is synced yet, or nothing behind the place
+        (100, [stretch(0, 1000, None)], True, 100),
+        (600, [stretch(0, 1000, marker(500))], True, 600),
+        # a hole behind the place: what the datastore alone has is kept, unless its disk comes first
+        (100, [stretch(0, 500, marker(500)), stretch(600, 1000, marker(1000))], False, 500),
+        (100, [stretch(0, 500, marker(500)), stretch(600, 1000, marker(1000))], True, 1000),
+        (100, [stretch(0, 900, marker(900)), stretch(950, 1000, marker(1000))], True, 900),
+        # the relay lost what the place needs
+        (100, [stretch(300, 1000, marker(1000))], False, 100),
+        (100, [stretch(300, 1000, marker(1000))], True, 1000),
+        (100, [], True, 100),
+    ],
+)
+def test_what_is_released(oldest: int, held: list[Stretch], lose: bool, expected: int) -> None:
+    assert hold_point(at(oldest), at(1000), held, LOG, slot_budget=100, lose=lose) == at(expected)
+
+
+def test_where_bytes_cannot_be_counted_the_relay_is_counted_on() -> None:
+    end = LogPosition(2, 1, 50)
+    held = [stretch(0, 1000, marker(900))]
+    assert hold_point(at(100), end, held, LogMap(), slot_budget=100, lose=False) == at(900)
+
+
+# --- with files -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def scene_of(
+    settings: RelaySettings = HOLD, disk: FakeDisk | None = None
+) -> Iterator[tuple[RelayScene, ScriptedClock]]:
+    clock = ScriptedClock()
+    scene = RelayScene(settings, clock=clock.clock, disk=disk)
+    try:
+        yield scene, clock
+    finally:
+        scene.close()
+
+
+def synced(scene: RelayScene, clock: ScriptedClock) -> None:
+    clock.now += 2
+    scene.flush()
+    scene.flush()
+    scene.wait_for(lambda: scene.relay.unsynced_bytes == 0, "nothing is synced")
+
+
+def test_only_what_is_synced_is_released() -> None:
+    with scene_of() as (scene, clock):
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == scene.start
+        assert scene.relay.held is None
+        synced(scene, clock)
+        first = scene.relay.tip
+        scene.recorded(lead, 5)
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == first
+        assert scene.relay.held == first.order
+        assert len(scene.read(scene.open()).updates) == 10
+        scene.source.release(scene.relay.tip.order)
+        assert scene.memory.earliest() == scene.relay.tip
+        assert scene.relay.held is None
+
+
+def test_a_budget_of_the_datastore_is_used_first() -> None:
+    with scene_of(replace(HOLD, slot_budget=1 << 20)) as (scene, clock):
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        synced(scene, clock)
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == scene.start
+        scene.recorded(lead, 1, 2 << 20)
+        synced(scene, clock)
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == scene.relay.tip
+
+
+def test_after_a_start_nothing_is_released_before_the_log_was_compared() -> None:
+    with scene_of() as (scene, clock):
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        synced(scene, clock)
+        scene.restart()
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == scene.start
+        scene.open(scene.relay.tip)
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == scene.start, "what another process wrote is synced first"
+
+
+def test_what_cannot_be_synced_is_not_released_and_read_again() -> None:
+    with scene_of() as (scene, clock):
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        scene.disk.break_down("sync", errno.EIO)
+        clock.now += 2
+        scene.recorded(lead, 5)
+        scene.wait_for(lambda: scene.relay.problem, "the disk's error is not told")
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == scene.start
+        scene.disk.work()
+        clock.now += 6
+        scene.recorded(lead, 1)
+        scene.wait_for(scene.catches_up, "it is not read again")
+        assert len(scene.read(scene.open()).updates) == 11
+
+
+def test_a_full_relay_loses_the_oldest_and_the_datastore_keeps_no_more_than_its_budget() -> None:
+    with scene_of(replace(HOLD, budget=64 << 10, slot_budget=10_000, compress=False)) as (scene, clock):
+        scene.source.release(scene.start.order)
+        lead = scene.open()
+        for _ in range(100):
+            scene.recorded(lead, 1, 1000)
+            clock.now += 2
+            scene.source.release(scene.start.order)
+            status = scene.source.status()
+            assert status.pinned_bytes <= 10_000 + 3000
+        assert scene.relay.bytes <= (64 << 10) + 9000
+        assert not scene.relay.problem
+        with pytest.raises(PurgedInside) as caught:
+            scene.open()
+        assert caught.value.first_missing == "1"
+        assert caught.value.resume == scene.relay.begin
+        assert int(caught.value.last_missing) == 101 - len(scene.read(scene.open(caught.value.resume)).updates) - 1
+
+
+def test_a_full_relay_that_keeps_the_slot_stops_and_goes_on_when_there_is_room() -> None:
+    with scene_of(replace(HOLD, budget=64 << 10, on_full="keep_slot", compress=False)) as (scene, clock):
+        scene.source.release(scene.start.order)
+        lead = scene.open()
+        for _ in range(100):
+            scene.recorded(lead, 1, 1000)
+        synced(scene, clock)
+        assert "the relay is full" in scene.relay.problem.text
+        scene.source.release(scene.start.order)
+        stands = scene.relay.tip
+        assert scene.memory.earliest().order <= stands.order
+        assert len(scene.read(scene.open()).updates) == 100
+        scene.source.release(scene.memory.latest().order)
+        scene.recorded(lead, 1)
+        scene.wait_for(scene.catches_up, "nothing is recorded")
+        assert not scene.relay.problem
+
+
+@pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.NAMES, Survives.TORN])
+def test_nothing_is_released_that_a_loss_of_power_takes(survives: Survives) -> None:
+    """Before each operation of the disk: from then on it does nothing."""
+    operation, lost = 0, True
+    while lost:
+        disk, clock = FakeDisk(), ScriptedClock()
+        disk.fails = partial(_fails_from, disk, operation)
+        scene = RelayScene(HOLD, clock=clock.clock, disk=disk)
+        lead = scene.open()
+        for _ in range(6):
+            scene.recorded(lead, 2, 3000)
+            clock.now += 2
+            scene.flush()
+            scene.source.release(scene.start.order)
+        lost = disk.operations == operation
+        found = disk.after_power_loss(survives)
+        scene.source.stop()
+        again = RelayScene(HOLD, memory=scene.memory, disk=found)
+        ids = again.read(again.open(scene.start)).ids()
+        again.close()
+        assert ids == [f"mem:{n}:0" for n in range(1, 13)], f"power lost at operation {operation}"
+        operation += 1
+    assert operation > 15
+
+
+def _fails_from(disk: FakeDisk, first: int, operation: str, path: Path) -> OSError | None:
+    changes = operation in ("create", "write", "truncate", "sync", "unlink", "sync_folder")
+    return disk.error(errno.EIO) if changes and disk.operations >= first else None

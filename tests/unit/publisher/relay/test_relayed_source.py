@@ -1,0 +1,476 @@
+"""Who reads the datastore and who the relay, and who records."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from publisher.relay.lead import lead_start
+from publisher.relay.settings import RelaySettings
+from tests.support.clocks import ScriptedClock
+from tests.support.relay_disk import FakeDisk
+from tests.support.relay_scene import RelayScene
+from tests.support.relayed_harness import CACHE, HOLD, LITTLE
+from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
+from wormhole.model.loss import LossKind
+from wormhole.ports.log_source import LogReader, PurgedInside
+from wormhole.ports.testing.reading import Read
+
+BOTH = pytest.mark.parametrize("settings", [CACHE, HOLD], ids=["cache", "hold"])
+
+
+@contextmanager
+def scene_of(settings: RelaySettings = CACHE, **options: object) -> Iterator[RelayScene]:
+    scene = RelayScene(settings, **options)  # type: ignore[arg-type]
+    try:
+        yield scene
+    finally:
+        scene.close()
+
+
+def keys_of(first: int, count: int) -> list[object]:
+    return [b"%06d" % n for n in range(first, first + count)]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_ten_that_are_behind_lead_to_one_reader_of_the_datastore(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 50)
+        behind = [scene.open() for _ in range(10)]
+        for reader in behind:
+            assert scene.read(reader).keys() == keys_of(0, 50)
+        assert scene.store.opened == 1
+        assert scene.relay.readers == 10
+        scene.recorded(lead, 1)
+        for reader in behind:
+            assert scene.read(reader).keys() == keys_of(50, 1)
+        assert scene.store.opened == 1
+
+
+def test_a_place_that_is_not_written_yet_is_waited_for() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        opens = scene.gate()
+        marker = scene.put(5)
+        assert scene.read(lead, marker).updates
+        scene.put(5)
+        scene.read(lead)
+        threading.Timer(0.05, opens.set).start()
+        assert scene.read(scene.open(marker)).keys() == keys_of(10, 5)
+        assert scene.store.opened == 1
+
+
+def test_readers_that_wait_at_the_tip_agree_on_one_when_the_recording_one_ends() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        waiting = [scene.open() for _ in range(5)]
+        came: list[list[object]] = []
+        threads = [threading.Thread(target=lambda one=one: came.append(scene.read(one, end).keys())) for one in waiting]
+        end = scene.put(1)
+        lead.close()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert came == [keys_of(0, 6)] * 5
+        assert scene.store.opened == 2
+        assert len(scene.store.readers) == 1
+
+
+def test_who_reads_the_datastore_goes_on_in_the_relay_where_that_begins() -> None:
+    with scene_of() as scene:
+        scene.put(5)
+        lead = scene.open(scene.memory.latest())
+        scene.recorded(lead, 5)
+        late = scene.open()
+        read = Read()
+        for _ in range(10):
+            if (segment := late.read(40, 0.0)) is not None:
+                read.add(segment)
+        assert read.keys() == keys_of(0, 10)
+        assert late.reads_files
+        assert scene.store.opened == 2
+        assert len(scene.store.readers) == 1
+
+
+def test_one_that_records_and_is_not_read_holds_up_nobody() -> None:
+    clock = ScriptedClock()
+    with scene_of(clock=clock.clock) as scene:
+        slow = scene.open()
+        scene.recorded(slow, 5)
+        other = scene.open(scene.memory.latest())
+        scene.put(1)
+        assert other.read(1 << 20, 0.0) is None
+        clock.now += 0.6
+        assert scene.read(other).keys() == keys_of(5, 1)
+        assert scene.read(slow).keys() == keys_of(5, 1), "the slow one does not record any more, and misses nothing"
+        assert scene.recorded(other) == scene.relay.tip
+
+
+def test_a_disk_that_hangs_holds_up_nobody() -> None:
+    clock = ScriptedClock()
+    with scene_of(clock=clock.clock) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        behind = scene.open()
+        assert scene.read(behind).keys() == keys_of(0, 5)
+        opens = scene.gate()
+        scene.put(5)
+        assert scene.read(lead).keys() == keys_of(5, 5)
+        assert behind.read(1 << 20, 0.0) is None
+        clock.now += 6
+        assert scene.read(behind).keys() == keys_of(5, 5)
+        opens.set()
+
+
+@BOTH
+def test_a_restart_goes_on_where_the_relay_ends(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        scene.restart()
+        scene.put(5)
+        start = lead_start(scene.source)
+        assert start == scene.relay.tip
+        scene.recorded(scene.open(start))
+        assert len(scene.relay.stretches) == 1
+        assert scene.read(scene.open()).keys() == keys_of(0, 11)
+
+
+def test_a_relay_that_is_far_behind_is_not_what_the_lead_begins_at_unless_the_datastore_counts_on_it() -> None:
+    for settings, begins_at_tip in ((CACHE, False), (HOLD, True)):
+        with scene_of(settings) as scene:
+            scene.recorded(scene.open(), 5)
+            tip = scene.relay.tip
+            for _ in range(3):
+                scene.put(1, 30 << 20)
+            assert (lead_start(scene.source) == tip) is begins_at_tip
+
+
+# --- transactions in pieces -------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_pieces_whose_reader_ends_are_forgotten(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        lead = scene.open()
+        tip = scene.recorded(lead, 1)
+        scene.put_large(100, 100)
+        piece = lead.read(1000, 0.0)
+        assert piece is not None
+        assert piece.marker is None
+        lead.close()
+        scene.flush()
+        assert scene.relay.tip == tip
+        other = scene.open()
+        read = scene.read(other, max_bytes=1000)
+        assert len(read.updates) == 101
+        scene.flush()
+        assert scene.read(scene.open()).ids() == read.ids(), "from the relay the transaction comes once"
+        assert scene.relay.tip == scene.memory.latest()
+
+
+def test_who_is_inside_a_transaction_does_not_take_over() -> None:
+    with scene_of() as scene:
+        late = scene.open()
+        lead = scene.open()
+        assert scene.store.opened == 2
+        tip = scene.put(1)
+        scene.put_large(100, 100)
+        assert scene.read(lead, tip, 1).keys() == keys_of(0, 1)  # it records
+        scene.flush()
+        for reader in (late, lead):
+            assert reader.read(1000, 0.0) is not None
+        lead.close()  # late is inside the transaction, at the place where that begins
+        scene.read(late, max_bytes=1000)
+        scene.flush()
+        for stretch in scene.relay.stretches:
+            assert stretch[1] in (tip.order, scene.memory.latest().order)
+        assert len(scene.read(scene.open(tip)).updates) == 100
+
+
+def test_a_transaction_larger_than_a_part_of_the_budget_is_a_hole() -> None:
+    with scene_of(replace(CACHE, budget=LITTLE)) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 1)
+        end = scene.put_large(100, 100)
+        scene.read(lead, max_bytes=1000)
+        scene.recorded(lead, 1)
+        assert scene.relay.stretches[-1][0] == end.order
+        assert len(scene.relay.stretches) == 2
+        assert len(scene.read(scene.open()).updates) == 102
+
+
+# --- holes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_costs_the_relay_a_hole_and_the_reader_nothing() -> None:
+    with scene_of(queue_bytes=20_000) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 1)
+        opens = scene.gate()
+        scene.put(100, 1000)
+        assert scene.read(lead, max_bytes=1000).keys() == keys_of(1, 100)
+        opens.set()
+        scene.flush()
+        scene.recorded(lead, 1)
+        assert len(scene.relay.stretches) == 2
+        assert scene.read(scene.open()).keys() == keys_of(0, 102), "what the relay lacks is read from the datastore"
+
+
+def test_in_hold_a_hole_is_filled_and_then_one_reader_is_left() -> None:
+    with scene_of(HOLD, queue_bytes=20_000) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 1)
+        opens = scene.gate()
+        scene.put(100, 1000)
+        scene.read(lead, max_bytes=1000)
+        opens.set()
+        scene.flush()
+        scene.put(1)
+        scene.read(lead)
+        scene.wait_for(scene.catches_up, "the hole stays")
+        scene.recorded(lead, 1)
+        scene.wait_for(lambda: len(scene.store.readers) == 1, "the filler reads on")
+        assert scene.relay.tip == scene.memory.latest()
+        assert len(scene.relay.stretches) == 1
+        opened = scene.store.opened
+        assert scene.read(scene.open()).keys() == keys_of(0, 103)
+        assert scene.store.opened == opened
+
+
+def test_in_hold_a_relay_that_is_empty_begins_where_the_datastores_log_does() -> None:
+    with scene_of(HOLD) as scene:
+        scene.put(50)
+        lead = scene.open(scene.memory.latest())
+        scene.put(1)
+        scene.read(lead)
+        scene.wait_for(scene.catches_up, "the log is not recorded")
+        scene.recorded(lead, 1)
+        scene.wait_for(lambda: len(scene.store.readers) == 1, "the filler reads on")
+        assert scene.relay.begin.order == scene.start.order
+        assert len(scene.relay.stretches) == 1
+
+
+@BOTH
+def test_what_could_not_be_decoded_is_not_recorded(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 1)
+        error = DecodeError("an unknown type")
+        scene.store.change = lambda segment: replace(segment, broken={"a": error})
+        behind = scene.put(1)
+        scene.read(lead)
+        scene.store.change = lambda segment: segment
+        scene.recorded(lead, 1)
+        assert scene.relay.stretches[-1][0] == behind.order
+        assert len(scene.relay.stretches) == 2
+        assert len(scene.store.readers) == 1
+        assert scene.read(scene.open()).keys() == keys_of(0, 3)
+
+
+def test_a_gap_in_the_log_is_recorded() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.put(1)
+        scene.memory.skip(3)
+        scene.put(1)
+        read = Read()
+        while len(read.updates) < 2:
+            if (segment := lead.read(1 << 20, 0.1)) is not None:
+                read.add(segment)
+        scene.flush()
+        again = scene.read(scene.open())
+        assert [gap.kind for gap in again.gaps] == [LossKind.NOT_LOGGED]
+        assert again.ids() == read.ids()
+        assert len(scene.relay.stretches) == 1
+
+
+# --- the history ------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_the_relay_of_another_log_is_not_read_and_goes_when_there_is_more(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        lead = scene.open()
+        kept = scene.recorded(lead, 5)
+        marker = scene.recorded(lead, 5)
+        behind = scene.open()
+        scene.memory.restore(kept)
+        scene.put(6)
+        with pytest.raises(Diverged):
+            scene.read(lead)
+        lead.close()
+        with pytest.raises(Diverged):
+            scene.open(marker)
+        assert scene.relay.tip == marker, "nothing is removed for an address that leads elsewhere for a moment"
+        with pytest.raises(SourceUnavailable):
+            behind.read(1 << 20, 0.0)
+        assert scene.read(scene.open(kept)).keys() == keys_of(10, 6)
+        scene.wait_for(scene.catches_up, "nothing is recorded")
+        scene.wait_for(lambda: len(scene.relay.stretches) == 1, "the other log is still there")
+        assert scene.read(scene.open(kept)).keys() == keys_of(10, 6)
+
+
+def test_an_anchor_that_differs_is_for_the_datastore_to_judge() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        marker = scene.relay.tip
+        assert marker.anchor is not None
+        for one in (marker, scene.read(scene.open(), marker, 1).markers[0]):
+            assert one.anchor is not None
+            forged = replace(one, anchor=replace(one.anchor, checksum=one.anchor.checksum ^ 1))
+            with pytest.raises(Diverged):
+                scene.open(forged)
+
+
+def test_a_datastore_that_does_not_answer_is_unavailable() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        behind = scene.open()
+        lead.close()
+        scene.memory.set_reachable(False)
+        assert behind.read(1 << 20, 0.0) is not None
+        with pytest.raises(SourceUnavailable):
+            behind.read(1 << 20, 0.0)
+        scene.memory.set_reachable(True)
+        scene.put(1)
+        assert scene.read(behind).keys() == keys_of(5, 1)
+
+
+def test_what_only_the_relay_has_is_read_and_then_the_loss_is_told() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        tip = scene.relay.tip
+        scene.restart()
+        scene.put(5)
+        scene.memory.purge()
+        scene.put(1)
+        read = scene.read(scene.open())
+        assert read.keys() == [*keys_of(0, 5), *keys_of(10, 1)]
+        assert [(gap.kind, gap.first_missing, gap.last_missing) for gap in read.gaps] == [(LossKind.PURGED, "6", "10")]
+        with pytest.raises(PurgedInside) as caught:
+            scene.open(tip)
+        assert caught.value.resume == scene.memory.earliest()
+        assert (caught.value.first_missing, caught.value.last_missing) == ("6", "10")
+
+
+def test_a_loss_ends_where_the_relay_begins() -> None:
+    with scene_of() as scene:
+        first = scene.put(5)
+        begin = scene.put(5)
+        lead = scene.open(begin)
+        scene.recorded(lead, 5)
+        scene.memory.purge()
+        assert scene.source.earliest() == begin
+        assert scene.source.status().oldest == begin.order
+        with pytest.raises(PurgedInside) as caught:
+            scene.open(first)
+        assert caught.value.resume == begin
+        assert (caught.value.first_missing, caught.value.last_missing) == ("6", "10")
+        assert scene.read(scene.open(begin)).keys() == keys_of(10, 5)
+
+
+def test_places_that_only_the_relay_has_are_located() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        markers = [scene.recorded(lead, 5) for _ in range(3)]
+        times = [scene.start.committed_at_us, *(marker.committed_at_us for marker in markers)]
+        scene.memory.purge()
+        source = scene.source
+        assert source.locate("earliest") == source.earliest() == scene.start
+        assert source.locate(str(markers[0].order)) == markers[0]
+        assert source.locate(f"seq:{markers[2].delivered}") == markers[2]
+        assert source.locate(str(replace(markers[0].order, offset=markers[0].order.offset + 1))) == markers[0]
+        for marker, at in zip(markers, times[1:], strict=True):
+            assert source.locate_time(at).committed_at_us <= at
+            assert source.locate_time(at).order <= marker.order
+        with pytest.raises(PositionPurged):
+            source.locate("seq:2")
+        with pytest.raises(PositionPurged):
+            source.locate_time(-1)
+
+
+# --- disks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [CACHE, HOLD], ids=["cache", "hold"])
+def test_a_disk_that_cannot_be_written_is_told_and_read_past(settings: RelaySettings) -> None:
+    clock = ScriptedClock()
+    with scene_of(settings, clock=clock.clock) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        scene.disk.break_down("write", errno.EROFS)
+        scene.recorded(lead, 5)
+        assert "Read-only file system" in scene.relay.problem.text
+        assert scene.source.status().problems
+        assert scene.read(scene.open()).keys() == keys_of(0, 10)
+        scene.disk.work()
+        clock.now += 6
+        scene.recorded(lead, 1)
+        scene.wait_for(scene.catches_up, "nothing is recorded")
+        assert not scene.relay.problem
+        assert scene.read(scene.open()).keys() == keys_of(0, 11)
+        if settings is HOLD:
+            assert len(scene.relay.stretches) == 1
+
+
+def test_a_disk_that_is_full_before_the_budget_is_takes_the_oldest_file() -> None:
+    with scene_of(replace(CACHE, budget=64 << 10, compress=False), disk=FakeDisk(capacity=30_000)) as scene:
+        lead = scene.open()
+        for _ in range(40):
+            scene.recorded(lead, 1, 1000)
+        assert scene.relay.begin.order > scene.start.order
+        assert scene.relay.tip == scene.memory.latest()
+        assert not scene.relay.problem
+
+
+def test_a_damaged_file_is_a_hole() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        behind = scene.open()
+        scene.disk.content("relay-00000000000000000001.wrf")[-3] ^= 1
+        with pytest.raises(SourceUnavailable):
+            scene.read(behind)
+        scene.recorded(lead, 1)
+        scene.recorded(lead, 1)
+        assert scene.read(scene.open()).keys() == keys_of(0, 7)
+        assert scene.relay.tip == scene.memory.latest()
+
+
+def test_trimming_removes_all_and_recording_goes_on() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        scene.source.trim(0)
+        assert scene.relay.tip is None
+        scene.recorded(lead, 5)
+        assert scene.relay.tip == scene.memory.latest()
+        assert scene.read(scene.open()).keys() == keys_of(0, 10)
+
+
+def test_a_closed_reader_ends_and_records_no_more() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        waiting: LogReader = scene.open(scene.memory.latest())
+        threading.Timer(0.05, waiting.close).start()
+        assert waiting.read(1 << 20, 86_400.0) is None
+        lead.close()
+        assert lead.read(1 << 20, 0.0) is None
+        assert not scene.store.readers
