@@ -3,43 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from caravan.log_map import LogMap
 from publisher.relay.files import Stretch
 from wormhole.model.position import LogPosition
 
-__all__ = ["hold_point"]
+__all__ = ["Hold", "HoldPoint"]
 
 
-def hold_point(
-    oldest: LogPosition,
-    end: LogPosition,
-    held: Sequence[Stretch],
-    log: LogMap,
-    *,
-    slot_budget: int,
-    lose: bool,
-) -> LogPosition:
-    """The place before which the datastore's log need not be kept.
+class HoldPoint(NamedTuple):
+    """``place``: the datastore's log need not be kept before it. ``given_up``: the relay does not have all of that."""
 
-    ``oldest``: nobody needs anything before it. ``end``: of the log. ``held``: what the relay has, ascending.
+    place: LogPosition
+    given_up: bool
 
-    As long as ``slot_budget`` covers the log from ``oldest`` on, that is the place. Otherwise the datastore gives up
-    what the relay holds synced and without a hole from ``oldest`` on. With ``lose`` the datastore's disk comes before
-    the flow furthest behind: what the relay could not hold, or holds no longer, is given up as well.
+
+class Hold:
+    """``slot_budget``: bytes of log that the datastore may keep in any case. ``lose``: its disk comes before the flow
+    furthest behind.
     """
-    place = oldest
-    for one in held:
-        if _fits(place, end, log, slot_budget) or one.synced is None:
-            break
-        if one.synced.order <= place:
-            continue
-        if one.begin.order > place and not lose:
-            break
-        place = max(place, one.synced.read_from)
-    return place
 
+    def __init__(self, slot_budget: int, *, lose: bool) -> None:
+        self._slot_budget = slot_budget
+        self._lose = lose
+        self._least: int | None = None  # bytes that the datastore had to keep, since that was more than the budget
 
-def _fits(place: LogPosition, end: LogPosition, log: LogMap, budget: int) -> bool:
-    kept = log.between(place, end)
-    return kept is not None and kept <= budget
+    def point(
+        self, oldest: LogPosition, end: LogPosition, held: Sequence[Stretch], log: LogMap, *, behind: bool
+    ) -> HoldPoint:
+        """``oldest``: nobody needs anything before it. ``end``: of the log. ``held``: what the relay has, ascending.
+        ``behind``: it lacks what lies before its log's end.
+
+        As long as the budget covers the log from ``oldest`` on, that is the place. Otherwise the datastore gives up
+        what the relay holds synced and without a hole from ``oldest`` on. With ``lose`` what the relay could not hold,
+        or holds no longer, is given up as well. So is what it cannot take, because its disk fails or is slower than the
+        log: once the datastore keeps a whole budget more than before.
+        """
+        place = self._recorded(oldest, end, held, log)
+        kept = log.between(place, end)
+        if kept is None or kept <= self._slot_budget or not behind or not self._lose:
+            self._least = None
+            return HoldPoint(place, False)
+        self._least = kept if self._least is None else min(self._least, kept)
+        if kept <= self._least + self._slot_budget or place.file != end.file:
+            return HoldPoint(place, False)
+        return HoldPoint(LogPosition(end.incarnation, end.file, end.offset - self._slot_budget), True)
+
+    def _recorded(self, oldest: LogPosition, end: LogPosition, held: Sequence[Stretch], log: LogMap) -> LogPosition:
+        place = oldest
+        for one in held:
+            kept = log.between(place, end)
+            if (kept is not None and kept <= self._slot_budget) or one.synced is None:
+                break
+            if one.synced.order <= place:
+                continue
+            if one.begin.order > place and not self._lose:
+                break
+            place = max(place, one.synced.read_from)
+        return place

@@ -20,13 +20,13 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader
 
-__all__ = ["RelayedReader", "Ways"]
+__all__ = ["RelayAccess", "RelayedReader"]
 
 _LOOK_S: Final = 0.25  # between two looks whether the recording reader is read
 _STUCK_S: Final = 5.0  # behind a disk that does not take what was read
 
 
-class Ways(Protocol):
+class RelayAccess(Protocol):
     """What readers of one log go on with."""
 
     recorder: Recorder
@@ -53,7 +53,7 @@ class RelayedReader:
 
     def __init__(
         self,
-        ways: Ways,
+        access: RelayAccess,
         marker: Datamarker,
         clock: Clock,
         closed: Callable[[RelayedReader], None],
@@ -61,8 +61,8 @@ class RelayedReader:
         cursor: Cursor | None = None,
         inner: LogReader | None = None,
     ) -> None:
-        self._ways = ways
-        self._recorder = ways.recorder
+        self._access = access
+        self._recorder = access.recorder
         self._marker = marker  # the last one
         self._whole = True  # the place is between transactions
         self._clock = clock
@@ -169,7 +169,7 @@ class RelayedReader:
         """Go on with the datastore's log, at the tip as the one who records."""
         recorder = self._recorder
         try:
-            inner = self._ways.open_inner(marker)
+            inner = self._access.open_inner(marker)
         except PositionPurged as error:
             if claimed:
                 recorder.proved(self, Proof.PURGED)
@@ -201,11 +201,11 @@ class RelayedReader:
 
     def _gap(self, marker: Datamarker, error: PositionPurged) -> Segment:
         """The log behind the relay is gone."""
-        resume = self._ways.behind_hole(marker, error)
+        resume = self._access.behind_hole(marker, error)
         self._leave_cursor()
-        self._cursor = self._ways.find(resume)
+        self._cursor = self._access.find(resume)
         if self._cursor is None:
-            self._adopt(self._ways.open_inner(resume))
+            self._adopt(self._access.open_inner(resume))
         last = error.last_missing or resume.delivered
         gap = LogGap(LossKind.PURGED, error.first_missing, last, error.message, behind=resume.delivered)
         return Segment(resume.order, resume.order, {}, resume, 0, resume.committed_at_us, gap)
@@ -237,7 +237,7 @@ class RelayedReader:
         return segment
 
     def _enter_files(self, inner: LogReader, marker: Datamarker) -> None:
-        cursor = self._ways.find(marker)
+        cursor = self._access.find(marker)
         if cursor is None:
             return
         with self._closing:

@@ -316,6 +316,12 @@ class Recorder:
         return NO_PROBLEM
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the relay lacks what lies before the end of the log: its disk failed, or a hole is not filled yet."""
+        tip = self._tip
+        return bool(self._problem) or tip.filling or tip.needs_filling
+
+    @property
     def holes(self) -> int:
         """How many there were since the start."""
         return self._tip.holes

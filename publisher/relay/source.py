@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ from caravan.log_map import LogMap
 from publisher.relay.disk import DISK, Disk
 from publisher.relay.files import Cursor, RelayFile, RelayFiles, Stretch
 from publisher.relay.filler import Filler
-from publisher.relay.hold import hold_point
+from publisher.relay.hold import Hold
 from publisher.relay.reader import RelayedReader
 from publisher.relay.recorder import QUEUE_BYTES, Recorder
 from publisher.relay.settings import RelayIdentity, RelaySettings
@@ -22,7 +21,7 @@ from publisher.relay.tip import Proof
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import DecodeError, Diverged, PositionError, PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.model.problem import Problem
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.log_source import LogReader, LogSource, PurgedInside, RelayStatus, SourceStatus
 
 __all__ = ["RelayedSource"]
@@ -30,6 +29,11 @@ __all__ = ["RelayedSource"]
 _log = logging.getLogger(__name__)
 
 _FILE_BYTES: Final = 64 << 20
+_GIVEN_UP: Final = Problem(
+    "the relay cannot take the log as it grows, and the datastore gives it up beyond slot_budget: flows that are "
+    "behind lose it (on_relay_full)",
+    'see why the relay\'s disk fails or is slow; `on_relay_full = "keep_slot"` has the datastore keep its log',
+)
 _LEAST_FILES: Final = 8  # that a full relay has: what goes at once is a small part of it
 
 
@@ -67,7 +71,9 @@ class RelayedSource:
         self._readers: set[RelayedReader] = set()
         self._incarnation: int | None = None  # of the datastore's log when the relay was last compared with it
         self._said = ""
+        self._hold = Hold(settings.slot_budget, lose=settings.on_full == "lose")
         self._held: LogPosition | None = None
+        self._given_up = False
 
     # --- the port -------------------------------------------------------------------------------------------------
 
@@ -149,17 +155,16 @@ class RelayedSource:
     def release(self, oldest: LogPosition) -> None:
         """See the port. In ``hold`` the datastore may give up what the relay holds safely."""
         self.recorder.release(oldest)
-        place = oldest
+        place, given_up = oldest, False
         if self._holds and self.recorder.proof is Proof.ONE:
             status = self._inner.status()
-            place = hold_point(
-                oldest,
-                status.end,
-                self._files.stretches,
-                LogMap(status.files),
-                slot_budget=self._settings.slot_budget,
-                lose=self._settings.on_full == "lose",
+            log = LogMap(status.files)
+            place, given_up = self._hold.point(
+                oldest, status.end, self._files.stretches, log, behind=self.recorder.is_behind
             )
+        if given_up and not self._given_up:
+            _log.error("%s", _GIVEN_UP)
+        self._given_up = given_up
         self._held = place if place > oldest else None
         self._inner.release(place)
 
@@ -172,7 +177,10 @@ class RelayedSource:
         return replace(
             status,
             oldest=status.oldest if joined is None else joined.begin.order,
-            problems=(*status.problems, *filter(None, (self._problem(),))),
+            problems=(
+                *status.problems,
+                *filter(None, (self.recorder.problem, _GIVEN_UP if self._given_up else NO_PROBLEM)),
+            ),
             relay=self._status(),
         )
 
@@ -185,7 +193,7 @@ class RelayedSource:
     # --- what readers go on with ----------------------------------------------------------------------------------
 
     def find(self, marker: Datamarker) -> Cursor | None:
-        """See :class:`~publisher.relay.reader.Ways`."""
+        """See :class:`~publisher.relay.reader.RelayAccess`."""
         cursor = self._files.find(marker)
         tip = self.recorder.tip
         if cursor is None and tip is not None and self._end() < marker.order <= tip.order:
@@ -194,11 +202,11 @@ class RelayedSource:
         return cursor
 
     def open_inner(self, marker: Datamarker) -> LogReader:
-        """See :class:`~publisher.relay.reader.Ways`."""
+        """See :class:`~publisher.relay.reader.RelayAccess`."""
         return self._inner.open(marker)
 
     def behind_hole(self, marker: Datamarker, error: PositionPurged) -> Datamarker:
-        """See :class:`~publisher.relay.reader.Ways`."""
+        """See :class:`~publisher.relay.reader.RelayAccess`."""
         if isinstance(error, PurgedInside):
             return error.resume
         earliest = self._inner.earliest()
@@ -316,29 +324,28 @@ class RelayedSource:
         try:
             place = LogPosition.parse(text)
         except PositionError:
-            return next((marker for file in files for marker in self._ends(file) if marker.delivered == text), None)
+            return next((marker for marker, _ in self._ends(files) if marker.delivered == text), None)
         file = next((one for one in reversed(files) if one.begin.order <= place), None)
-        return None if file is None else self._last(file, lambda marker: marker.order <= place)
+        return None if file is None else _last(self._ends([file]), lambda marker, newest_us: marker.order <= place)
 
     def _located_time(self, at_us: int) -> Datamarker | None:
-        file = next((one for one in reversed(self._files.files) if one.begin.committed_at_us <= at_us), None)
-        return None if file is None else self._last(file, lambda marker: marker.committed_at_us <= at_us)
+        """The last end of a record before anything was committed later."""
+        return _last(self._ends(self._files.files), lambda marker, newest_us: newest_us <= at_us)
 
-    def _last(self, file: RelayFile, takes: Callable[[Datamarker], bool]) -> Datamarker:
-        return list(takewhile(takes, self._ends(file)))[-1]
-
-    def _ends(self, file: RelayFile) -> Iterator[Datamarker]:
-        """The begin of a file and the ends of its records."""
-        yield file.begin
-        cursor = self._files.find(file.begin)
-        if cursor is None:
-            return
-        with closing(cursor):
-            while cursor.marker.order < file.end.order and cursor.next() is not None:
-                yield cursor.marker
-
-    def _problem(self) -> Problem:
-        return self.recorder.problem
+    def _ends(self, files: Sequence[RelayFile]) -> Iterator[tuple[Datamarker, int]]:
+        """Where each file begins and each record ends, and the latest time at which something in it was committed."""
+        for file in files:
+            yield file.begin, file.begin.committed_at_us
+            cursor = self._files.find(file.begin)
+            if cursor is None:
+                continue
+            with closing(cursor):
+                newest_us = 0
+                while cursor.marker.order < file.end.order and (segment := cursor.next()) is not None:
+                    times = (time for run in segment.runs.values() for time in run.tx_committed_at_us)
+                    newest_us = max(newest_us, segment.newest_us, *times)
+                    if segment.marker is not None:
+                        yield segment.marker, newest_us
 
     def _losing(self, file: RelayFile) -> None:
         """A file that somebody needs goes: the relay is full."""
@@ -371,3 +378,13 @@ class RelayedSource:
 
 def _is_same(marker: Datamarker, tip: Datamarker) -> bool:
     return marker.order == tip.order and (None in (marker.anchor, tip.anchor) or marker.anchor == tip.anchor)
+
+
+def _last(ends: Iterator[tuple[Datamarker, int]], takes: Callable[[Datamarker, int], bool]) -> Datamarker | None:
+    """The last of those at the beginning that are taken."""
+    found = None
+    for marker, newest_us in ends:
+        if not takes(marker, newest_us):
+            break
+        found = marker
+    return found

@@ -13,7 +13,7 @@ import pytest
 
 from caravan.log_map import LogMap
 from publisher.relay.files import Stretch
-from publisher.relay.hold import hold_point
+from publisher.relay.hold import Hold
 from publisher.relay.settings import RelaySettings
 from tests.support.clocks import ScriptedClock
 from tests.support.relay_disk import FakeDisk, Survives
@@ -58,13 +58,30 @@ def stretch(begin: int, end: int, synced: Datamarker | None) -> Stretch:
     ],
 )
 def test_what_is_released(oldest: int, held: list[Stretch], lose: bool, expected: int) -> None:
-    assert hold_point(at(oldest), at(1000), held, LOG, slot_budget=100, lose=lose) == at(expected)
+    hold = Hold(100, lose=lose)
+    assert hold.point(at(oldest), at(1000), held, LOG, behind=False) == (at(expected), False)
 
 
 def test_where_bytes_cannot_be_counted_the_relay_is_counted_on() -> None:
     end = LogPosition(2, 1, 50)
     held = [stretch(0, 1000, marker(900))]
-    assert hold_point(at(100), end, held, LogMap(), slot_budget=100, lose=False) == at(900)
+    assert Hold(100, lose=False).point(at(100), end, held, LogMap(), behind=True) == (at(900), False)
+
+
+@pytest.mark.parametrize("lose", [True, False])
+def test_what_the_relay_cannot_take_is_given_up_once_it_lost_a_whole_budget(lose: bool) -> None:
+    hold, held = Hold(100, lose=lose), [stretch(0, 1000, marker(1000))]
+    for end, place in ((1200, 1000), (1290, 1000), (1150, 1000), (1250, 1000), (1251, 1151), (1300, 1200)):
+        point = hold.point(at(500), at(end), held, LOG, behind=True)
+        assert point == ((at(place), place > 1000) if lose else (at(1000), False))
+    assert hold.point(at(500), at(1500), held, LOG, behind=False) == (at(1000), False), "it is being recorded"
+
+
+def test_a_filler_that_gets_nearer_loses_nothing() -> None:
+    hold = Hold(100, lose=True)
+    for tip, end in ((1000, 9000), (4000, 9500), (8000, 9900), (9950, 9990), (9960, 9999)):
+        held = [stretch(0, tip, marker(tip))]
+        assert hold.point(at(500), at(end), held, LOG, behind=True) == (at(tip), False)
 
 
 # --- with files -------------------------------------------------------------------------------------------------------
@@ -195,7 +212,7 @@ def test_nothing_is_released_that_a_loss_of_power_takes(survives: Survives) -> N
     while lost:
         disk, clock = FakeDisk(), ScriptedClock()
         disk.fails = partial(_fails_from, disk, operation)
-        scene = RelayScene(HOLD, clock=clock.clock, disk=disk)
+        scene = RelayScene(replace(HOLD, on_full="keep_slot"), clock=clock.clock, disk=disk)
         lead = scene.open()
         for _ in range(6):
             scene.recorded(lead, 2, 3000)
