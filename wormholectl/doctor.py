@@ -1,12 +1,16 @@
 """The command ``doctor``."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from wormhole.model.errors import UsageError
 from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.options import LOG_HELP, AsJson, LogName, PasswordFile, Where, with_where
+
+if TYPE_CHECKING:
+    from wormhole.model.findings import Report
+    from wormhole.ports.datastore import Datastore
 
 __all__ = ["app"]
 
@@ -66,6 +70,7 @@ def doctor(
             if tables := known.wanted_rows:
                 report.findings = [one for one in report.findings if one.check != "existing_rows"]
                 report.findings += found.examine_existing_rows(url, login, tables)
+            _add_growth(report, found, where, known.path)
     else:
         from wormholectl.installation import judge
         from wormholectl.survey import look
@@ -77,3 +82,12 @@ def doctor(
         raise typer.Exit(UNREACHABLE)
     if report.severity.value == "problem":
         raise typer.Exit(BROKEN)
+
+
+def _add_growth(report: "Report", found: "Datastore", where: Where, path: str) -> None:
+    """How fast the log grows, and for how long the relay lasts: that of the log ``path``, or the default one."""
+    from wormholectl import relay_sizing
+
+    if report.growth is not None:
+        report.facts["log grows"] = relay_sizing.growth_text(report.growth)
+    report.findings += relay_sizing.findings(report.growth, relay_sizing.plan_of(found, where, path))

@@ -18,13 +18,14 @@ __all__ = ["ConfiguredLog", "chosen_log"]
 
 class ConfiguredLog(NamedTuple):
     """A log of a configuration: its name, its URL there, the applications that receive it, and patterns of the tables
-    of which they begin with the existing rows.
+    of which they begin with the existing rows. ``path``: ``DATASET/COPY/LOG``.
     """
 
     name: str = ""
     source: str = ""
     applications: Sequence[str] = ()
     wanted_rows: Sequence[str] = ()
+    path: str = ""
 
 
 def chosen_log(found: Datastore, url: str, where: Where, chosen: str = "") -> ConfiguredLog:
@@ -59,8 +60,8 @@ def _logs_at(url: str, config: Config) -> Iterator[tuple[str, ConfiguredLog]]:
             for name, log in copy.logs.items():
                 source = _source(log, config)
                 if _is_at(url, source):
-                    found = ConfiguredLog(name, source, list(receiving), rows)
-                    yield f"{dataset_name}/{copy_name}/{name}", found
+                    path = f"{dataset_name}/{copy_name}/{name}"
+                    yield path, ConfiguredLog(name, source, list(receiving), rows, path)
 
 
 def _source(log: LogConfig, config: Config) -> str:

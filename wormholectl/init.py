@@ -83,6 +83,7 @@ def init(
     from wormhole.config import parse
     from wormhole.config.datastores import reads_existing_rows
     from wormholectl import init_texts
+    from wormholectl.relay_sizing import free_bytes
     from wormholectl.show.projects import show_project
     from wormholectl.sources import datastore_at, login_of, source_kind, split_database
 
@@ -116,6 +117,8 @@ def init(
         listen=f"127.0.0.1:{_free_port()}",
         existing=_wants_existing(readable, start),
         log=log,
+        growth=report.growth,
+        free=free_bytes(folder),
     )
     texts = {
         project.toml: init_texts.configuration(project),

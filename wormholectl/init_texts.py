@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from publisher.relay.configured import SLOT_BUDGET
 from wormhole.config.datastores import datastore
-from wormhole.model.findings import SeenTable
+from wormhole.model.findings import LogGrowth, SeenTable
+from wormhole.model.units import format_size
 from wormhole.ports.datastore import Datastore
 from wormholectl.init_copy_texts import copy_program, copy_test
+from wormholectl.relay_sizing import BUDGET, lasts
 
 __all__ = ["USUAL_LOG", "Project", "configuration", "example_of", "handler_test", "name_from", "subscriber"]
 
@@ -24,6 +27,7 @@ LONGEST_NAME: Final = 64
 USUAL_LOG: Final = "db1"
 """What a log is called where its URL does not say it."""
 _SHOWN: Final = 6
+_LEAST_BUDGET: Final = 128 << 20
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 # Where migrations keep what was applied.
 _OF_TOOLS: Final = re.compile(r"(?i)migration|schema_(version|history)|alembic|flyway|changelog|internal_metadata")
@@ -40,7 +44,8 @@ class Project:
     updates name them; ``example``: the one that the example is about. ``password_file``: as the configuration says it,
     empty for a datastore without passwords.
     ``listen``: address of the subscriber. ``existing``: whether the application receives the rows that the tables hold
-    already; its program then keeps a copy of them. ``log``: the log's name.
+    already; its program then keeps a copy of them. ``log``: the log's name. ``growth``: of the log, where it was
+    measured; ``free``: bytes on the disk of its state.
     """
 
     name: str
@@ -53,6 +58,8 @@ class Project:
     listen: str = "127.0.0.1:7400"
     existing: bool = False
     log: str = USUAL_LOG
+    growth: LogGrowth | None = None
+    free: int | None = None
 
     @property
     def toml(self) -> str:
@@ -127,6 +134,7 @@ def configuration(project: Project) -> str:
         *(f"# {comment}" for comment in project.datastore.url_comments(project.source)),
         f"source = {_text(project.source)}",
     ]
+    lines += _relay(project)
     if project.password_file:
         lines.append(f"password_file = {_text(project.password_file)}  # one line; nobody else may read it: chmod 600")
     lines += ["", f"[applications.{application}]", f"dataset = {_text(project.name)}", *_tables(project)]
@@ -139,6 +147,29 @@ def configuration(project: Project) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _relay(project: Project) -> list[str]:
+    """The settings of the relay where the datastore keeps its log for a reader, else how to have one; nothing for a
+    datastore of files, which keeps what is needed itself.
+    """
+    if project.datastore.local_path(project.source) is not None:
+        return []
+    if not project.datastore.holds_log:
+        return ['# relay = "cache"  # flows that are behind read a record on this disk, not the server: docs/relay.md']
+    budget = BUDGET
+    while project.free is not None and budget > project.free // 2 and budget > _LEAST_BUDGET:
+        budget //= 2
+    growth = project.growth or LogGrowth(unknown="it was not measured")
+    held = lasts(growth, budget) or "for how long is not known yet: `wormholectl doctor` measures it"
+    kept = ", ".join(filter(None, ("what the server keeps at most", lasts(growth, SLOT_BUDGET))))
+    return [
+        "# Flows that are behind read a record of the log on this disk, so that the server need not keep it for them",
+        '# (docs/relay.md). "cache": the server keeps its log as well; "off": no record.',
+        'relay = "hold"',
+        f"relay_budget = {_text(format_size(budget))}  # {held}",
+        f"slot_budget = {_text(format_size(SLOT_BUDGET))}  # {kept}",
+    ]
 
 
 def subscriber(project: Project) -> str:

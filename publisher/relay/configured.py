@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from wormhole.config import Config, find_log, relay_of, source_of, what_is_recorded
 from wormhole.model.units import parse_size
 
-__all__ = ["ConfiguredRelay", "configured_relay"]
+__all__ = ["SLOT_BUDGET", "ConfiguredRelay", "configured_relay"]
 
-_SLOT_BUDGET = parse_size("1GiB")
+SLOT_BUDGET: Final = parse_size("1GiB")
+"""Where nothing is configured."""
 
 
 class ConfiguredRelay(NamedTuple):
@@ -38,7 +39,7 @@ def configured_relay(config: Config, dataset: str, copy: str, log: str) -> Confi
         RelaySettings(
             mode,
             place.relay_budget,
-            (place.slot_budget or _SLOT_BUDGET) if holds else 0,
+            (place.slot_budget or SLOT_BUDGET) if holds else 0,
             place.on_relay_full or "lose",
             place.relay_compression == "zstd",
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Finding", "Report", "SeenTable", "Severity"]
+__all__ = ["Finding", "LogGrowth", "Report", "SeenTable", "Severity"]
 
 
 class Severity(Enum):
@@ -49,17 +49,35 @@ class SeenTable:
         return f"{self.database}.{self.table}" if self.database else self.table
 
 
+@dataclass(frozen=True, slots=True)
+class LogGrowth:
+    """How much log was written: ``bytes`` in the last ``seconds``, and how that was measured; ``unknown``: why it
+    cannot be said, empty when it can.
+    """
+
+    bytes: int = 0
+    seconds: float = 0.0
+    how: str = ""
+    unknown: str = ""
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second; 0 where it is not known."""
+        return self.bytes / self.seconds if self.seconds > 0 and not self.unknown else 0.0
+
+
 @dataclass(slots=True)
 class Report:
     """Everything found about one datastore. ``facts``: what identifies it, by name.
 
-    ``tables``: those that were seen; not part of what is rendered.
+    ``tables``: those that were seen, ``growth``: of its log, ``None`` where nobody asks; not part of what is rendered.
     """
 
     url: str
     facts: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     tables: list[SeenTable] = field(default_factory=list)
+    growth: LogGrowth | None = None
 
     @property
     def severity(self) -> Severity:

@@ -12,6 +12,7 @@ from publisher.sources.mysql import doctor_tables as mysql_tables
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.connection import connect, login_of, reading_answers
 from publisher.sources.mysql.doctor_existing_rows import findings as existing_rows_findings
+from publisher.sources.mysql.growth import measure_growth
 from publisher.sources.mysql.login import next_step
 from publisher.sources.mysql.required_settings import required
 from publisher.sources.mysql.server_tables import show_all
@@ -36,6 +37,7 @@ def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
             show_all(connection)
             tables = mysql_tables.read_tables(connection)
         risk = login_of(connection).risk()
+    report.growth = measure_growth(address, settings, timeout_s=timeout_s)
     report.facts.update(_facts(settings, address))
     report.tables += [SeenTable(one.database, one.table, one.key_columns, one.rows) for one in tables]
     report.findings += required(settings)

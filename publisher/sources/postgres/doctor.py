@@ -10,6 +10,7 @@ from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, connect, quote_identifier
 from publisher.sources.postgres.doctor_publication import identity_findings, publication_findings
 from publisher.sources.postgres.doctor_slots import budget_findings, slot_findings
+from publisher.sources.postgres.growth import measure_growth
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import OLDEST_VERSION, ServerState, read_state
@@ -42,6 +43,7 @@ def check(address: Address) -> Report:
         tables = read_tables(connection, address.publication)
         report = Report(f"{address.kind}://{address}", _facts(connection, state, address))
         report.tables += [SeenTable(one.schema, one.name, one.key_columns, one.rows) for one in tables]
+        report.growth = measure_growth(connection)
         report.findings += _version(state)
         report.findings += _log_settings(state)
         replicates = _may_replicate(connection)

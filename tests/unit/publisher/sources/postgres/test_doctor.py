@@ -59,6 +59,7 @@ class Server:
             "pg_publication_rel": self.filtered,
             "synchronized_standby_slots": [(self.waits_for,)],
             "idle_replication_slot_timeout": [(self.idle,)],
+            "pg_stat_wal": [("7200", "3600")],
             "held|lead": self.logs,
             "SELECT pubname": self.publications,
             "pg_publication_tables": self.tables,
