@@ -123,6 +123,7 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "read_bytes_per_s": _number(sum(caravan.bytes_per_s for caravan in status.caravans)),
         "buffer_bytes": limits.buffer_bytes,
         "buffered_bytes": limits.buffered_bytes,
+        "relay": _relay(status.relay) if status.HasField("relay") else None,
         "caravans_limit": limits.caravans,
         "caravans_left_out": max(0, len(status.caravans) - _CARAVANS),
         "flows": len(status.flows),
@@ -131,6 +132,19 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "line": _line(status, of_flows),
     }
     return shown
+
+
+def _relay(relay: admin_pb2.RelayStatus) -> dict[str, Any]:
+    return {
+        "mode": relay.mode,
+        "recording": not relay.HasField("problem"),
+        "bytes": relay.bytes,
+        "budget_bytes": relay.budget_bytes,
+        "log_bytes": relay.log_bytes,
+        "begins": _number(relay.begin_committed_s) or None,
+        "holes": max(0, len(relay.stretches) - 1),
+        "readers": relay.readers,
+    }
 
 
 def _line(status: admin_pb2.PublisherStatus, of_flows: Sequence[Level]) -> dict[str, Any] | None:
@@ -219,6 +233,7 @@ def _flow(
         "lag_unknown": _text(lag.unknown),
         "lag_bytes": lag.bytes,
         "lag_transactions": lag.transactions,
+        "reads_relay": flow.reads_relay,
         "headroom_s": _number(flow.headroom_s) if flow.HasField("headroom_s") else None,
         "headroom_unknown": _text(flow.headroom_unknown),
         "in_flight": flow.in_flight,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from tests.support.browser import Page, find_browser, open_page, start_browser
 from tests.support.eventually import eventually
 from tests.support.monitor_states import add_flow, backfill, busy, crowded, quiet
 from tests.support.ports import free_port
+from tests.support.publisher_status import relay
 from wormhole.host.http_guard import protect
 
 PHONE, DESK = (390, 844), (1280, 800)
@@ -168,7 +170,15 @@ async def test_one_sees_who_is_where(browser: str) -> None:
     # One at the line's beginning, whose label has to reach to the right.
     add_flow(state.publishers[LogKey("shop", "main", "db1")], "archive/0", 60 << 30, caravan=3)
     shop.caravans[2].place.CopyFrom(shop.flows[-1].place)
+    shop.flows[-1].reads_relay = True
+    shop.relay.CopyFrom(relay(readers=1))
     async with showing(browser, state) as page:
+        held = await page.evaluate("""
+            [...document.querySelectorAll('.log .facts dt')].filter((name) => name.textContent === 'Relay')
+                .map((name) => name.nextElementSibling.textContent)""")
+        assert len(held) == 1
+        assert re.fullmatch(r"3\.0\sGiB of 8\.0\sGiB, \d+\sd of log, read by 1", held[0]), held
+        assert await page.evaluate("document.body.textContent.includes('3 (relay)')")
         dots = await page.evaluate("""
             [...document.querySelectorAll('.log:last-child .dot')].map((dot) => dot.getBoundingClientRect().left)""")
         assert dots == sorted(dots, reverse=True)

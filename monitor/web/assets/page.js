@@ -27,6 +27,13 @@ function size(bytes) {
   return `${count.toFixed(1)}\u00a0TiB`;
 }
 
+// What a publisher's record of its log holds: its share of the disk it may take, and how far back it reaches.
+function relay(held) {
+  const reaches = held.begins ? `, ${roughly(now() - held.begins)} of log` : "";
+  const state = held.recording ? "" : ", records nothing";
+  return `${size(held.bytes)} of ${size(held.budget_bytes)}${reaches}${held.readers ? `, read by ${held.readers}` : ""}${state}`;
+}
+
 const rate = (bytes) => (bytes === null || bytes === undefined ? UNKNOWN : `${size(bytes)}/s`);
 
 function span(seconds) {
@@ -198,6 +205,7 @@ function renderLog(node, log) {
           ["Log grows", rate(status.log_bytes_per_s)],
           ["Is read", rate(status.read_bytes_per_s)],
           ["Buffers", `${size(status.buffered_bytes)} of ${size(status.buffer_bytes)}`],
+          ...(status.relay ? [["Relay", relay(status.relay), status.relay.recording ? "none" : "attention"]] : []),
           ["Subscribers", status.subscribers_away ? `${status.subscribers}, ${status.subscribers_away} away` : `${status.subscribers}`, status.subscribers_away ? "attention" : "none"],
           ["Flows", `${status.flows}`],
           ["End of log", status.native_log_end ? `${status.log_end} (${status.native_log_end})` : status.log_end ?? UNKNOWN],
@@ -408,7 +416,7 @@ function renderFlow(row, flow) {
   style(gauge.firstElementChild, "width", percent(full));
   attribute(gauge, "data-full", full > 0.95 ? "" : null);
   put(percentage, window ? `${Math.round(100 * full)}\u00a0%` : UNKNOWN);
-  put(caravan, flow.caravan ? String(flow.caravan) : UNKNOWN);
+  put(caravan, flow.caravan ? `${flow.caravan}${flow.reads_relay ? " (relay)" : ""}` : UNKNOWN);
   const [why, backfill, next] = cause.children;
   prose(why, flow.cause);
   if (show(backfill, flow.backfill !== null)) {

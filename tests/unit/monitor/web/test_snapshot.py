@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
 from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web.snapshot import SCHEMA, snapshot
 from tests.support.monitor_states import add_flow, busy, crowded, publisher, quiet
+from tests.support.publisher_status import relay
+from wormhole.wire.v1 import admin_pb2
 
 NOW = 1_700_000_000.0
 
@@ -49,6 +52,30 @@ def test_everything_of_a_busy_host_is_there_and_the_worst_first() -> None:
     times = [event["at"] for event in told["events"]]
     assert times == sorted(times, reverse=True)
     assert {event["level"] for event in told["events"] if event["kind"] == "crash_loop"} == {"problem"}
+
+
+def test_a_relay_says_how_full_it_is_and_whether_it_records() -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert shop.status is not None
+
+    def shown() -> Any:
+        return snapshot(state, NOW)["publishers"][0]["status"]["relay"]
+
+    assert shown() is None
+    shop.status.relay.CopyFrom(relay())
+    assert shown() == {
+        "mode": "hold",
+        "recording": True,
+        "bytes": 3 << 30,
+        "budget_bytes": 8 << 30,
+        "log_bytes": 9 << 30,
+        "begins": 1_700_000_000.0,
+        "holes": 1,
+        "readers": 2,
+    }
+    shop.status.relay.CopyFrom(relay(problem=admin_pb2.Problem(text="the relay is full"), begin_committed_s=0.0))
+    assert (shown()["recording"], shown()["begins"]) == (False, None)
 
 
 def test_caravans_stand_where_they_are_on_the_line() -> None:
