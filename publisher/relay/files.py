@@ -31,7 +31,7 @@ from wormhole.model.errors import DecodeError, SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 
-__all__ = ["LOCK", "Cursor", "Gone", "NotAdjoiningError", "RelayFile", "RelayFiles", "Stretch", "number_of"]
+__all__ = ["LOCK", "NotAdjoiningError", "RelayFile", "RelayFiles", "Stretch", "number_of"]
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from publisher.relay.files import Cursor
+from publisher.relay.cursor import Cursor
 from publisher.relay.recorder import Recorder
 from publisher.relay.tip import Proof
 from wormhole.host.clock import Clock

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from caravan.log_map import LogMap
+from publisher.relay.cursor import Cursor
 from publisher.relay.disk import DISK, Disk
-from publisher.relay.files import Cursor, RelayFile, RelayFiles, Stretch
+from publisher.relay.files import RelayFile, RelayFiles, Stretch
 from publisher.relay.filler import Filler
 from publisher.relay.hold import Hold
 from publisher.relay.reader import RelayedReader

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from publisher.relay.cursor import Cursor, Gone
 from publisher.relay.disk import DISK
-from publisher.relay.files import Cursor, Gone, NotAdjoiningError, RelayFiles
+from publisher.relay.files import NotAdjoiningError, RelayFiles
 from publisher.relay.settings import RelayIdentity
 from publisher.sources.memory.source import MemorySource
 from tests.support.relay_disk import FakeDisk

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from publisher.relay.files import Cursor, Gone, NotAdjoiningError, RelayFiles
+from publisher.relay.cursor import Cursor, Gone
+from publisher.relay.files import NotAdjoiningError, RelayFiles
 from publisher.relay.settings import RelayIdentity
 from publisher.sources.memory.source import MemorySource
 from wormhole.model.errors import UsageError
