@@ -40,7 +40,8 @@ def doctor(
     log: LogName = "",
 ) -> None:
     """Say what matters for tailing a database: settings, privileges, tables, files. With a configuration file beside
-    the URL also whether the existing rows may be read that its applications begin with. Without a URL examine an
+    the URL also whether the existing rows may be read that its applications begin with, and what its folder of binlog
+    files holds. Without a URL examine an
     installation: coordinator, monitors, publishers, flows, versions, clocks, disks. Exit code 1 when something should
     be changed.
     """
@@ -70,6 +71,8 @@ def doctor(
             if tables := known.wanted_rows:
                 report.findings = [one for one in report.findings if one.check != "existing_rows"]
                 report.findings += found.examine_existing_rows(url, login, tables)
+            if known.binlog_folder is not None:
+                report.findings += found.examine_binlog_folder(url, login, known.binlog_folder)
             _add_growth(report, found, where, known.path)
     else:
         from wormholectl.installation import judge

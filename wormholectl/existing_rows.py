@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from wormhole.admin.discovery import configured
-from wormhole.config import EXISTING, Config, LogConfig
+from wormhole.config import EXISTING, Config
 from wormhole.config.passwords import without_password
 from wormhole.host.where import Where
 from wormhole.model.errors import UsageError
@@ -18,7 +19,8 @@ __all__ = ["ConfiguredLog", "chosen_log"]
 
 class ConfiguredLog(NamedTuple):
     """A log of a configuration: its name, its URL there, the applications that receive it, and patterns of the tables
-    of which they begin with the existing rows. ``path``: ``DATASET/COPY/LOG``.
+    of which they begin with the existing rows. ``path``: ``DATASET/COPY/LOG``. ``binlog_folder``: of its source on
+    this host.
     """
 
     name: str = ""
@@ -26,6 +28,7 @@ class ConfiguredLog(NamedTuple):
     applications: Sequence[str] = ()
     wanted_rows: Sequence[str] = ()
     path: str = ""
+    binlog_folder: Path | None = None
 
 
 def chosen_log(found: Datastore, url: str, where: Where, chosen: str = "") -> ConfiguredLog:
@@ -58,15 +61,12 @@ def _logs_at(url: str, config: Config) -> Iterator[tuple[str, ConfiguredLog]]:
         rows = list(dict.fromkeys(pattern for one in from_existing for pattern in one.tables or ("*",)))
         for copy_name, copy in dataset.copies.items():
             for name, log in copy.logs.items():
-                source = _source(log, config)
+                place = log.inline or (config.sources or {}).get(log.source)
+                source = log.source if place is None else place.source
                 if _is_at(url, source):
                     path = f"{dataset_name}/{copy_name}/{name}"
-                    yield path, ConfiguredLog(name, source, list(receiving), rows, path)
-
-
-def _source(log: LogConfig, config: Config) -> str:
-    named = (config.sources or {}).get(log.source)
-    return log.source if named is None else named.source
+                    folder = None if place is None else place.binlog_folder
+                    yield path, ConfiguredLog(name, source, list(receiving), rows, path, folder)
 
 
 def _is_at(url: str, source: str) -> bool:

@@ -36,6 +36,7 @@ def open_source(
     history_tables: frozenset[str] = frozenset(),
     login: Login = Login(),  # noqa: B008 - frozen
     transient: bool = False,
+    binlog_folder: Path | None = None,
 ) -> LogSource:
     """The source that ``url`` names; nothing is touched before its ``start``. The options: see the port.
 
@@ -53,6 +54,7 @@ def open_source(
         skip_tables=skip_tables,
         history_tables=history_tables,
         transient=transient,
+        binlog_folder=binlog_folder,
     )
     return open_with(url, options)
 

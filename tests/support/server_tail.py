@@ -28,6 +28,7 @@ class Tail:
     sharding: Sharding = field(default_factory=lambda: Sharding("log"))
     server_ids: str = ""
     skip_tables: frozenset[str] = frozenset()
+    binlog_folder: Path | None = None
 
     def __post_init__(self) -> None:
         self.source: LogSource = open_source(
@@ -38,6 +39,7 @@ class Tail:
             server_ids=self.server_ids,
             skip_tables=self.skip_tables,
             login=Login(self.server.password_file),
+            binlog_folder=self.binlog_folder,
         )
         self.source.start()
 

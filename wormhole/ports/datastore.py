@@ -129,6 +129,12 @@ class Datastore(ABC):
         """
         return ()
 
+    def examine_binlog_folder(self, url: str, login: Login, folder: Path) -> Sequence[Finding]:
+        """What a folder with closed files of the log holds, and whether that adjoins the log. Only reads; asked where
+        ``binlog_folder`` is not refused. Raises as :meth:`examine`.
+        """
+        return ()
+
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
         """The tables that the account may see and whose names are ``wanted``, as they are now; ``wormholectl models``
         makes classes of them. Only reads.

@@ -34,30 +34,38 @@ def lost_history(
     fingerprint: Callable[[int], str],
     believe: Believe,
     read: Read | None = None,
+    leads: Callable[[int], bool] = lambda _: False,
 ) -> Lost | None:
     """Why the server's log is not the one that was seen of it, or cannot be shown to be. ``None``: it is, or is new.
 
     ``fingerprint`` reads that of a file. ``believe``: called with what speaks against it; raises when that has to be
-    confirmed first. ``read``: how far the present log was read.
+    confirmed first. ``read``: how far the present log was read. ``leads``: whether a file of the folder goes over
+    into the server's first one.
     """
     known = incarnations.known(view.identity)
     if known is None:
         return None
-    lost = _lost_files(known, view, fingerprint) or (_lost_end(view, read) if read and known.current else None)
+    lost = _lost_files(known, view, fingerprint, leads) or (_lost_end(view, read) if read and known.current else None)
     if lost is not None:
         believe(lost.why)
     return lost
 
 
-def _lost_files(known: Known, view: ServerState, fingerprint: Callable[[int], str]) -> Lost | None:
+def _lost_files(
+    known: Known, view: ServerState, fingerprint: Callable[[int], str], leads: Callable[[int], bool]
+) -> Lost | None:
     if not known.files:
         return None
-    left = [number for number in known.files if view.size(number) is not None]
+    left = [number for number in known.files if view.own_size(number) is not None]
+    # In the folder are only those that are the same as they were.
+    through = max((number for number in known.files if view.kept_file(number) is not None), default=None)
+    if not left and through is not None and leads(through):
+        return None
     if not left:
         first, last = min(known.files), max(known.files)
         why = (
             f"of the binlog files {view.name(first)} to {view.name(last)}, which were seen, none is left, and no "
-            f"publisher was connected when {view.name(view.first)} and those after it were begun: they cannot be "
+            f"publisher was connected when {view.name(view.own_first)} and those after it were begun: they cannot be "
             "distinguished from those of a restored copy"
         )
         return Lost(why, unproven=True)
@@ -74,7 +82,7 @@ def _lost_files(known: Known, view: ServerState, fingerprint: Callable[[int], st
 
 def _lost_end(view: ServerState, read: Read) -> Lost | None:
     """Whether the server lost log that was read of it: in a crash without ``sync_binlog``, or with a copy of a disk."""
-    size = view.size(read.order.file)
+    size = view.own_size(read.order.file)
     cut = f"{view.name(read.order.file)} ends at {size}" if size is not None and size < read.order.offset else ""
     gone = f"the server has not executed {read.lacking}" if read.lacking else ""
     if not cut and not gone:

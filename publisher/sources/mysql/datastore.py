@@ -75,6 +75,11 @@ class MySqlDatastore(Datastore):
 
         return doctor.check_existing_rows(_address(url, login), tables)
 
+    def examine_binlog_folder(self, url: str, login: Login, folder: Path) -> Sequence[Finding]:
+        from publisher.sources.mysql import doctor
+
+        return doctor.check_binlog_folder(_address(url, login), folder)
+
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
         from publisher.sources.mysql import described_tables
 

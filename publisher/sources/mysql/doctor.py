@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 from publisher.sources.mysql import doctor_settings as mysql_settings
@@ -12,14 +13,16 @@ from publisher.sources.mysql import doctor_tables as mysql_tables
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.connection import connect, login_of, reading_answers
 from publisher.sources.mysql.doctor_existing_rows import findings as existing_rows_findings
+from publisher.sources.mysql.doctor_folder import finding as folder_finding
 from publisher.sources.mysql.growth import measure_growth
 from publisher.sources.mysql.login import next_step
 from publisher.sources.mysql.required_settings import required
+from publisher.sources.mysql.server_state import queries_of
 from publisher.sources.mysql.server_tables import show_all
 from publisher.sources.mysql.settings import Settings, read_settings
 from wormhole.model.findings import Finding, Report, SeenTable, Severity
 
-__all__ = ["check", "check_existing_rows"]
+__all__ = ["check", "check_binlog_folder", "check_existing_rows"]
 
 _TIMEOUT_S: Final = 60.0  # information_schema of a server with many tables takes its time
 
@@ -53,6 +56,12 @@ def check_existing_rows(address: Address, tables: Sequence[str]) -> list[Finding
     """Whether this account may read the existing rows of ``tables``, which may be patterns. Raises as :func:`check`."""
     with closing(connect(address, timeout_s=_TIMEOUT_S)) as connection:
         return list(existing_rows_findings(read_settings(connection), tables))
+
+
+def check_binlog_folder(address: Address, folder: Path) -> list[Finding]:
+    """What a folder of binlog files holds. Raises as :func:`check`."""
+    with closing(connect(address, timeout_s=_TIMEOUT_S)) as connection:
+        return [folder_finding(connection, queries_of(read_settings(connection)), folder)]
 
 
 def _facts(settings: Settings, address: Address) -> dict[str, str]:

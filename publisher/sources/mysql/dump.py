@@ -78,16 +78,19 @@ class Dump:
         self.close()
         self._begin(connection, start, server_id)
 
-    def _begin(self, connection: Connection[Any], start: Start, server_id: int) -> None:
+    def _clear(self) -> None:
         self.data = b""
         self.at = 0
         self.checksums = False
         self.inside = False
-        self._connection: Any = connection
         self._gathered = bytearray()  # of an event that is larger than one piece: what is received of it
         self._silent_s = 0.0  # of waiting since the last progress
         self._unfinished = 0  # bytes received since then
         self._timeout: float | None = None
+
+    def _begin(self, connection: Connection[Any], start: Start, server_id: int) -> None:
+        self._clear()
+        self._connection: Any = connection
         try:
             bound(connection)
             with translating("the binlog dump"):

@@ -101,7 +101,7 @@ class GtidCoverage:
         if not self._queries.mariadb:
             missing = _set(self._view.purged).subtract(GtidSet.parse(delivered))
             return (str(missing), str(missing)) if missing else None
-        begin = self._queries.position_before(self._connection, self._view.name(self._view.first))
+        begin = self._queries.position_before(self._connection, self._view, self._view.first)
         behind = _behind(delivered, begin)
         if not behind:
             return None

@@ -24,9 +24,12 @@ from publisher.sources.mysql.continuity import Read
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.delivered import delivered_of
 from publisher.sources.mysql.dump import Dump, FromFile, FromGtids, Start
+from publisher.sources.mysql.file_packets import FilePackets
+from publisher.sources.mysql.folder_dump import FolderDump, OnServer
+from publisher.sources.mysql.folder_log import FolderLog
 from publisher.sources.mysql.gtid_coverage import FILE_BEGIN, GtidCoverage, lacking
 from publisher.sources.mysql.id_claims import IdClaims
-from publisher.sources.mysql.incarnations import Incarnations
+from publisher.sources.mysql.incarnations import Incarnations, same_file
 from publisher.sources.mysql.log_walk import LogWalk
 from publisher.sources.mysql.prepared_xa import Prepared
 from publisher.sources.mysql.reader import BinlogReader
@@ -35,7 +38,7 @@ from publisher.sources.mysql.server_state import ServerState, StateQueries
 from publisher.sources.mysql.spool import Spool
 from publisher.sources.mysql.table_definitions import Definition, ask
 from publisher.sources.mysql.tables import Tables
-from wormhole.model.errors import Diverged, Retryable, WormholeError
+from wormhole.model.errors import Diverged, Retryable, SourceUnavailable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.ports.datastore import SourceOptions
 
@@ -49,7 +52,8 @@ _LARGEST_OFFSET: Final = (1 << 32) - 1  # that a dump can begin at
 class Opening:
     """Everything that a reader of one source is made from.
 
-    ``look``: asks the server which tables it has, for ``catalog``."""
+    ``look``: asks the server which tables it has, for ``catalog``. ``folder``: for what is kept while reading;
+    ``folder_log``: the log that the server may have no more."""
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Opening:
         catalog: Catalog,
         look: Callable[[Connection[Any], Catalog], object],
         folder: Path,
+        folder_log: FolderLog,
     ) -> None:
         self._address = address
         self._queries = queries
@@ -73,6 +78,7 @@ class Opening:
         self._catalog = catalog
         self._look = look
         self._folder = folder
+        self._folder_log = folder_log
 
     def open(
         self, marker: Datamarker, passed: Callable[[Datamarker], None], closed: Callable[[BinlogReader], None]
@@ -150,6 +156,16 @@ class Opening:
             pass
         return Unconfirmed(str(error)).at(position=str(failed))
 
+    def leads(self, view: ServerState, number: int) -> bool:
+        """Whether the files of the folder, from that one on, go over into the server's first one; reads them.
+
+        Raises :class:`SourceUnavailable`."""
+        connection = connect(self._address)
+        try:
+            return self._folder_log.leads(connection, view, number)
+        finally:
+            connection.close()
+
     def _start(
         self, connection: Connection[Any], view: ServerState, incarnation: int, marker: Datamarker
     ) -> tuple[Start, LogPosition | None]:
@@ -205,8 +221,10 @@ class _Making:
         self._view = view
         self._incarnation = incarnation
         believe = of._confirmation.by(connection)
-        self._check_file = check_file or partial(of._incarnations.check_file, believe=believe)
+        self._check_server_file = check_file or partial(of._incarnations.check_file, believe=believe)
         self._server_id = 0
+        self._given_id: int | None = None
+        self._left_out = ""  # of the folder's files, as GTIDs
         self.dump: Dump | None = None
         options = of._options
         self.tables = Tables(
@@ -231,9 +249,16 @@ class _Making:
         mariadb = of._queries.mariadb
         try:
             self.delivered = delivered_of(delivered, mariadb=mariadb)
-            if server_id is None:
-                self._server_id = server_id = of._claims.take(self._connection, view.server_id)
-            self.dump = Dump(self._connection, start, server_id=server_id, mariadb=mariadb)
+            self._given_id = server_id
+            packets = of._folder_log.packets(self._connection, view, start)
+            if packets is None:
+                number = self._take_id(self._connection, view)
+                self.dump = Dump(self._connection, start, server_id=number, mariadb=mariadb)
+            else:
+                self._left_out = start.text if isinstance(start, FromGtids) else ""
+                over = partial(setattr, self.encoder, "checksums")
+                self.dump = FolderDump(packets, self._following, over, mariadb=mariadb)
+                self._connection.close()
             self.walk = LogWalk(
                 self.dump,
                 self.encoder,
@@ -312,7 +337,7 @@ class _Making:
         connection = connect(self._of._address)
         try:
             view = self._of._queries.view(connection)
-            if view.size(file + 1) is None:
+            if view.own_size(file + 1) is None:
                 connection.close()
                 return None
             if (
@@ -326,6 +351,37 @@ class _Making:
         name = view.name(file + 1)
         self.dump.restart(connection, FromFile(name, FILE_BEGIN), server_id=self._server_id)
         return name
+
+    def _following(self, packets: FilePackets) -> FilePackets | OnServer:
+        """What follows a file of the folder that was read to its end: the next one, or the server's log."""
+        connection = connect(self._of._address)
+        try:
+            view = self._of._queries.view(connection)
+            if view.identity != self._view.identity:
+                raise SourceUnavailable(f"the server is {view.identity} now", hint="the log is opened again")
+            inside = self.encoder.in_transaction
+            following = self._of._folder_log.following(connection, view, packets, self._left_out, inside=inside)
+            if not isinstance(following, FilePackets):
+                return OnServer(connection, following, self._take_id(connection, view))
+        except BaseException:
+            connection._force_close()  # type: ignore[attr-defined]
+            raise
+        connection.close()
+        return following
+
+    def _check_file(self, incarnation: int, number: int, fingerprint: str) -> None:
+        packets = self.dump.packets if isinstance(self.dump, FolderDump) else None
+        if packets is None:
+            self._check_server_file(incarnation, number, fingerprint)
+        elif not same_file(packets.file.fingerprint, fingerprint):
+            raise SourceUnavailable(f"{packets.file.path} is another file than before", hint="the log is opened again")
+
+    def _take_id(self, connection: Connection[Any], view: ServerState) -> int:
+        """The id that the dump has: the given one, or one of its own."""
+        if self._given_id is not None:
+            return self._given_id
+        self._server_id = self._of._claims.take(connection, view.server_id)
+        return self._server_id
 
     def _give_back(self) -> None:
         number, self._server_id = self._server_id, 0

@@ -38,12 +38,11 @@ class Places:
         self._opening = opening
 
     def earliest(self) -> Datamarker:
-        """The beginning of the oldest file."""
+        """The beginning of the oldest file, which may be in the folder."""
         view = self._view()
         order = LogPosition(self._incarnations.current, view.first, FILE_BEGIN)
         if self._queries.mariadb:
-            name = view.name(view.first)
-            delivered = self._ask(lambda control: self._queries.position_before(control, name))
+            delivered = self._ask(lambda control: self._queries.position_before(control, view, view.first))
         else:
             delivered = view.purged
         return Datamarker(order, delivered, order)
@@ -86,7 +85,7 @@ class Places:
         until_us = at_us - 999_999 if self._queries.mariadb else at_us
         view = self._view(settled=True)
         end = self._end(view)
-        numbers = [number for number, _ in view.files if number <= end.file]
+        numbers = [number for number, _ in view.all_files if number <= end.file]
         # A file was begun after all that is in the ones before it; the first later one ends the search.
         later = bisect_left(numbers, True, key=lambda number: self._begun_us(view, number) > until_us)
         if later == 0:
@@ -131,7 +130,7 @@ class Places:
         name = view.name(file)
         delivered = ""
         if self._queries.mariadb:
-            delivered = self._ask(lambda control: self._queries.position_before(control, name))
+            delivered = self._ask(lambda control: self._queries.position_before(control, view, file))
         with closing(
             self._opening.walk(view, wanted.incarnation, FromFile(name, FILE_BEGIN), delivered, begin)
         ) as making:

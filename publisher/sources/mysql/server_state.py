@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import query, reading_answers
+from publisher.sources.mysql.file_gtids import position_of
 from publisher.sources.mysql.file_names import basename, file_name, file_number
-from publisher.sources.mysql.settings import one_line
+from publisher.sources.mysql.file_packets import FolderFile
+from publisher.sources.mysql.settings import Settings, one_line
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog
 from wormhole.model.position import LogPosition
 
-__all__ = ["ServerState", "StateQueries"]
+__all__ = ["ServerState", "StateQueries", "queries_of"]
 
 _TRIES: Final = 100
 _SETTLE_S: Final = 0.003
+_LISTS: Final = ("Gtid_list", "Previous_gtids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class ServerState:
     ``identity`` distinguishes servers: MySQL's ``server_uuid``; MariaDB has none, so ``server_id`` and (where it has
     that) ``server_uid``. ``files``: (number, bytes), ascending. ``end``: (file, offset) after the last transaction.
     ``gtids``: everything executed: a GTID set (MySQL) or a position (MariaDB), as of ``end``, empty without GTIDs.
-    ``purged``: MySQL's ``gtid_purged``; ``state``: MariaDB's ``gtid_binlog_state``.
+    ``purged``: MySQL's ``gtid_purged``; ``state``: MariaDB's ``gtid_binlog_state``. ``kept``: files of the log in front
+    of those, which the server purged and a folder has; ``purged`` is what is in front of them then.
     """
 
     identity: str
@@ -38,6 +43,7 @@ class ServerState:
     gtids: str
     purged: str = ""
     state: str = ""
+    kept: tuple[FolderFile, ...] = ()
 
     def name(self, number: int) -> str:
         """The file of that number."""
@@ -49,19 +55,49 @@ class ServerState:
 
     @property
     def first(self) -> int:
-        """Number of the oldest file."""
+        """Number of the oldest file, which may be in the folder."""
+        return self.kept[0].number if self.kept else self.own_first
+
+    @property
+    def own_first(self) -> int:
+        """Number of the oldest file that the server has."""
         return self.files[0][0]
 
+    @property
+    def all_files(self) -> tuple[tuple[int, int], ...]:
+        """Number and bytes of the files that can be read, ascending."""
+        return tuple((file.number, file.size) for file in self.kept) + self.files
+
     def size(self, number: int) -> int | None:
+        """Bytes of a file; ``None`` when neither the server nor the folder has it."""
+        kept = self.kept_file(number)
+        return self.own_size(number) if kept is None else kept.size
+
+    def own_size(self, number: int) -> int | None:
         """Bytes of a file; ``None`` when the server does not have it."""
         return next((size for n, size in self.files if n == number), None)
 
+    def kept_file(self, number: int) -> FolderFile | None:
+        """A file that only the folder has."""
+        index = number - self.first
+        return self.kept[index] if 0 <= index < len(self.kept) else None
+
 
 class StateQueries:
-    """Asks for views, in the words of one kind of server. ``version`` decides between old and new statements."""
+    """Asks for views, in the words of one kind of server. ``version`` decides between old and new statements.
 
-    def __init__(self, *, mariadb: bool, version: tuple[int, int, int], uid: bool = False) -> None:
+    ``join``: adds what a folder has to a view."""
+
+    def __init__(
+        self,
+        *,
+        mariadb: bool,
+        version: tuple[int, int, int],
+        uid: bool = False,
+        join: Callable[[ServerState], ServerState] | None = None,
+    ) -> None:
         self.mariadb = mariadb
+        self._join = join
         self._status = "SHOW MASTER STATUS" if mariadb or version < (8, 2, 0) else "SHOW BINARY LOG STATUS"
         if mariadb:
             uid_column = "@@GLOBAL.server_uid" if uid else "''"
@@ -88,7 +124,8 @@ class StateQueries:
         privilege) or :class:`UnsupportedLog` (no binlog).
         """
         with reading_answers("the server's state"):
-            return self._view(connection, settled)
+            view = self._view(connection, settled)
+        return view if self._join is None else self._join(view)
 
     def _view(self, connection: Connection[Any], settled: bool) -> ServerState:
         who = query(connection, self._who)[0]
@@ -122,21 +159,43 @@ class StateQueries:
             one_line(gtids["state"]),
         )
 
-    def position_before(self, connection: Connection[Any], name: str) -> str:
-        """MariaDB: the GTID position that the files before ``name`` end at."""
+    def position_before(self, connection: Connection[Any], view: ServerState, number: int) -> str:
+        """MariaDB: the GTID position that the files before that one end at."""
+        if (kept := view.kept_file(number)) is not None:
+            return position_of(kept.gtids or "")
+        name = view.name(number)
         with reading_answers(f"the beginning of {name}"):
-            rows = query(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (name,))
+            end = next((end for kind, end, _ in self._beginning(connection, name) if kind == "Gtid_list"), None)
             # The file's second event lists it; asked for the place before that, the server answers nothing.
-            end = next((row["End_log_pos"] for row in rows if row["Event_type"] == "Gtid_list"), None)
             if end is None:
                 return ""
             return one_line(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
+
+    def listed_before(self, connection: Connection[Any], view: ServerState, number: int) -> str | None:
+        """The list of GTIDs that a file of the folder or the server begins with; ``None``: it has none."""
+        if (kept := view.kept_file(number)) is not None:
+            return kept.gtids
+        name = view.name(number)
+        with reading_answers(f"the beginning of {name}"):
+            lists = (info for kind, _, info in self._beginning(connection, name) if kind in _LISTS)
+            return next((one_line(info).strip("[]") for info in lists), None)
+
+    def _beginning(self, connection: Connection[Any], name: str) -> list[tuple[str, int, str]]:
+        """Type, end and text of a file's first events."""
+        rows = query(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (name,))
+        return [(str(row["Event_type"]), int(row["End_log_pos"]), str(row["Info"])) for row in rows]
 
     def _end(self, connection: Connection[Any]) -> tuple[str, int]:
         rows = query(connection, self._status)
         if not rows:
             raise UnsupportedLog("the server writes no binlog", hint="set log_bin in its configuration and restart it")
         return str(rows[0]["File"]), int(rows[0]["Position"])
+
+
+def queries_of(settings: Settings, join: Callable[[ServerState], ServerState] | None = None) -> StateQueries:
+    """Who asks in the words of that server; ``join``: see there."""
+    uid = "server_uid" in settings.variables
+    return StateQueries(mariadb=settings.mariadb, version=settings.version, uid=uid, join=join)
 
 
 def _check(files: list[tuple[int, int]], file: int, offset: int) -> None:

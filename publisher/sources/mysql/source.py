@@ -11,10 +11,12 @@ from pymysql.connections import Connection
 
 from publisher.sources.high_water import HighWater
 from publisher.sources.mysql.address import parse
+from publisher.sources.mysql.binlog_folder import BinlogFolder
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.confirmation import Confirmation, Unconfirmed
 from publisher.sources.mysql.connection import connect, login_of
 from publisher.sources.mysql.continuity import lost_history
+from publisher.sources.mysql.folder_log import FolderLog
 from publisher.sources.mysql.id_claims import IdClaims, list_replicas
 from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.login import next_step
@@ -23,7 +25,7 @@ from publisher.sources.mysql.places import Places
 from publisher.sources.mysql.reader import BinlogReader
 from publisher.sources.mysql.required_settings import refuse
 from publisher.sources.mysql.server_ids import ServerIds
-from publisher.sources.mysql.server_state import ServerState, StateQueries
+from publisher.sources.mysql.server_state import ServerState, queries_of
 from publisher.sources.mysql.server_tables import look
 from publisher.sources.mysql.settings import Settings, read_settings
 from publisher.sources.mysql.tables import shard_name
@@ -91,9 +93,10 @@ class MySqlSource:
             connection.close()
             raise
         self._mariadb = settings.mariadb
-        self._queries = state_queries(settings)
         self._high_water = HighWater(self._state_dir / "read.bin")
         self._incarnations = Incarnations(self._state_dir / "histories.json", self._high_water)
+        self._folder = BinlogFolder(self._options.binlog_folder, mariadb=settings.mariadb)
+        self._queries = queries_of(settings, self._with_folder)
         self._claims = IdClaims(
             self._server_ids,
             identity_of(self._state_dir.stat()),
@@ -109,6 +112,7 @@ class MySqlSource:
             catalog=self._catalog,
             look=look,
             folder=self._state_dir,
+            folder_log=FolderLog(self._folder, self._queries),
         )
         self._places = Places(self._ask, self._queries, self._incarnations, self._opening)
         self._control = connection
@@ -132,7 +136,7 @@ class MySqlSource:
             self._furthest = self._view = None
 
     def earliest(self) -> Datamarker:
-        """See the port: the beginning of the oldest binlog file."""
+        """See the port: the beginning of the oldest binlog file of the server or the folder."""
         return self._confirmation.twice(self._places.earliest)
 
     def latest(self) -> Datamarker:
@@ -173,14 +177,16 @@ class MySqlSource:
             view, furthest, problem = self._view, self._furthest, self._problem
         incarnation = self._incarnations.current
         skipped = f"by skip_tables, nothing of {', '.join(self._skip_tables)} is delivered" if self._skip_tables else ""
-        problems = tuple(filter(None, (problem, self._rivals, Problem(skipped), self._catalog.problem)))
+        problems = tuple(
+            filter(None, (problem, self._rivals, Problem(skipped), self._catalog.problem, self._folder.problem))
+        )
         if view is None:
             place = LogPosition(incarnation, 0, 0)
             return SourceStatus(place, place, 0, problems, end_unknown=str(problem))
         end = LogPosition(incarnation, *view.end)
         if furthest is not None and furthest.incarnation == incarnation:
             end = max(end, furthest)
-        sizes = dict(view.files)
+        sizes = dict(view.all_files)
         sizes[end.file] = max(end.offset, sizes.get(end.file, 0))
         oldest = LogPosition(incarnation, view.first, 4)
         files = tuple(sorted(sizes.items()))
@@ -224,7 +230,12 @@ class MySqlSource:
         if self._shown is not self._control:
             read = self._opening.read(self._high_water.last, view)
             lost = lost_history(
-                self._incarnations, view, lambda file: self._opening.fingerprint(view, file), believe, read
+                self._incarnations,
+                view,
+                lambda file: self._opening.fingerprint(view, file),
+                believe,
+                read,
+                lambda file: self._opening.leads(view, file),
             )
         incarnation = self._incarnations.observe(view, since, lost, believe)
         self._shown = self._control
@@ -237,6 +248,11 @@ class MySqlSource:
             incarnation = self._incarnations.current
             fingerprint = self._opening.fingerprint(view, view.end[0])
             self._incarnations.check_file(incarnation, view.end[0], fingerprint)
+
+    def _with_folder(self, view: ServerState) -> ServerState:
+        """A server's log, with what the folder has in front of it."""
+        known = self._incarnations.known(view.identity)
+        return self._folder.join(view, known.files if known is not None else {})
 
     def _put(self, question: Callable[[Connection[Any]], T]) -> T:
         if self._control is None:
@@ -309,8 +325,3 @@ class MySqlSource:
 
     def _closed(self, reader: BinlogReader) -> None:
         self._readers.discard(reader)
-
-
-def state_queries(settings: Settings) -> StateQueries:
-    """Who asks in the words of that server."""
-    return StateQueries(mariadb=settings.mariadb, version=settings.version, uid="server_uid" in settings.variables)

@@ -30,9 +30,9 @@ from publisher.sources.mysql.connection import query, translating
 from publisher.sources.mysql.dump import Dump, FromFile
 from publisher.sources.mysql.handshake import ServerConnection
 from publisher.sources.mysql.log_walk import Step
+from publisher.sources.mysql.server_state import queries_of
 from publisher.sources.mysql.server_tables import look
 from publisher.sources.mysql.settings import read_settings
-from publisher.sources.mysql.source import state_queries
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
 from tests.support.hostile_mysql import STATEMENTS, answer_to, column, greeting, packets
@@ -191,7 +191,7 @@ def _words() -> bytes:
 
 def _ask(connection: Any) -> object:
     settings = read_settings(connection)
-    view = state_queries(settings).view(connection)
+    view = queries_of(settings).view(connection)
     return settings, view, look(connection, _Unsaved(Path("tables.jsonl")))
 
 

@@ -189,3 +189,25 @@ def test_without_the_driver_the_package_to_install_is_named(monkeypatch: pytest.
     monkeypatch.setattr(MySqlDatastore, "examine", missing)
     code, _, err = doctor("mariadb://reader@db1")
     assert (code, "pip install 'wormhole-pubsub[publisher,mysql]'" in err) == (2, True)
+
+
+def test_with_a_configuration_it_looks_into_the_folder_of_binlog_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path] = []
+
+    def check_folder(_: Address, folder: Path) -> list[Finding]:
+        seen.append(folder)
+        return [Finding("binlog_folder", Severity.WARN, "a file is missing", "a loss", "copy it")]
+
+    monkeypatch.setattr(mysql_doctor, "check", lambda address: Report(address.url))
+    monkeypatch.setattr(mysql_doctor, "check_binlog_folder", check_folder)
+    (tmp_path / "password").write_text("top secret\n")
+    listed = '[sources.there]\nsource = "mysql://reader@db1"\nbinlog_folder = "logs"\n'
+    for log in ('source = "mysql://reader@db1", binlog_folder = "logs"', 'source = "there"'):
+        text = f"version = 1\n[coordinator]\nstatic = true\n{listed}[datasets.shop.copies.c.logs]\ndb1 = {{ {log} }}\n"
+        (tmp_path / "shop.toml").write_text(text)
+        options = ("--password-file", str(tmp_path / "password"), "-c", str(tmp_path / "shop.toml"))
+        code, out, _ = run("doctor", "mysql://reader@db1", *options)
+        assert (code, "note     binlog_folder: a file is missing" in out) == (0, True)
+    assert seen == [tmp_path / "logs"] * 2

@@ -21,8 +21,8 @@ class Begin:
         self.mariadb = True
         self._position = position
 
-    def position_before(self, connection: object, name: str) -> str:
-        assert name == "binlog.000007"
+    def position_before(self, connection: object, view: ServerState, number: int) -> str:
+        assert view.name(number) == "binlog.000007"
         return self._position
 
 

@@ -10,9 +10,11 @@ from typing import Any, cast
 import pytest
 
 from publisher.sources.mysql import opening as module
+from publisher.sources.mysql.binlog_folder import BinlogFolder
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.confirmation import Confirmation, Unconfirmed
 from publisher.sources.mysql.dump import FromFile, FromGtids, Start
+from publisher.sources.mysql.folder_log import FolderLog
 from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.server_ids import ServerIds
@@ -75,6 +77,7 @@ class World:
             catalog=Catalog(folder / "tables.jsonl"),
             look=lambda connection, catalog: None,
             folder=folder,
+            folder_log=FolderLog(BinlogFolder(None, mariadb=False), queries),
         )
 
     def _connect(self, address: object) -> Connection:

@@ -71,9 +71,9 @@ class World:
         self.settled.append(settled)
         return self.view_
 
-    def position_before(self, control: object, name: str) -> str:
+    def position_before(self, control: object, view: ServerState, number: int) -> str:
         assert control == "control"
-        self.before.append(name)
+        self.before.append(view.name(number))
         return "0-1-5"
 
     def walk(

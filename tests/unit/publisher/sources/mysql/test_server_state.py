@@ -64,6 +64,7 @@ def ask(queries: StateQueries, *, settled: bool = False) -> ServerState:
 
 MYSQL = StateQueries(mariadb=False, version=(8, 4, 0))
 MARIADB = StateQueries(mariadb=True, version=(10, 11, 6))
+VIEW = ServerState(UUID, 7, "db.bin", ((1, 900), (7, 300)), (7, 300), "")
 
 
 def test_a_mysql(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,24 +175,24 @@ def test_a_server_without_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_the_files_before_one_end_at(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [
-        {"Event_type": "Format_desc", "End_log_pos": 256},
-        {"Event_type": "Gtid_list", "End_log_pos": 299},
-        {"Event_type": "Gtid", "End_log_pos": 350},
+        {"Event_type": "Format_desc", "End_log_pos": 256, "Info": "Server ver: 10.11"},
+        {"Event_type": "Gtid_list", "End_log_pos": 299, "Info": "[0-1-5,\n1-1-2]"},
+        {"Event_type": "Gtid", "End_log_pos": 350, "Info": "BEGIN GTID 0-1-6"},
     ]
     server = mysql(monkeypatch, events=[events], at=[[{"gtids": "0-1-5,\n1-1-2"}]])
-    assert MARIADB.position_before(cast(Any, None), "db.bin.000007") == "0-1-5,1-1-2"
+    assert MARIADB.position_before(cast(Any, None), VIEW, 7) == "0-1-5,1-1-2"
     assert [args for _, args in server.asked] == [("db.bin.000007",), ("db.bin.000007", 299)]
 
 
 def test_before_the_first_file_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = mysql(monkeypatch, events=[[{"Event_type": "Format_desc", "End_log_pos": 256}]])
-    assert MARIADB.position_before(cast(Any, None), "db.bin.000001") == ""
+    server = mysql(monkeypatch, events=[[{"Event_type": "Format_desc", "End_log_pos": 256, "Info": ""}]])
+    assert MARIADB.position_before(cast(Any, None), VIEW, 1) == ""
     assert server.count("at") == 0
 
 
 def test_a_place_that_the_server_does_not_know_is_before_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    mysql(monkeypatch, events=[[{"Event_type": "Gtid_list", "End_log_pos": 299}]], at=[[{"gtids": None}]])
-    assert MARIADB.position_before(cast(Any, None), "db.bin.000007") == ""
+    mysql(monkeypatch, events=[[{"Event_type": "Gtid_list", "End_log_pos": 299, "Info": "[]"}]], at=[[{"gtids": None}]])
+    assert MARIADB.position_before(cast(Any, None), VIEW, 7) == ""
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from publisher.sources.mysql import source as module
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.datastore import DATASTORE
 from publisher.sources.mysql.opening import Opening
-from publisher.sources.mysql.server_state import ServerState, StateQueries
-from publisher.sources.mysql.source import MySqlSource, state_queries
+from publisher.sources.mysql.server_state import ServerState, StateQueries, queries_of
+from publisher.sources.mysql.source import MySqlSource
 from tests.support.eventually import PATIENCE_S
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
@@ -185,8 +185,8 @@ def test_the_shards_that_are_there(tmp_path: Path, server: Server, sharding: Sha
 
 
 def test_who_asks_in_which_words() -> None:
-    assert not state_queries(MYSQL).mariadb
-    assert state_queries(MARIADB).mariadb
+    assert not queries_of(MYSQL).mariadb
+    assert queries_of(MARIADB).mariadb
 
 
 def test_the_address_is_read_at_the_start(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
