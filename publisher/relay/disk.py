@@ -115,7 +115,7 @@ class _Disk:
         if folder.is_dir():
             return
         self.make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         self.sync_folder(folder.parent)
 
     def names(self, folder: Path) -> Iterable[str]:

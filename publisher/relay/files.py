@@ -101,6 +101,7 @@ class RelayFiles:
         self._current: OneFile | None = None
         self._number = 0
         self._unlisted: set[OneFile] = set()  # made since the folder was synced
+        self._listed = False  # whether the folder was synced since a file was made
         self._lock_file: DiskFile | None = None
 
     # --- opening --------------------------------------------------------------------------------------------------
@@ -338,6 +339,7 @@ class RelayFiles:
                 self._files[-1].next = file
             self._files.append(file)
             self._unlisted.add(file)
+            self._listed = False
         self._current = file
         return file
 
@@ -391,13 +393,14 @@ class RelayFiles:
             else:
                 synced.append((file, file.end))
         try:
-            if unsynced:
+            if not self._listed:
                 self._disk.sync_folder(self._folder)
         except OSError as error:
             failed = failed or error
             for file in [*self._unlisted]:
                 self._lose(file, f"its folder cannot be synced: {error.strerror}")
         else:
+            self._listed = True
             with self._changing:
                 for file, end in synced:
                     file.synced, file.unsynced = end, False

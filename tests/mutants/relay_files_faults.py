@@ -21,7 +21,7 @@ RELAY_FILES_FAULTS: list[Fault] = [
     Fault(
         name="relay-folder-not-synced",
         file="publisher/relay/files.py",
-        old="            if unsynced:\n                self._disk.sync_folder(self._folder)\n",
+        old="            if not self._listed:\n                self._disk.sync_folder(self._folder)\n",
         new="            pass\n",
         tests=_POWER,
         promise="a new relay file survives a loss of power before anything is confirmed",

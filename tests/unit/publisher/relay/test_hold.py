@@ -227,7 +227,7 @@ def test_nothing_is_released_that_a_loss_of_power_takes(survives: Survives) -> N
         again.close()
         assert ids == [f"mem:{n}:0" for n in range(1, 13)], f"power lost at operation {operation}"
         operation += 1
-    assert operation > 15
+    assert operation > 12
 
 
 def _fails_from(disk: FakeDisk, first: int, operation: str, path: Path) -> OSError | None:

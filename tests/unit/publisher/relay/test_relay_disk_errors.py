@@ -303,6 +303,7 @@ def test_a_file_that_a_loss_of_power_brought_back_gives_way(scene: Scene) -> Non
 def test_the_real_disk(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     DISK.make_folder(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700, "rows are in there"
     assert DISK.names(tmp_path / "none") == ()
     with closing(DISK.create(folder / "f")) as file:
         file.write(0, b"0123456789")
