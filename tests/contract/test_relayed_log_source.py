@@ -19,7 +19,6 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.testing.contract import Harness, LogSourceContract, MakeHarness
 from wormhole.ports.testing.reading import read_log
 
-SHORT = {"budget": LITTLE, "on_full": "keep_slot"}
 RELAYS = {
     "cache": CACHE,
     "short-cache": replace(CACHE, budget=LITTLE),

@@ -138,6 +138,16 @@ def test_a_budget_of_the_datastore_is_used_first() -> None:
         assert scene.memory.earliest() == scene.relay.tip
 
 
+def test_nothing_is_released_while_nobody_shows_that_the_log_is_the_same() -> None:
+    with scene_of() as (scene, clock):
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        synced(scene, clock)
+        lead.close()
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == scene.start
+
+
 def test_after_a_start_nothing_is_released_before_the_log_was_compared() -> None:
     with scene_of() as (scene, clock):
         lead = scene.open()

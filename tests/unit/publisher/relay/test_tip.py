@@ -1,0 +1,263 @@
+"""Who extends a relay, and by what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from publisher.relay.tip import ABANDON, CLEAR, Begin, Order, Proof, Tip
+from publisher.sources.memory.source import MemorySource
+from wormhole.model.errors import DecodeError
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.model.values import Op
+
+
+class Log:
+    """Ten small transactions, then a large one. ``markers[n]``: behind the first n."""
+
+    def __init__(self) -> None:
+        self.memory = MemorySource("log")
+        self.markers = [self.memory.latest()]
+        for n in range(10):
+            self.markers.append(self.memory.commit([(Op.UPSERT, "a", b"%d" % n, {"value": b"x"})]))
+        rows = [(Op.UPSERT, "a", b"%d" % n, {"value": b"x" * 100}) for n in range(20)]
+        self.markers.append(self.memory.commit(rows))
+        self.memory.commit([])
+
+    def read(self, first: int, last: int) -> Segment:
+        """The transactions between two markers as one segment."""
+        parts = []
+        reader = self.memory.open(self.markers[first])
+        size = 1
+        while True:
+            reader.close()
+            reader = self.memory.open(self.markers[first])
+            segment = reader.read(size, 0.0)
+            assert segment is not None
+            parts.append(segment)
+            if segment.end == self.markers[last].order and segment.marker is not None:
+                return segment
+            size += 1
+
+    def pieces(self) -> list[Segment]:
+        """The large transaction."""
+        reader = self.memory.open(self.markers[10])
+        found: list[Segment] = []
+        while not found or found[-1].marker is None:
+            segment = reader.read(500, 0.0)
+            assert segment is not None
+            found.append(segment)
+        return found
+
+
+LOG = Log()
+A, B = "a reader", "another one"
+
+
+def tip_at(number: int | None, *, fills: bool = False, proof: Proof = Proof.ONE) -> Tip:
+    tip = Tip(fills=fills, largest=1 << 20)
+    tip.marker = None if number is None else LOG.markers[number]
+    tip.proof = proof
+    for reader in (A, B):
+        tip.join(reader)
+    return tip
+
+
+def offer(tip: Tip, reader: str, first: int, last: int, *, room: bool = True) -> list[Order]:
+    return tip.offer(reader, LOG.read(first, last), LOG.markers[first], room=room)
+
+
+def is_met(tip: Tip) -> bool:
+    return tip.met
+
+
+def needs_filling(tip: Tip) -> bool:
+    return tip.needs_filling
+
+
+def begins(order: Order) -> Datamarker:
+    assert isinstance(order, Begin)
+    return order.marker
+
+
+def test_the_first_at_the_tip_records_and_no_other() -> None:
+    tip = tip_at(0)
+    (order,) = offer(tip, A, 0, 2)
+    assert isinstance(order, Segment)
+    assert tip.marker == LOG.markers[2]
+    assert offer(tip, B, 2, 4) == []
+    assert tip.recorder == A
+
+
+def test_what_lies_across_the_tip_is_cut() -> None:
+    tip = tip_at(2)
+    (order,) = offer(tip, A, 0, 5)
+    assert isinstance(order, Segment)
+    assert (order.begin, order.end, order.updates) == (LOG.markers[2].order, LOG.markers[5].order, 3)
+    assert tip.marker == LOG.markers[5]
+
+
+def test_who_comes_to_the_tip_records_from_there() -> None:
+    tip = tip_at(2)
+    assert offer(tip, A, 0, 2) == []
+    assert tip.recorder == A
+    assert len(offer(tip, A, 2, 3)) == 1
+
+
+def test_who_is_behind_the_tip_does_not_record() -> None:
+    tip = tip_at(5)
+    assert offer(tip, A, 0, 2) == []
+    assert tip.recorder is None
+
+
+def test_what_lies_across_the_tip_and_cannot_be_cut_is_left() -> None:
+    for what in ({"marker": None}, {"broken": {"a": DecodeError("no")}}):
+        tip = tip_at(2)
+        assert tip.offer(A, replace(LOG.read(0, 5), **what), LOG.markers[0], room=True) == []
+        assert tip.recorder is None
+
+
+def test_a_closed_reader_does_not_record() -> None:
+    tip = tip_at(0)
+    tip.leave(A)
+    assert offer(tip, A, 0, 2) == []
+    assert tip.marker == LOG.markers[0]
+
+
+def test_behind_a_hole_a_stretch_begins() -> None:
+    tip = tip_at(0)
+    first, second = offer(tip, A, 3, 4)
+    assert begins(first) == LOG.markers[3]
+    assert isinstance(second, Segment)
+    assert tip.holes == 1
+
+
+def test_a_tip_that_the_log_does_not_reach_is_not_extended() -> None:
+    tip = tip_at(3, proof=Proof.PURGED)
+    first, _ = offer(tip, A, 3, 4)
+    assert begins(first) == LOG.markers[3]
+    tip = tip_at(3, proof=Proof.PURGED)
+    assert offer(tip, A, 2, 4) == []
+
+
+def test_the_relay_of_another_log_is_cleared_first() -> None:
+    tip = tip_at(5, proof=Proof.DIVERGED)
+    first, second, _ = offer(tip, A, 3, 4)
+    assert first is CLEAR
+    assert begins(second) == LOG.markers[3]
+    assert tip.proof is Proof.ONE
+    assert tip.holes == 0
+
+
+def test_pieces_count_when_the_last_one_is_there() -> None:
+    tip, pieces = tip_at(10), LOG.pieces()
+    assert tip.offer(A, pieces[0], LOG.markers[10], room=True) == [pieces[0]]
+    assert tip.marker == LOG.markers[10]
+    for piece in pieces[1:]:
+        assert tip.offer(A, piece, None, room=True) == [piece]
+    assert tip.marker == LOG.markers[11]
+
+
+def test_nobody_goes_on_inside_a_transaction() -> None:
+    tip, pieces = tip_at(10), LOG.pieces()
+    tip.offer(A, pieces[0], LOG.markers[10], room=True)
+    assert tip.leave(A) == [ABANDON]
+    assert tip.offer(B, pieces[1], None, room=True) == []
+    assert tip.offer(B, pieces[-1], None, room=True) == []
+    assert tip.recorder is None
+
+
+def test_a_full_queue_ends_the_recording_and_what_was_begun() -> None:
+    tip, pieces = tip_at(10), LOG.pieces()
+    tip.offer(A, pieces[0], LOG.markers[10], room=True)
+    assert tip.offer(A, pieces[1], None, room=False) == [ABANDON]
+    assert tip.offer(A, pieces[2], None, room=True) == []
+    assert tip.marker == LOG.markers[10]
+
+
+def test_pieces_that_cannot_be_recorded_leave_a_hole_up_to_their_end() -> None:
+    pieces = LOG.pieces()
+    tip = Tip(fills=True, largest=pieces[0].size + 1)
+    tip.join(A)
+    tip.marker, tip.proof = LOG.markers[10], Proof.ONE
+    assert tip.offer(A, pieces[0], LOG.markers[10], room=True) == [pieces[0]]
+    assert tip.offer(A, pieces[1], None, room=True) == [ABANDON]
+    for piece in pieces[2:-1]:
+        assert tip.offer(A, piece, None, room=True) == []
+    (last,) = tip.offer(A, pieces[-1], None, room=True)
+    assert begins(last) == LOG.markers[11]
+
+
+def test_another_incarnation_begins_a_stretch_at_its_first_datamarker() -> None:
+    tip = tip_at(0)
+    segment = LOG.read(0, 2)
+    moved = replace(segment, begin=replace(segment.begin, incarnation=2))
+    (order,) = tip.offer(A, moved, LOG.markers[0], room=True)
+    assert begins(order) == LOG.markers[2]
+
+
+# --- who fills a hole -------------------------------------------------------------------------------------------------
+
+
+def filling(number: int) -> Tip:
+    """A hole from a place up to reader A, which is at 8; B fills it."""
+    tip = tip_at(number, fills=True)
+    assert offer(tip, A, 7, 8) == []
+    assert needs_filling(tip)
+    assert tip.claim(B, fills=True)
+    tip.proved(B, Proof.ONE, B)
+    assert not needs_filling(tip)
+    return tip
+
+
+def test_a_hole_is_filled_up_to_the_reader() -> None:
+    tip = filling(2)
+    assert len(offer(tip, B, 2, 5)) == 1
+    assert not is_met(tip)
+    assert len(offer(tip, B, 5, 8)) == 1
+    assert is_met(tip)
+    tip.meet()
+    assert tip.recorder == A
+    assert len(offer(tip, A, 8, 9)) == 1
+
+
+def test_who_fills_is_met_inside_a_segment() -> None:
+    tip = filling(2)
+    offer(tip, B, 2, 9)
+    (order,) = offer(tip, A, 8, 10)
+    assert isinstance(order, Segment)
+    assert (order.begin, tip.recorder) == (LOG.markers[9].order, A)
+
+
+def test_who_fills_is_met_beyond_the_reader() -> None:
+    tip = filling(2)
+    offer(tip, B, 2, 10)
+    assert is_met(tip)
+    tip.meet()
+    assert tip.recorder is None
+
+
+def test_nobody_takes_over_inside_a_transaction_of_who_fills() -> None:
+    tip, pieces = filling(10 - 8), LOG.pieces()
+    offer(tip, B, 2, 10)
+    tip.offer(B, pieces[0], LOG.markers[10], room=True)
+    assert tip.offer(A, LOG.read(9, 10), LOG.markers[9], room=True) == []
+    assert tip.recorder == B
+    assert not is_met(tip)
+
+
+def test_who_fills_ends_when_no_reader_is_left() -> None:
+    tip = filling(2)
+    offer(tip, B, 2, 3)
+    tip.leave(A)
+    assert is_met(tip)
+
+
+def test_a_hole_that_cannot_be_filled_stays() -> None:
+    tip = tip_at(2, fills=True)
+    offer(tip, A, 5, 6)
+    tip.unfillable = True
+    assert not needs_filling(tip)
+    first, _ = offer(tip, A, 6, 7)
+    assert begins(first) == LOG.markers[6]
+    assert not tip.unfillable
