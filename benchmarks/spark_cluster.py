@@ -20,6 +20,7 @@ from wormhole.host import process_guard
 __all__ = ["Cluster", "cluster", "surroundings"]
 
 _START_S = 60.0
+_DAEMONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # they do little
 _WORKER_MEMORY = "1g"  # what an executor asks for when nothing else is said
 
 
@@ -57,7 +58,7 @@ def cluster(folder: Path, workers: int, start_s: float = _START_S) -> Iterator[C
 
     Raises ``RuntimeError`` with what they said when they do not come up.
     """
-    environment = {**surroundings(folder), "SPARK_DAEMON_MEMORY": "256m"}
+    environment = {**surroundings(folder), "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _DAEMONS}
     port = free_ports(1)[0]
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:

@@ -26,7 +26,7 @@ from spark_replay.spark.session import spark_session
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-__all__ = ["PLAIN", "environment", "options", "settings"]
+__all__ = ["CHEAP", "PLAIN", "environment", "options", "settings"]
 
 # In the environment, which a copy of the tree borrows.
 _KEPT: Final = Path(sys.prefix) / "spark-classes"
@@ -35,13 +35,17 @@ PLAIN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of every JVM of Spark."""
 
 
-_SETTINGS: Final = {
-    # Two hundred tasks of nothing take longer than the work, and so do plans made over and code made for a few rows.
-    "spark.sql.shuffle.partitions": "2",
+CHEAP: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings of every session: plans made over, and code made for a few rows, take longer than the work."""
+_SETTINGS: Final = CHEAP | {
+    # Two hundred tasks of nothing take longer than the work.
+    "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
+    "spark.python.daemon.module": "tests.support.spark_daemon",
     # On a busy machine Python needs longer than 15 s to start and to connect back.
     "spark.python.authenticate.socketTimeout": "300s",
     "spark.log.level": "ERROR",

@@ -18,7 +18,7 @@ from benchmarks.spark_cluster import Cluster, cluster
 from tests.support.eventually import PATIENCE_S
 from tests.support.mass_workload import FAMILIES
 from tests.support.replay_scene import Scene
-from tests.support.spark_java import PLAIN
+from tests.support.spark_java import CHEAP, PLAIN
 
 UPDATES = 600
 
@@ -95,7 +95,7 @@ def test_a_cluster_without_room_for_an_executor_is_an_error(standalone: Cluster,
 def submit(standalone: Cluster, settings: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     java = {f"spark.{who}.extraJavaOptions": PLAIN for who in ("driver", "executor")}
-    given = [word for name, value in (java | settings).items() for word in ("--conf", f"{name}={value}")]
+    given = [word for name, value in (java | CHEAP | settings).items() for word in ("--conf", f"{name}={value}")]
     return subprocess.run(
         [str(program), "--master", standalone.master, *given, *arguments],
         env={**os.environ, **standalone.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},

@@ -23,5 +23,5 @@ def test_without_java_nothing_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
     assert spark_java.options() == spark_java.PLAIN
     given = shlex.split(spark_java.environment()["PYSPARK_SUBMIT_ARGS"])
     assert given[:2] == ["--conf", f"spark.driver.extraJavaOptions={spark_java.PLAIN}"]
-    assert given[2:4] == ["--conf", "spark.sql.shuffle.partitions=2"]
+    assert "spark.sql.shuffle.partitions=2" in given
     assert given[-1] == "pyspark-shell"
