@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Protocol
 
 from publisher.sources.mysql.decode import events
@@ -62,7 +63,12 @@ def gtid_of(event: bytes) -> Gtid | None:
     if kind == events.MARIADB_GTID:
         sequence, domain = struct.unpack_from("<QI", body)
         return f"{domain}-{int.from_bytes(event[5:9], 'little')}", sequence
-    return (source_text(body[1:17]), int.from_bytes(body[17:25], "little")) if kind == events.GTID else None
+    return (_source(body[1:17]), int.from_bytes(body[17:25], "little")) if kind == events.GTID else None
+
+
+@lru_cache(maxsize=64)
+def _source(uuid: bytes) -> str:
+    return source_text(uuid)
 
 
 def listed(event: bytes) -> str:

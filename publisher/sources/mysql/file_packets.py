@@ -103,7 +103,7 @@ class FilePackets:
 
     ``skip``: asked with each transaction, whether it is left out. ``logged``: what was logged up to the file's end, but
     for its last transaction. ``closed``: it ends as a server ends a file, and names the next one if it names any.
-    ``anonymous``: it has transactions without GTID. ``ended``: the last one is whole; a walk knows it better.
+    ``anonymous``: it has transactions without GTID.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class FilePackets:
         self.mariadb = mariadb
         self.checksums = checksums
         self.closed = self.anonymous = False
-        self.ended = True
         self.logged: FileGtids = parse_listed(file.gtids or "", mariadb=mariadb)
         self.last: Gtid | None = None
         self._offset = offset
+        self._ends_with: bytes | bool = True  # the last transaction, or a statement that may be its end
         self._skip = skip
         self._pieces: Generator[bytes] = self._packets()
 
@@ -143,6 +143,12 @@ class FilePackets:
                 f"{self.file.path}: {error.message}",
                 hint="copy it from the server or a backup again; without it the log begins behind it",
             ) from error
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last transaction that was passed is whole; a walk knows it better."""
+        last = self._ends_with
+        return last if isinstance(last, bool) else _ends(_bare(last, self.checksums))
 
     def close(self) -> None:
         """Close the file."""
@@ -170,10 +176,10 @@ class FilePackets:
             held = length <= _PIECE or kind in _LISTS or kind in BEGINNINGS
             event = header + file.read(length - events.HEADER) if held else header
             if kind in BEGINNINGS:
-                self.ended = False
+                self._ends_with = False
                 skipping = self._begins(_bare(event, self.checksums))
             elif kind in _ENDS:
-                self.ended = kind != events.QUERY or not held or _ends(_bare(event, self.checksums))
+                self._ends_with = event if kind == events.QUERY and held else True
             elif kind in _NO_TRANSACTION:
                 skipping = False
             self.closed = kind == events.STOP or (kind == events.ROTATE and self._names_next(event))
