@@ -80,9 +80,11 @@ def show(where: Where, log: Log = "", folder: Folder = None, as_json: AsJson = F
         if as_json:
             where_it_is = str(relay.folder) if relay.folder is not None else None
             about = {"log": name or None, "reported": reported, "folder": where_it_is}
-            found.append({**about, "relay": relay_object(status)})
+            found.append({**about, "relay": relay_object(status, reported=reported)})
             continue
         print_text(f"{name or relay.folder}:", *(f"  {line}" for line in relay_lines(status, now())))
+        if not reported:
+            print_text("  read from its files: no publisher reports it now")
         if relay.folder is not None and name:
             print_text(f"  files in {relay.folder}")
     if as_json:

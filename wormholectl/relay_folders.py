@@ -103,7 +103,6 @@ def of_folder(relay: KnownRelay) -> tuple[admin_pb2.PublisherStatus, list[FileSt
     assert relay.folder is not None
     files = look(relay.folder)
     told = admin_pb2.RelayStatus(bytes=sum(one.bytes for one in files), log_bytes=sum(one.log_bytes for one in files))
-    told.problem.text = "no publisher of the log reports it; this is what its folder has"
     if relay.configured is not None:
         settings = relay.configured.settings
         told.mode, told.budget_bytes = settings.mode, settings.budget

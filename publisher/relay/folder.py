@@ -77,8 +77,8 @@ def trim(folder: Path, keep_bytes: int, *, disk: Disk = DISK) -> int:
             disk.sync_folder(folder)
     except BlockingIOError:
         raise UsageError(
-            f"a publisher has {folder}, and does not answer here",
-            hint="ask it (-c FILE or -p HOST:PORT on its host), or end it first",
+            f"a publisher has {folder}, and does not report its relay here",
+            hint="run the command again in a moment, with -c FILE or -p HOST:PORT; or end the publisher first",
         ) from None
     except OSError as error:
         raise _unreadable(folder, error) from error

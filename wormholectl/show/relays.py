@@ -53,8 +53,8 @@ def relay_lines(status: Status, now_s: float) -> Iterable[str]:
         yield f"next: {relay.problem.hint}"
 
 
-def relay_object(status: Status) -> dict[str, Any] | None:
-    """For programs (docs/cli-schema.json: ``relay``); ``None``: the log has none."""
+def relay_object(status: Status, *, reported: bool = True) -> dict[str, Any] | None:
+    """For programs (docs/cli-schema.json: ``relay``); ``None``: the log has none. ``reported``: by its publisher."""
     if not status.HasField("relay"):
         return None
     relay = status.relay
@@ -65,7 +65,7 @@ def relay_object(status: Status) -> dict[str, Any] | None:
 
     return {
         "mode": relay.mode or None,
-        "recording": not relay.HasField("problem"),
+        "recording": not relay.HasField("problem") if reported else None,
         "problem": relay.problem.text or None,
         "next": relay.problem.hint or None,
         "bytes": relay.bytes,

@@ -77,10 +77,10 @@ def test_without_a_publisher_the_folder_is_read(file: Path) -> None:
     code, out, err = run("relay", "show", "-c", str(file))
     assert code == 0, err
     assert f"{LOG}:\n  relay (hold): " in out
-    assert "no publisher of the log reports it" in out
+    assert "read from its files: no publisher reports it now" in out
     assert f"files in {folder}" in out
     (found,) = check("relay-show", run("relay", "show", "-c", str(file), "--json")[1])["relays"]
-    assert (found["reported"], found["folder"]) == (False, str(folder))
+    assert (found["reported"], found["folder"], found["relay"]["recording"]) == (False, str(folder), None)
     assert len(found["relay"]["stretches"]) == 1
     (named,) = check("relay-show", run("relay", "show", "--folder", str(folder), "--json")[1])["relays"]
     assert (named["log"], named["relay"]["mode"]) == (None, None)
