@@ -163,7 +163,7 @@ class CaravanFlow:
     def pass_gap(self, resume: Datamarker) -> None:
         """The application decided to continue after missing log: the flow's place is ``resume`` now."""
         if self.backfill is not None:
-            self.backfill.lost(self.place)
+            self.backfill.pass_loss(self.place, resume.order)
         self.place = self.begun = resume.order
         self._come_to(resume)
         self.resume_index = 0
@@ -333,7 +333,7 @@ class CaravanFlow:
     def _note_replaced(self, table: str, at: LogPosition) -> None:
         if self.filter.wants_none_of(table):
             return
-        if self.backfill is None or self.backfill.finished:
+        if self.backfill is None or self.backfill.finished or not self.backfill.request.sends_all(table):
             self._replaced.append(table)
         elif self.backfill.request.wanted(self.filter)(table):
             self.backfill.replaced(table, at)

@@ -18,8 +18,10 @@ from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.encoding import DamagedError, Reader, Writer, sealed, unsealed
 from wormhole.filters import Filter
 from wormhole.filters.tree import And, TableIn, TableMatches, leaves
+from wormhole.model.lost_keys import LostKeys, TableKeys
 from wormhole.model.position import LogPosition
 from wormhole.model.problem import Problem
+from wormhole.model.schema import Column
 from wormhole.model.segment import ChunkRange
 
 __all__ = ["MOST_BYTES", "BackfillRequest", "FinishedTable", "FlowBackfill", "Renewal", "Unconfirmed", "without"]
@@ -39,7 +41,8 @@ _KEY_BYTES: Final = 4  # of what is kept of a table's fingerprint
 class BackfillRequest:
     """What was asked for. ``generation`` rises with each request for a flow. ``tables``: patterns as in filters; empty:
     all that the flow's filter may want. ``where``: rows to send, beside those that the flow's filter leaves out.
-    ``verify``: they are compared with what the application holds, which is done anew in each epoch.
+    ``verify``: they are compared with what the application holds, which is done anew in each epoch. ``lost``: only rows
+    that changed in these ranges of the log, each with its begin and end, which are ``keys``; ``None``: whole tables.
     """
 
     generation: int
@@ -47,13 +50,29 @@ class BackfillRequest:
     where: Filter | None = None
     paused: bool = False
     verify: bool = False
+    keys: LostKeys | None = None
+    lost: tuple[tuple[LogPosition, LogPosition], ...] = ()
 
     def wanted(self, own: Filter) -> Callable[[str], bool]:
         """Which tables a flow with the filter ``own`` needs, by name."""
         chosen = [own, *([self.where] if self.where is not None else ())]
         if self.tables:
             chosen.append(Filter.parse(None, self.tables))
-        return lambda table: not any(one.wants_none_of(table) for one in chosen)
+        known = None if self.keys is None else self.keys.tables
+        return lambda table: (known is None or table in known) and not any(one.wants_none_of(table) for one in chosen)
+
+    def keys_of(self, table: str) -> TableKeys | None:
+        """The only rows of the table that are sent; ``None``: all of them."""
+        found = None if self.keys is None else self.keys.tables.get(table)
+        return None if found is None or found.whole else found
+
+    def sends_all(self, table: str) -> bool:
+        """Whether it is about every row of the table, if it is about the table."""
+        return self.keys is None or (table in self.keys.tables and self.keys_of(table) is None)
+
+    def covers(self, begin: LogPosition, end: LogPosition) -> bool:
+        """Whether every row that changed in this range of the log is among those that are sent."""
+        return self.keys is None or any(low <= begin and end <= high for low, high in self.lost)
 
     def named(self, own: Filter) -> Iterable[str]:
         """The tables that are written out, in the request or in the flow's filter ``own``."""
@@ -113,7 +132,8 @@ class _Again:
 @dataclass(slots=True)
 class _Need:
     """Of one table. ``key``: what its key was like; ``ranges``: of numbers, disjoint and ascending; ``named``: keys to
-    read once, since the subscriber named them.
+    read once, since the subscriber named them. ``lost``: keys to read once, since they are all that is needed of the
+    table; ``columns``: what these keys consist of. ``None``: all of the table is needed.
     """
 
     key: bytes
@@ -123,10 +143,22 @@ class _Need:
     rows: int = 0
     unread: int = 0
     named: dict[bytes, None] = field(default_factory=dict)
+    lost: dict[bytes, None] | None = None
+    columns: tuple[Column, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not self.ranges and not self.again and not self.named
+        return not self.ranges and not self.again and not self.named and not self.lost
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is something to remember of it."""
+        return bool(self.again) or (self.lost is None and self.ranges != [(START, END)])
+
+    def be_whole(self) -> None:
+        """All of the table is needed, from its beginning."""
+        self.ranges, self.lost = [(START, END)], None
+        self.again.clear()
 
     def is_of(self, boundaries: Boundaries) -> bool:
         """Whether its numbers are those of the list: one that was restored from an older copy lacks later ones."""
@@ -140,6 +172,7 @@ class _Need:
         if len(self.again) > _MOST_AGAIN or sum(map(len, self.again)) > _MOST_AGAIN_BYTES:
             self.ranges = _merged((*self.ranges, *((one.begin, one.end) for one in self.again.values())))
             self.again.clear()
+            self.lost = None
 
 
 class FlowBackfill:
@@ -211,12 +244,41 @@ class FlowBackfill:
             if done is not None:
                 self._done[_hash(table)] = replace(done[0], table=table), done[1]
                 continue
-            if need is None or not need.is_of(boundaries):
+            if need is None:
+                need = self._fresh(table, key, boundaries.id)
+            elif not need.is_of(boundaries):
                 need = _Need(key, boundaries.id, [(START, END)])
+            elif need.lost is None and not need.ranges:  # as it was stored: its keys were not
+                fresh = self._fresh(table, key, boundaries.id)
+                need.lost, need.columns = fresh.lost, fresh.columns
             kept[table] = need
         self._needs = kept
         self._offered = True
         self._bytes = None
+
+    def _fresh(self, table: str, key: bytes, list_id: int) -> _Need:
+        only = self.request.keys_of(table)
+        if only is None:
+            return _Need(key, list_id, [(START, END)])
+        return _Need(key, list_id, [], lost=dict.fromkeys(sorted(only.keys)), columns=only.key)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was sent, or found out."""
+        begun = any(need.rows or need.begun for need in self._needs.values())
+        return begun or bool(self.rows or self._done) or self.renewal is not None
+
+    def extend(self, keys: LostKeys, lost: tuple[tuple[LogPosition, LogPosition], ...]) -> None:
+        """More of the log is lost, before anything was sent."""
+        self.request = replace(self.request, keys=keys, lost=lost)
+        self._needs, self._offered, self._bytes = {}, False, None
+
+    def need_whole(self, table: str) -> None:
+        """Keys of ``table`` that are known say no longer which of its rows are needed: all are."""
+        need = self._needs.get(table)
+        if need is not None and need.lost is not None:
+            need.be_whole()
+            self._bytes = None
 
     def renumber(self, table: str, boundaries: Boundaries, former_id: int) -> None:
         """The list ``former_id`` was thinned out, and has the id of ``boundaries`` now."""
@@ -267,6 +329,11 @@ class FlowBackfill:
         need = self._needs.get(table)
         return () if need is None else need.named
 
+    def lost(self, table: str) -> tuple[tuple[Column, ...], Iterable[bytes]]:
+        """Keys of ``table`` that are all that is needed of it, and of which columns they consist."""
+        need = self._needs.get(table)
+        return ((), ()) if need is None or need.lost is None else (need.columns, need.lost)
+
     # -- what the flow does
 
     def needs(self, chunk: ChunkRange) -> bool:
@@ -275,15 +342,17 @@ class FlowBackfill:
         if need is None or not self.takes_rows:
             return False
         if chunk.alone:
-            return any(key in need.again or key in need.named for key in chunk.alone)
+            lost = need.lost or {}
+            return any(key in need.again or key in need.named or key in lost for key in chunk.alone)
         return any(begin < chunk.end and chunk.begin < end for begin, end in need.ranges)
 
     def finishes(self, chunk: ChunkRange, rows: int) -> tuple[FinishedTable, ...]:
         """The table of which every row was sent once ``chunk`` with ``rows`` for the flow is. None for a narrowed
-        request, nor where keys could not be read: nothing follows from rows that were not sent then.
+        request, where only some keys are needed, nor where keys could not be read: nothing follows from rows that were
+        not sent then.
         """
         need = self._needs.get(chunk.table)
-        if need is None or need.unread or self.narrowed:
+        if need is None or need.unread or need.lost is not None or self.narrowed:
             return ()
         if chunk.alone:
             read = {*chunk.alone}.difference(chunk.again)
@@ -302,6 +371,11 @@ class FlowBackfill:
         need.rows += rows
         self.rows += rows
         former = {key: need.again.pop(key) for key in chunk.alone if key in need.again}
+        if need.lost is not None:
+            for key in chunk.alone:
+                if key in need.lost:
+                    del need.lost[key]
+                    former.setdefault(key, _Again(START, END, 0))
         self._read_named(chunk, need)
         if not chunk.alone:
             need.ranges = without(need.ranges, chunk.begin, chunk.end)
@@ -348,12 +422,12 @@ class FlowBackfill:
     def begin_again(self, table: str) -> None:
         """The log removed rows of ``table`` and does not say which: those that are left are sent again."""
         need = self._needs.get(table)
-        if need is not None:
-            need.ranges, need.unread = [(START, END)], 0
-            need.again.clear()
+        if need is not None and need.lost is None:
+            need.be_whole()
+            need.unread = 0
             need.named.clear()  # the application removes all that it holds
-        elif self.request.verify:
-            return  # what was compared held where it was compared
+        elif need is not None or self.request.verify or self.request.keys_of(table) is not None:
+            return  # what was compared held where it was compared; and single keys are still all that was lost
         elif self._done.pop(_hash(table), None) is not None:
             self._offered = False  # which has its list looked up
         self._bytes = None
@@ -381,10 +455,15 @@ class FlowBackfill:
             need.again[key] = _Again(START, END, 0)
             need.bound()
             self._bytes = None
+        elif need is None and not self._offered and self.request.keys_of(table) is not None:
+            self._renew(f"a row of {table} got another key before it was sent")
 
-    def lost(self, at: LogPosition) -> None:
-        """Log is missing behind this place: rows that were sent may have changed there, and nobody says which."""
-        if self._done or any(need.rows or need.again or need.ranges != [(START, END)] for need in self._needs.values()):
+    def pass_loss(self, at: LogPosition, resume: LogPosition) -> None:
+        """Log is missing between these places: rows that were sent may have changed there, and nobody says which."""
+        if self.request.keys is not None:
+            if not self.request.covers(at, resume):
+                self._renew("more log was lost than the rows that are sent again are of", at)
+        elif self.begun:
             self._renew("log was lost after rows were sent", at)
 
     def finished_tables(self) -> tuple[FinishedTable, ...]:
@@ -413,7 +492,7 @@ class FlowBackfill:
             for number in (self.generation, self._chunks):
                 out.number(number)
             return sealed(_UNKEPT, out.taken())
-        needs = {name: need for name, need in self._needs.items() if need.ranges != [(START, END)] or need.again}
+        needs = {name: need for name, need in self._needs.items() if need.begun}
         done = [] if self.finished else list(self._done)
         ranges = {name: list(need.ranges) for name, need in needs.items()}
         keys = {name: list(need.again.items()) for name, need in needs.items()}
@@ -431,6 +510,10 @@ class FlowBackfill:
                 ranges[name] = _closed(one, closed)
             data = self._write(needs, ranges, keys, done)
         while len(data) > MOST_BYTES:
+            if self.request.keys is not None:
+                # Of single keys it would forget which rows moved meanwhile.
+                cause = "how far it came does not fit a datamarker"
+                return self._write({}, {}, {}, [], cause)
             # Thousands of tables: those that are under way, or done, and are not stored here start again.
             ranges = dict(list(ranges.items())[: len(ranges) // 2])
             done = done[len(done) // 8 + 1 :]
@@ -443,12 +526,13 @@ class FlowBackfill:
         ranges: dict[str, list[tuple[int, int]]],
         keys: dict[str, list[tuple[bytes, _Again]]],
         done: list[bytes],
+        renewal: str = "",
     ) -> bytes:
         out = Writer()
         out.number(self.generation)
         out.data(self.filter_hash.encode())
         out.number(int(self.finished))
-        out.data(b"" if self.renewal is None else self.renewal.cause.encode())
+        out.data((renewal if self.renewal is None else self.renewal.cause).encode())
         out.number(self.rows)
         out.number(len(done))
         for name_hash in done:

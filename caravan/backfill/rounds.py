@@ -3,7 +3,8 @@
 One table at a time, and in it upwards from where the last range ended. Flows that join in the middle share what is left
 of the round, and get the rest in the next one, after the other tables: rows of a table may be needed again and again,
 because it is truncated, and others must not wait for it. Of a table's keys to read again come
-those that some flow can take now, when no range of it is left. Keys that subscribers named come last.
+those that some flow can take now, when no range of it is left. Then come keys that changed in lost log, and keys that
+subscribers named come last.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from caravan.backfill.boundaries import START, Boundaries
 from caravan.backfill.progress import FlowBackfill, without
+from wormhole.model.schema import Column
 from wormhole.model.segment import ChunkRange
 
 __all__ = ["Taker", "Work", "next_work"]
@@ -24,7 +26,8 @@ _MOST_KEY_BYTES = 256 << 10
 @dataclass(frozen=True, slots=True)
 class Work:
     """The range of ``table`` between two neighbours in its list, or, if given, the keys ``alone``. ``named``:
-    subscribers named them, and they may be no keys of the table.
+    subscribers named them, and they may be no keys of the table. ``columns``: they are of lost log, in which the
+    table's key had these columns.
     """
 
     table: str
@@ -32,6 +35,7 @@ class Work:
     end: int = START
     alone: tuple[bytes, ...] = ()
     named: bool = False
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,12 @@ class Taker:
         """Keys of ``table`` that it needs beside what is coming."""
         coming = self._alone(table)
         return (key for key in self.backfill.again(table) if key not in coming)
+
+    def lost(self, table: str, columns: tuple[Column, ...]) -> Iterable[bytes]:
+        """Keys of ``table`` that changed in lost log, beside what is coming, if they consist of ``columns``."""
+        known, keys = self.backfill.lost(table)
+        coming = self._alone(table)
+        return (key for key in keys if key not in coming) if known == columns else ()
 
     def named(self, table: str) -> Iterable[bytes]:
         """Keys of ``table`` that its subscriber named, beside what is coming."""
@@ -93,6 +103,9 @@ def _next_in(takers: Sequence[Taker], table: str, boundaries: Boundaries, number
         return Work(table, begin, boundaries.after(begin))
     if alone := _some(key for taker in takers for key in taker.again(table)):
         return Work(table, alone=alone)
+    for columns in dict.fromkeys(taker.backfill.lost(table)[0] for taker in takers):
+        if lost := _some(key for taker in takers for key in taker.lost(table, columns)):
+            return Work(table, alone=lost, columns=columns)
     named = _some(key for taker in takers for key in taker.named(table))
     return Work(table, alone=named, named=True) if named else None
 

@@ -30,6 +30,7 @@ from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.waiting import wait_at_most
 from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable, WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.schema import Column
 from wormhole.model.segment import ChunkRange, Segment
 from wormhole.ports.table_source import Chunk, ChunkLimits, TableSource
 
@@ -108,6 +109,7 @@ class Scanner:
         self._entered: deque[tuple[int, int, ChunkRange]] = deque(maxlen=_IN_BUFFER)
         self._reads: deque[tuple[float, int]] = deque()
         self._table, self._number = "", START
+        self._key_columns: dict[str, tuple[Column, ...]] = {}
         self._status = ScanStatus()
         self._described_at = -math.inf
         self._due = -math.inf
@@ -269,6 +271,7 @@ class Scanner:
         }
         await self._call(self._catalog.load, lambda name: any(wanted(name) for _, wanted in chosen), named)
         self._described_at = self._clock.monotonic()
+        self._key_columns.clear()
         for backfill, wanted in chosen:
             for table in self._catalog.tables.values():
                 if table.refused and wanted(table.name):
@@ -317,6 +320,8 @@ class Scanner:
             chunk, entering = await self._call(self._take_chunk, work, limits, window)
             read = chunk.size
             if entering is None:
+                if work.columns:
+                    self._need_whole(work.table)
                 return
             self._status = replace(self._status, rows=self._status.rows + len(chunk.rows))
             discarded = await self._enter(lead, window, entering)
@@ -345,7 +350,14 @@ class Scanner:
             chunk, asked = self._named_rows(work, window)
             shards = dict.fromkeys(work.alone, "") | asked
         elif work.alone:
+            if work.columns and self._key_columns.get(work.table) != work.columns:
+                chunk = tables.rows(work.table, (), window.begin)
+                self._key_columns[work.table] = chunk.schema.key
+                if chunk.schema.key != work.columns:
+                    return chunk, None
             chunk = tables.rows(work.table, work.alone, window.begin)
+            if work.columns and (chunk.unclear or chunk.schema.key != work.columns):
+                return chunk, None
             shards = {key: tables.shard_of(work.table, key) for key in work.alone}
         else:
             chunk = tables.chunk(work.table, after, until, limits, window.begin)
@@ -398,6 +410,13 @@ class Scanner:
             chunk = tables.rows(work.table, (), window.begin)
         self._named_failures = 0
         return chunk, asked
+
+    def _need_whole(self, table: str) -> None:
+        """Its key is not what it was when rows of it changed in lost log, or the same in another spelling."""
+        _log.warning("all rows of %s are read: keys that changed in lost log do not name its rows any more", table)
+        for flow in self._fleet.flows:
+            if flow.backfill is not None:
+                flow.backfill.need_whole(table)
 
     async def _enter(self, lead: Caravan, window: Window, entering: EnteringChunk) -> str:
         """Bring the chunk forward until it may enter; why it is discarded, if it is."""
