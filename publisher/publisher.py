@@ -26,6 +26,7 @@ from publisher.flows.housekeeping import Housekeeping
 from publisher.flows.known_flows import KnownFlows
 from publisher.flows.log_watch import LogWatch
 from publisher.flows.losses import Losses
+from publisher.flows.lost_rows import LostRows
 from publisher.flows.marker_writer import MarkerWriter
 from publisher.flows.ownership import Ownership
 from publisher.flows.progress import Progress
@@ -161,7 +162,6 @@ class Publisher:
         registrar = Registrar(store, source, served.log, self.known, clock)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind, clock)
         self._background = BackgroundTasks()
-        self.losses = Losses(source, self.assigner, self.fleet, self._background, self._rewind, clock)
         self._refused_epochs = RefusedEpochs(
             store, self.assigner, self.ownership, self._background, self.control, clock
         )
@@ -182,9 +182,11 @@ class Publisher:
             self.parking_room,
             clock,
         )
+        lost_rows = LostRows(source)
         self.backfills = Backfills(
-            served, self.assigner.flows, self.scans, self._background, self.control, self._anew, clock
+            served, self.assigner.flows, self.scans, lost_rows, self._background, self.control, self._anew, clock
         )
+        self.losses = Losses(source, self.assigner, self.fleet, self._background, self.backfills, self._rewind, clock)
         self.housekeeping = Housekeeping(
             source,
             self.fleet,
@@ -194,6 +196,7 @@ class Publisher:
             self.replays,
             self.dead_letters,
             self.backfills,
+            lost_rows,
             self.log_watch,
             self.progress,
             lambda: self.record(self.assigner.flows.values()),

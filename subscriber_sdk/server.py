@@ -200,6 +200,7 @@ class _Stream:
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
             verifies=shards.verifies,
+            takes_ranges=shards.takes_ranges,
             now=loop.time(),
             # Without TLS publishers cannot be distinguished: each stream counts for itself.
             account=shards.state.open(owner, self._end),

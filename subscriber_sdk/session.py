@@ -83,7 +83,7 @@ class Session:
 
     ``account``: what the publisher makes this process keep; ``large``: batches over their credit; without them
     the stream has budgets of its own. ``names``: of its certificate; none without TLS. ``verifies``: whether the
-    application can say which rows it holds.
+    application can say which rows it holds; ``takes_ranges``: whether it removes rows that a range was sent without.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Session:
         max_body_bytes: int,
         now: float,
         verifies: bool = False,
+        takes_ranges: bool = False,
         account: Account | None = None,
         large: Account | None = None,
         label: str = "",
@@ -104,6 +105,7 @@ class Session:
         self._admission = admission
         self._names = names
         self._verifies = verifies
+        self._takes_ranges = takes_ranges
         self._max_frame = max_frame_bytes
         self._max_body = max_body_bytes
         self._flows: dict[int, SubscriberFlow] = {}
@@ -293,6 +295,7 @@ class Session:
             subscriber=self._admission.subscriber,
             max_frame_bytes=self._max_frame,
             verifies=self._verifies and version >= 3,
+            takes_ranges=self._takes_ranges and version >= 3,
         )
         self._out.add(welcome=welcome)
         events.append(Welcomed())

@@ -88,6 +88,11 @@ class Shards:
         """Whether the application can say which rows it holds, and what is in them."""
         return self._handlers.verifies
 
+    @property
+    def takes_ranges(self) -> bool:
+        """Whether the application removes rows that a range was sent without."""
+        return "on_range" in self._handlers.overridden
+
     def workers(self) -> tuple[FlowWorker, ...]:
         """The flows at work, and those that are ending."""
         return tuple(self._tasks.values())

@@ -100,8 +100,9 @@ def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
             "log is missing at its place",
             tuple(filter(None, [problem_of(flow).text])),
             (
-                f"wormholectl repair {name} sends the rows that it lacks; an archive that holds the range can replay "
-                f"it; wormholectl flows accept-loss {name} goes on without it"
+                f"wormholectl repair {name} sends the rows that it lacks{f' ({flow.repair})' if flow.repair else ''}; "
+                "an archive that holds the range can replay it; "
+                f"wormholectl flows accept-loss {name} goes on without it"
             ),
         )
     if flow.halted_at:

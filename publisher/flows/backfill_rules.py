@@ -19,6 +19,7 @@ from wormhole.filters.tree import Changed, Moved, OpIn, leaves
 from wormhole.formats import ValueFormats
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import FilterError, UsageError
+from wormhole.model.position import LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding
 from wormhole.model.verification import VerifyMode
@@ -28,6 +29,7 @@ __all__ = [
     "CANCELLED",
     "DONE",
     "START",
+    "Range",
     "asked",
     "begun_anew",
     "check_size",
@@ -35,13 +37,17 @@ __all__ = [
     "compiled",
     "does_not_verify",
     "ended",
+    "extended",
     "first_backfill",
     "is_unfinished",
     "noun_of",
     "paused",
     "renewed",
     "tables_of_shard",
+    "with_lost",
 ]
+
+Range = tuple[LogPosition, LogPosition]
 
 START: Final = "start"
 """``BackfillControl.who`` of an application's own ``start = "existing"``."""
@@ -85,14 +91,35 @@ def noun_of(backfill: BackfillControl) -> str:
     return "backfill" if backfill.verify is VerifyMode.NONE else "verification"
 
 
-def renewed(control: FlowControl, filter_hash: str, of: int | None = None) -> FlowControl:
+def renewed(control: FlowControl, filter_hash: str, of: int | None = None, *, whole: bool = False) -> FlowControl:
     """``control`` with an unfinished backfill that begins anew, in the next generation; ``of``: only if it is still in
-    that one.
+    that one. ``whole``: of whole tables, also if it was one of rows that changed in lost log.
     """
     if control.backfill is None or control.backfill.ended or of not in (None, control.backfill.generation):
         return control
-    generation = control.backfill.generation + 1
-    return replace(control, backfill=replace(control.backfill, generation=generation, filter_hash=filter_hash))
+    begun = replace(control.backfill, generation=control.backfill.generation + 1, filter_hash=filter_hash)
+    return replace(control, backfill=replace(begun, lost=()) if whole else begun)
+
+
+def with_lost(ranges: Sequence[Range], begin: LogPosition, end: LogPosition) -> tuple[Range, ...]:
+    """These ranges of lost log and one more. What adjoins is one range."""
+    found: list[Range] = []
+    for low, high in sorted((*ranges, (begin, end))):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def extended(control: FlowControl, lost: tuple[Range, ...], of: int, *, anew: bool) -> FlowControl:
+    """``control`` whose backfill of that generation is of the rows that changed in ``lost``; ``anew``: in the next one,
+    since some of them were sent.
+    """
+    backfill = control.backfill
+    if backfill is None or backfill.ended or backfill.generation != of:
+        return control
+    return replace(control, backfill=replace(backfill, lost=lost, generation=of + anew))
 
 
 def paused(control: FlowControl, by: str) -> FlowControl:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,19 +20,23 @@ from publisher.flows.applications import Served
 from publisher.flows.backfill_rules import (
     CANCELLED,
     DONE,
+    Range,
     asked,
     check_size,
     check_verifies,
     compiled,
     does_not_verify,
     ended,
+    extended,
     is_unfinished,
     noun_of,
     paused,
     renewed,
     tables_of_shard,
+    with_lost,
 )
 from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.lost_rows import LostRows
 from publisher.flows.missing_columns import missing_columns
 from publisher.flows.refused_error import RefusedError
 from publisher.flows.row_scans import RowScans
@@ -44,6 +48,8 @@ from wormhole.config.datastores import capabilities_of
 from wormhole.filters import Filter
 from wormhole.host.clock import Clock
 from wormhole.model.errors import MarkerStoreError, WormholeError
+from wormhole.model.lost_keys import LostKeys
+from wormhole.model.position import LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.verification import TableVerification, VerifyMode
 from wormhole.model.visible import few
@@ -80,13 +86,15 @@ class Speed:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A backfill that may be started: ``wanted``, of ``tables``. ``resumes``: it is there already, and paused.
-    ``notes``: what its filter means for tables without a column that it tests.
+    ``notes``: what its filter means for tables without a column that it tests. ``keys``: the only rows that it sends;
+    ``None``: all.
     """
 
     wanted: BackfillControl
     tables: Sequence[ScannedTable]
     resumes: bool = False
     notes: Sequence[str] = ()
+    keys: LostKeys | None = None
 
 
 class Backfills:
@@ -99,12 +107,14 @@ class Backfills:
         served: Served,
         flows: Mapping[FlowKey, PublisherFlow],
         scans: RowScans,
+        lost: LostRows,
         background: BackgroundTasks,
         control: Callable[[PublisherFlow, Callable[[FlowControl], FlowControl]], Awaitable[None]],
         recall: Callable[[PublisherFlow, str], None],
         clock: Clock,
     ) -> None:
         self._scans = scans
+        self._lost = lost
         self._served = served
         self._flows = flows
         self._background = background
@@ -117,6 +127,7 @@ class Backfills:
         self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that nobody has now
         self._speeds: dict[FlowKey, Speed] = {}
         self._verifications = Verifications()
+        self._keys: dict[FlowKey, tuple[tuple[Range, ...], LostKeys]] = {}  # of the ranges that a flow's backfill is of
 
     # -- what the publisher reports
 
@@ -124,13 +135,27 @@ class Backfills:
         """The flow is about to be assigned, in an epoch that was raised for it. Under another filter than it began
         with, a backfill begins anew.
         """
-        backfill = flow.control.backfill
-        if backfill is not None and not backfill.ended and backfill.filter_hash != flow.filter.hash:
-            try:
+        try:
+            backfill = flow.control.backfill
+            if backfill is not None and not backfill.ended and backfill.filter_hash != flow.filter.hash:
                 await self.restart(flow, "its filter changed")
-            except KeyError:
-                missing = "its datamarker is missing in the marker store"
-                raise MarkerStoreError(missing, flow=flow.name, hint=written_anew(flow.key)) from None
+            await self._load_keys(flow)
+        except KeyError:
+            missing = "its datamarker is missing in the marker store"
+            raise MarkerStoreError(missing, flow=flow.name, hint=written_anew(flow.key)) from None
+
+    async def _load_keys(self, flow: PublisherFlow) -> None:
+        """What a backfill of rows that changed in lost log has to read; of whole tables, where that is not known."""
+        backfill = flow.control.backfill
+        if backfill is None or backfill.ended or not backfill.lost:
+            return
+        self._keys.pop(flow.key, None)
+        keys = await self._lost.known(flow.shard, backfill.lost)
+        if isinstance(keys, LostKeys):
+            self._keys[flow.key] = backfill.lost, keys
+            return
+        await self._control(flow, lambda control: renewed(control, flow.filter.hash, backfill.generation, whole=True))
+        _log.warning("%s is sent all rows of its tables, since %s", flow.name, keys, extra=flow.about)
 
     async def restart(self, flow: PublisherFlow, cause: str) -> None:
         """What was sent of an unfinished backfill proves nothing any more."""
@@ -164,9 +189,18 @@ class Backfills:
             self._problems[flow.key] = error.problem
             _log.error("%s gets no existing rows: %s", flow.name, error, extra=flow.about)
             return None
+        keys = self.keys_of(flow)
+        if control.lost and keys is None:
+            return None  # likewise
         own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
         request = BackfillRequest(
-            control.generation, control.tables or own, where, paused=bool(control.paused), verify=verifies
+            control.generation,
+            control.tables or own,
+            where,
+            paused=bool(control.paused),
+            verify=verifies,
+            keys=keys,
+            lost=control.lost,
         )
         backfill = FlowBackfill.resume(request, flow.marker.backfill, flow.filter.hash)
         self._reported[flow.key] = control.generation, len(backfill.finished_tables())
@@ -179,7 +213,7 @@ class Backfills:
             flow.name,
             "compared" if verifies else "sent",
             control.generation,
-            few(control.tables) if control.tables else "all tables of its filter",
+            keys or (few(control.tables) if control.tables else "all tables of its filter"),
             extra=flow.about,
         )
         return backfill
@@ -243,6 +277,11 @@ class Backfills:
             last = self._last[flow.key] = stored
         return last if last is not None and control is not None and last.generation == control.generation else None
 
+    def keys_of(self, flow: PublisherFlow) -> LostKeys | None:
+        """The only rows that the flow's last backfill sends; ``None``: all, or this process does not know."""
+        lost, keys = self._keys.get(flow.key, ((), None))
+        return keys if flow.control.backfill is not None and flow.control.backfill.lost == lost else None
+
     def rows_per_s(self, flow: PublisherFlow) -> float:
         """Rows that the flow is sent per second, over the last few seconds."""
         speed = self._speeds.get(flow.key)
@@ -253,7 +292,77 @@ class Backfills:
         own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
         return BackfillRequest(1, own).wanted(flow.filter)
 
+    # -- what was lost
+
+    async def rows_lost(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> LostKeys | str:
+        """The rows that the flow lacks of this range of the log; or why they are not known."""
+        keys = await self._lost.known(flow.shard, ((begin, end),))
+        return keys.of(self.tables_of(flow)) if isinstance(keys, LostKeys) else keys
+
+    async def cover(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> bool:
+        """The application is about to be asked about a loss of this range. If rows of lost log are sent to the flow,
+        those of this range are from now on, too. False: the flow is assigned anew for that.
+        """
+        control, backfill = flow.control.backfill, self.progress_of(flow)
+        if (
+            control is None
+            or control.ended
+            or not control.lost
+            or backfill is None
+            or backfill.request.covers(begin, end)
+        ):
+            return True
+        lost = with_lost(control.lost, begin, end)
+        keys = await self._lost.known(flow.shard, lost)
+        if isinstance(keys, str):
+            return True  # all tables are read, if the flow goes on behind the range
+        generation, fresh = control.generation, not backfill.begun
+        await self._control(flow, lambda control: extended(control, lost, generation, anew=not fresh))
+        if fresh and self.progress_of(flow) is backfill:
+            self._keys[flow.key] = lost, keys
+            backfill.extend(keys, lost)
+            return True
+        self._recall(flow, "more log was lost than the rows that are sent again are of")
+        return False
+
+    def needed(self) -> Iterable[LogPosition]:
+        """Where the lost log begins of which rows are still to be read."""
+        for flow in self._flows.values():
+            backfill = flow.control.backfill
+            if backfill is not None and not backfill.ended:
+                yield from (begin for begin, _ in backfill.lost)
+
     # -- what operators ask
+
+    async def plan_repair(self, flow: PublisherFlow, rate: float | None, who: str) -> Plan | str:
+        """What a start would do that sends just the rows that changed in the log that the flow lacks; or why whole
+        tables have to be read.
+        """
+        check_size((), "", rate)
+        present = flow.control.backfill
+        if present is not None and not present.ended:
+            return "a backfill was begun before"
+        if flow.loss is None or flow.caravan_flow is None:
+            return "the flow is not held at a loss, and where an earlier one was is not known any more"
+        begin, end = flow.caravan_flow.place, flow.loss[1].order
+        keys = await self.rows_lost(flow, begin, end)
+        if isinstance(keys, str):
+            return keys
+        found = await self._scans.tables(keys.tables.__contains__, ())
+        wanted = BackfillControl(
+            1,
+            who,
+            self._clock.wall(),
+            filter_hash=flow.filter.hash,
+            rate=0.0 if rate is None else rate,
+            lost=((begin, end),),
+        )
+        planned = asked(flow.control, wanted, flow.epoch if present is None else 0).backfill
+        assert planned is not None
+        there = {table.name for table in found}
+        gone = sorted(name for name in keys.tables if name not in there and not flow.filter.wants_none_of(name))
+        notes = [f"changed, and not there any more, or not to be seen: {few(gone)}"] if gone else []
+        return Plan(planned, found, notes=notes, keys=keys)
 
     async def plan(
         self,
@@ -311,6 +420,8 @@ class Backfills:
             return asked(control, plan.wanted, flow.epoch)
 
         await self._control(flow, begun)
+        if plan.keys is not None:
+            self._keys[flow.key] = plan.wanted.lost, plan.keys
         done = "sent" if plan.wanted.verify is VerifyMode.NONE else "compared"
         self._recall(flow, f"existing rows are {done}, as {plan.wanted.who} asked")
 
@@ -459,7 +570,7 @@ class Backfills:
         cause = "" if backfill.renewal is None else backfill.renewal.cause
         try:
             hash_, generation = flow.filter.hash, backfill.generation
-            await self._control(flow, lambda control: renewed(control, hash_, generation))
+            await self._control(flow, lambda control: renewed(control, hash_, generation, whole=True))
             self._recall(flow, f"its existing rows are sent anew: {cause}")
             _log.warning(
                 "the backfill of %s begins anew, in the generation after %d: %s. Next: nothing",

@@ -12,6 +12,7 @@ from publisher.flows.assigner import Assigner
 from publisher.flows.backfills import Backfills
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.log_watch import LogWatch
+from publisher.flows.lost_rows import LostRows
 from publisher.flows.ownership import Ownership
 from publisher.flows.progress import Progress
 from publisher.flows.replays import Replays
@@ -44,6 +45,7 @@ class Housekeeping:
         replays: Replays,
         dead_letters: DeadLetterOffice,
         backfills: Backfills,
+        lost_rows: LostRows,
         log_watch: LogWatch,
         progress: Progress,
         note: Callable[[], Awaitable[None]],
@@ -58,6 +60,7 @@ class Housekeeping:
         self._replays = replays
         self._dead_letters = dead_letters
         self._backfills = backfills
+        self._lost_rows = lost_rows
         self._log_watch = log_watch
         self._progress = progress
         self._note = note
@@ -105,6 +108,7 @@ class Housekeeping:
                 places = [oldest, *(flow.needed for flow in self._assigner.flows.values())]
                 places += await self._applications.needed()
                 await asyncio.to_thread(self._source.release, min(places))
+                await self._lost_rows.keep(min([*places, *self._backfills.needed()]))
         except WormholeError as error:
             _log.warning("the log's disk space cannot be given back: %s", error)
 

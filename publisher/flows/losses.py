@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from typing import Protocol
 
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
@@ -18,19 +19,34 @@ from publisher.push.stream import SubscriberStream
 from wormhole.host.clock import Clock
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, UsageError, WormholeError
 from wormhole.model.loss import LogGap, LossKind
-from wormhole.model.position import Datamarker
+from wormhole.model.lost_keys import LostKeys
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.ports.log_source import LogSource, PurgedInside
 
-__all__ = ["Losses"]
+__all__ = ["LossRepairs", "Losses"]
 
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 2.0
 
 
+class LossRepairs(Protocol):
+    """What is known of the rows that a loss is of. Methods are called on the event loop."""
+
+    async def rows_lost(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> LostKeys | str:
+        """The rows that the flow lacks of this range of the log; or why they are not known."""
+        ...
+
+    async def cover(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> bool:
+        """A repair of the flow that is under way is of the rows of this range, too. False: the flow is assigned anew
+        for that. Raises :class:`~wormhole.model.errors.WormholeError` and ``KeyError``.
+        """
+        ...
+
+
 class Losses:
-    """``go_back`` gives a flow again from a place before its marker."""
+    """``go_back`` gives a flow again from a place before its marker. ``repairs``: what a repair of a loss reads."""
 
     def __init__(
         self,
@@ -38,6 +54,7 @@ class Losses:
         assigner: Assigner,
         fleet: Fleet,
         background: BackgroundTasks,
+        repairs: LossRepairs,
         go_back: Callable[[SubscriberStream, PublisherFlow, Datamarker], Coroutine[None, None, None]],
         clock: Clock,
     ) -> None:
@@ -46,6 +63,7 @@ class Losses:
         self._assigner = assigner
         self._fleet = fleet
         self._background = background
+        self._repairs = repairs
         self._go_back = go_back
 
     def held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
@@ -77,9 +95,15 @@ class Losses:
                 await self._clock.sleep(_RETRY_S)
                 if flow.caravan_flow is not caravan_flow:
                     return
+        try:
+            if not await self._repairs.cover(flow, caravan_flow.place, resume.order):
+                return
+        except (WormholeError, KeyError) as trouble:  # whole tables are read then
+            _log.warning("%s: a repair under way does not know of more loss: %s", flow.name, trouble, extra=flow.about)
+        rows = await self._repairs.rows_lost(flow, caravan_flow.place, resume.order)
         stream = self._assigner.stream_of(flow)
         if stream is not None and flow.caravan_flow is caravan_flow and flow.stage is Stage.HELD:
-            flow.ask(gap, resume)
+            flow.ask(gap, resume, str(rows) if isinstance(rows, LostKeys) else f"whole tables: {rows}")
             stream.tell_loss(flow, gap, resume)
 
     def decided(self, flow: PublisherFlow, proceed: bool) -> None:
@@ -89,8 +113,9 @@ class Losses:
             return
         gap, resume = flow.loss
         if not proceed:
-            flow.decline(Problem(f"held: the application halts at a data loss: {gap.message}", _next_step(flow.name)))
-            _log.error("%s stays held: %s", flow.name, Problem(gap.message, _next_step(flow.name)), extra=flow.about)
+            step = _next_step(flow.name, flow.repair)
+            flow.decline(Problem(f"held: the application halts at a data loss: {gap.message}", step))
+            _log.error("%s stays held: %s", flow.name, Problem(gap.message, step), extra=flow.about)
             return
         _log.warning(
             "%s goes on at %s after a data loss: %s. Next: `wormholectl repair %s` sends the rows that it lacks",
@@ -110,11 +135,11 @@ class Losses:
         self._fleet.resume(flow.caravan_flow)
 
 
-def _next_step(name: str) -> str:
-    """For a flow whose application halts."""
+def _next_step(name: str, reads: str) -> str:
+    """For a flow whose application halts. ``reads``: what a repair would."""
     return (
-        f"`wormholectl repair {name}` sends the rows that it lacks; an archive that holds the range can replay it; "
-        f"`wormholectl flows accept-loss {name}` goes on without it"
+        f"`wormholectl repair {name}` sends the rows that it lacks{f' ({reads})' if reads else ''}; "
+        f"an archive that holds the range can replay it; `wormholectl flows accept-loss {name}` goes on without it"
     )
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import grpc
 
 from publisher.flows.backfill_rules import does_not_verify
+from publisher.flows.backfills import Plan
 from publisher.flows.refused_error import RefusedError
 from publisher.operate.backfill_status import planned_status
 from publisher.operate.operators import not_now
@@ -14,6 +15,7 @@ from publisher.operate.status import flow_status
 from publisher.operate.step import Step
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from publisher.push.stream import SubscriberStream
 from wormhole.model.verification import VerifyMode
 from wormhole.wire.v1 import admin_pb2
 from wormhole.wire.verification import mode_of
@@ -54,9 +56,13 @@ class BackfillChanges:
         if verify is not VerifyMode.NONE and stream is not None and present and not stream.verifies:
             lacks = does_not_verify(stream.info.id)
             raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, lacks.text, flow=flow.name, hint=lacks.hint)
-        plan = await self._backfills.plan(flow, wanted.tables, wanted.where, rate, who, verify)
+        found = await self._plan_repair(flow, stream, rate, who) if wanted.lost else None
+        if isinstance(found, Plan):
+            plan, verify = found, VerifyMode.NONE
+        else:
+            plan = await self._backfills.plan(flow, wanted.tables, wanted.where, rate, who, verify)
         after = self._status(flow)
-        after.backfill.CopyFrom(planned_status(self._publisher, plan.wanted, plan.tables))
+        after.backfill.CopyFrom(planned_status(self._publisher, plan.wanted, plan.tables, plan.keys))
 
         async def start() -> None:
             await self._backfills.start(flow, plan)
@@ -69,6 +75,8 @@ class BackfillChanges:
             step.notes.append(f"not sent, as these cannot be read: {', '.join(refused[:10])}")
         if verify is VerifyMode.REPAIR:
             step.notes.append("rows that differ or are missing are delivered, and keys that are gone are reported")
+        if isinstance(found, str):
+            step.notes.append(f"whole tables are read: {found}")
         step.notes += plan.notes
         if wanted.where:
             step.notes.append("with a filter of its own it deletes nothing: rows that it leaves out may exist")
@@ -79,6 +87,14 @@ class BackfillChanges:
                 f"subscriber {stream.info.id} is of a release that takes no rows: it waits for a newer one"
             )
         return step
+
+    async def _plan_repair(
+        self, flow: PublisherFlow, stream: SubscriberStream | None, rate: float | None, who: str
+    ) -> Plan | str:
+        """A backfill of just the rows that were lost; or why that is not enough."""
+        if stream is not None and stream.connected and not stream.takes_ranges:
+            return f"{flow.application} has no on_range, by which it learns that a row is gone"
+        return await self._backfills.plan_repair(flow, rate, who)
 
     def _pause(self, flow: PublisherFlow, who: str) -> Step:
         present = self._backfills.unfinished(flow)

@@ -8,6 +8,7 @@ from caravan.backfill.progress import FlowBackfill
 from publisher.flows.verifications import key_text
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from wormhole.model.lost_keys import LostKeys
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.verification import TableVerification, VerifyMode
 from wormhole.ports.marker_store import BackfillControl
@@ -43,6 +44,8 @@ def backfill_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.Back
     if reads:
         message.table = scan.table
     _add_verified(publisher, message, publisher.backfills.verifications(flow))
+    keys = publisher.backfills.keys_of(flow)
+    message.lost = str(keys or "")
     if progress is None:
         message.rows = control.rows
         return message
@@ -50,17 +53,18 @@ def backfill_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.Back
     if not control.ended:
         message.rows_per_s = publisher.backfills.rows_per_s(flow)
         message.bytes_per_s = scan.rate if publisher.scans.running else 0.0
-    _add_tables(message, progress, _of_shard(publisher, scan.estimates))
+    _add_tables(message, progress, _of_shard(publisher, scan.estimates) | _counts(keys))
     return message
 
 
 def planned_status(
-    publisher: Publisher, planned: BackfillControl, tables: Sequence[ScannedTable]
+    publisher: Publisher, planned: BackfillControl, tables: Sequence[ScannedTable], keys: LostKeys | None
 ) -> admin_pb2.BackfillStatus:
-    """A backfill that would be started, of these tables."""
+    """A backfill that would be started, of these tables; ``keys``: of just these rows."""
     message = _asked(publisher, planned)
-    message.state = "waiting"
+    message.state, message.lost = "waiting", str(keys or "")
     estimates = _of_shard(publisher, {table.name: table.rows for table in tables if table.rows is not None})
+    estimates |= _counts(keys)
     for table in tables[:_MOST_TABLES]:
         state = "refused" if table.refused else "waiting"
         described = message.progress.add(table=table.name, state=state, refused=problem_to_message(table.refused))
@@ -151,6 +155,12 @@ def _of_shard(publisher: Publisher, estimates: Mapping[str, int]) -> dict[str, i
     """Rows of one shard: with hash shards the part of one."""
     shards = publisher.served.dataset.shard_by.count or 1
     return {name: -(-rows // shards) for name, rows in estimates.items()}
+
+
+def _counts(keys: LostKeys | None) -> dict[str, int]:
+    """Rows of tables of which only some keys are read: no more than these."""
+    tables = {} if keys is None else keys.tables
+    return {name: len(table.keys) for name, table in tables.items() if not table.whole}
 
 
 def _add_tables(message: admin_pb2.BackfillStatus, progress: FlowBackfill, estimates: Mapping[str, int]) -> None:

@@ -214,6 +214,7 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
         backfill=backfill_status(publisher, flow),
         verifies=stream is not None and stream.connected and stream.verifies,
         reads_relay=caravan is not None and publisher.log_watch.reads_relay(caravan.buffer.place),
+        repair=flow.repair,
     )
 
 

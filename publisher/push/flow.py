@@ -47,7 +47,8 @@ class PublisherFlow:
     assigned again. ``conflict``: why its last assignment was refused, until a subscriber accepts it.
 
     ``caravan_flow``: its reading of the log, from :meth:`begin` to :meth:`release`. ``loss``: the missing log that the
-    application was asked about, and where the log continues; ``losses``: how often that happened.
+    application was asked about, and where the log continues; ``repair``: which rows a repair of it would read, for
+    operators; ``losses``: how often that happened.
     ``halts_on_bad_value``: the application takes no value that is not of its format; ``bad_values``: such values that
     were sent. ``rolled_back``: id of a transaction of which a part was sent, and which the log shows to be rolled back;
     reported with the next assignment.
@@ -79,6 +80,7 @@ class PublisherFlow:
         self.lost_from: object | None = None
         self.caravan_flow: CaravanFlow | None = None
         self.loss: tuple[LogGap, Datamarker] | None = None
+        self.repair = ""
         self.cause = "no subscriber is there"
         self.hint = ""
         self.updates = 0
@@ -199,10 +201,12 @@ class PublisherFlow:
         self._enter(Event.HOLD)
         self.explain(problem.text, problem.hint)
 
-    def ask(self, gap: LogGap, resume: Datamarker) -> None:
-        """The application is asked about missing log, behind which the log continues at ``resume``."""
+    def ask(self, gap: LogGap, resume: Datamarker, repair: str = "") -> None:
+        """The application is asked about missing log, behind which the log continues at ``resume``. ``repair``: what a
+        repair of it would read.
+        """
         self._enter(Event.ASK)
-        self.loss = (gap, resume)
+        self.loss, self.repair = (gap, resume), repair
         self.losses += 1
 
     def decline(self, problem: Problem) -> None:
@@ -213,7 +217,7 @@ class PublisherFlow:
     def accept(self, *, back: bool) -> None:
         """It continues after the missing log. ``back``: before its datamarker, which has to be set back first."""
         self._enter(Event.GO_BACK if back else Event.ACCEPT)
-        self.loss = None
+        self.loss, self.repair = None, ""
         self.explain("")
 
     def recall(self, cause: str, now: float) -> None:
@@ -245,7 +249,7 @@ class PublisherFlow:
         self._enter(event)
         if self.caravan_flow is not None:
             self.reached(self.caravan_flow.place)
-        self.subscriber, self.caravan_flow, self.loss = None, None, None
+        self.subscriber, self.caravan_flow, self.loss, self.repair = None, None, None, ""
         self.waiting_credit_since, self.progressed_at = 0.0, 0.0
         self.explain(cause)
         self.answer_letter(acked=False)

@@ -166,6 +166,11 @@ class SubscriberStream:
         return self._session.backfills
 
     @property
+    def takes_ranges(self) -> bool:
+        """Whether its application removes what it holds of a range of keys and was not sent."""
+        return self._session.takes_ranges
+
+    @property
     def verifies(self) -> bool:
         """Whether its application can compare rows with what it holds."""
         return self._session.verifies

@@ -47,6 +47,7 @@ class LostKeysBuilder:
 
     def __init__(self) -> None:
         self.unknown = ""
+        self._place: LogPosition | None = None
         self._keys: dict[tuple[str, str], set[bytes]] = {}
         self._columns: dict[tuple[str, str], tuple[Column, ...]] = {}
         self._whole: dict[tuple[str, str], str] = {}
@@ -54,6 +55,7 @@ class LostKeysBuilder:
 
     def add(self, segment: Segment) -> None:
         """The next segment of the file."""
+        self._place = segment.end
         if segment.gap is not None or segment.broken:
             self.unknown = "log is missing in it" if segment.gap is not None else "it has updates that were not decoded"
         for table in segment.replaced:
@@ -65,6 +67,8 @@ class LostKeysBuilder:
 
     def built(self, begin: LogPosition, end: LogPosition) -> LostFile | None:
         """What the segments, from ``begin`` to ``end``, changed; ``None`` where that is not known."""
+        if not self.unknown and self._place != end:
+            self.unknown = "it is not whole"
         if self.unknown:
             return None
         self._bound()

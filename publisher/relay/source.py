@@ -15,12 +15,14 @@ from publisher.relay.disk import DISK, Disk
 from publisher.relay.files import RelayFile, RelayFiles, Stretch
 from publisher.relay.filler import Filler
 from publisher.relay.hold import Hold
+from publisher.relay.lost_key_files import LostKeyFiles
 from publisher.relay.reader import RelayedReader
 from publisher.relay.recorder import QUEUE_BYTES, Recorder
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.tip import Proof
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import DecodeError, Diverged, PositionError, PositionPurged
+from wormhole.model.lost_keys import LostKeys
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.log_source import LogReader, LogSource, PurgedInside, RelayStatus, SourceStatus
@@ -67,6 +69,7 @@ class RelayedSource:
             compress=settings.compress,
             file_bytes=min(_FILE_BYTES, settings.budget // _LEAST_FILES),
         )
+        self._lost_keys = LostKeyFiles(folder, identity, disk=disk)
         self.recorder = Recorder(self._files, settings, self._losing, clock=clock, queue_bytes=queue_bytes)
         self._filler: Filler | None = None
         self._readers: set[RelayedReader] = set()
@@ -190,6 +193,18 @@ class RelayedSource:
     def trim(self, keep_bytes: int) -> None:
         """Drop the oldest files until the relay takes no more than this."""
         self.recorder.trim(keep_bytes)
+        if not keep_bytes:
+            self._lost_keys.clear()
+
+    # --- what was lost, for repairs (KeepsLostKeys) ---------------------------------------------------------------
+
+    def lost_keys(self, shard: str, begin: LogPosition, end: LogPosition) -> LostKeys | None:
+        """See the port."""
+        return self._lost_keys.keys(shard, begin, end)
+
+    def keep_lost_keys(self, oldest: LogPosition) -> None:
+        """See the port."""
+        self._lost_keys.release(oldest)
 
     # --- what readers go on with ----------------------------------------------------------------------------------
 
@@ -355,6 +370,7 @@ class RelayedSource:
             file.begin,
             file.end,
         )
+        self._lost_keys.note(self._files.segments_of_oldest(), file.begin.order, file.end.order)
 
     def _status(self) -> RelayStatus:
         stretches, settings = self._files.stretches, self._settings

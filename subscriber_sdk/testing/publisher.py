@@ -157,6 +157,7 @@ class ScriptedPublisher:
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
             verifies=shards.verifies,
+            takes_ranges=shards.takes_ranges,
             now=0.0,
             account=shards.state.open("test"),
             large=shards.large.open("test"),

@@ -32,6 +32,7 @@ class ScriptedSubscriber:
         self.welcomes = True
         self.version = 1  # of the protocol
         self.verifies = False
+        self.takes_ranges = False
         self.reads = asyncio.Event()
         self.reads.set()
         self.max_frame = max_frame
@@ -151,6 +152,7 @@ class ScriptedSubscriber:
             subscriber=self.name,
             max_frame_bytes=self.max_frame,
             verifies=self.verifies,
+            takes_ranges=self.takes_ranges,
         )
         await self.says(welcome=welcome)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,9 +172,10 @@ class Admin:
     def repair(self, flow: str, rate: float | None = None, *, preview: bool = False) -> Change:
         """Repair what the flow's application lacks after a data loss, and continue the flow if the loss holds it.
 
-        An application that compares rows gets those that differ, as from :meth:`verify`. Any other gets all rows, as
-        from :meth:`backfill_start`. Interrupted anywhere, the same call continues. ``flow(name).backfill`` shows the
-        progress. The first note says what was lost, if the flow is held at it. Raises
+        If a relay knows which rows changed in the log that is lost, the application gets these. Otherwise one that
+        compares rows gets those that differ, as from :meth:`verify`, and any other all rows, as from
+        :meth:`backfill_start`; a note says why. Interrupted anywhere, the same call continues.
+        ``flow(name).backfill`` shows the progress. The first note says what was lost, if the flow is held at it. Raises
         :class:`~wormhole.model.errors.Fatal` for a flow without a subscriber, and for one that a mass replay has.
         """
         before = self.flow(flow)
@@ -184,8 +184,12 @@ class Admin:
         if is_begun(before):
             notes.append(f"its rows were asked for before, in generation {before.backfill.generation}")
         else:
-            start = partial(self.verify, repair=True) if before.verifies else self.backfill_start
-            started = start(flow, rate=rate, preview=preview)
+            settings: dict[str, object] = {"lost": True}
+            if before.verifies:
+                settings["verify"] = push_pb2.VERIFY_REPAIR
+            if rate is not None:
+                settings["rate"] = rate
+            started = self.change(flow, preview=preview, backfill_start=settings)
             notes.extend(started.notes)
             if preview:
                 return replace(started, notes=tuple(notes))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.verification import VerifyMode
 
@@ -97,7 +97,8 @@ class BackfillControl:
     dataset's configuration says. ``paused``: who paused it and when, for people to read; empty: nobody did. ``ended``:
     ``""`` while it runs, ``"done"`` or ``"cancelled"``. How far it came is in the flow's datamarker. ``verify``: its
     rows are compared with what the application holds, in place of being delivered; that is not kept over epochs.
-    ``rows``: that were sent until it ended; 0 while it runs, and where an earlier release ended it.
+    ``rows``: that were sent until it ended; 0 while it runs, and where an earlier release ended it. ``lost``: only rows
+    that changed in these ranges of the log, each with its begin and end; the keys are in the relay's folder.
     """
 
     generation: int
@@ -111,6 +112,7 @@ class BackfillControl:
     ended: str = ""
     verify: VerifyMode = VerifyMode.NONE
     rows: int = 0
+    lost: tuple[tuple[LogPosition, LogPosition], ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

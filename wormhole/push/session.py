@@ -118,6 +118,7 @@ class PushSession:
         self.version = 0
         """What the subscriber chose; 0 before its welcome."""
         self.verifies = False
+        self.takes_ranges = False
         """Whether its application can compare rows with what it holds."""
         self.stale = 0
         self._numbers = 0
@@ -424,6 +425,7 @@ class PushSession:
         self.welcomed = True
         self.version = welcome.version
         self.verifies = welcome.verifies and self.backfills
+        self.takes_ranges = welcome.takes_ranges and self.backfills
         return Welcomed(welcome.subscriber)
 
     def _flow(

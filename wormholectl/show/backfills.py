@@ -222,6 +222,7 @@ def backfill_object(status: admin_pb2.BackfillStatus) -> dict[str, Any]:
         "paused": status.paused or None,
         "waits": _problem_object(status.waits) if status.waits.text else None,
         "table": status.table or None,
+        "lost": status.lost or None,
         "rows": status.rows,
         "rows_estimate": status.rows_estimate if status.HasField("rows_estimate") else None,
         "share": status.share if status.HasField("share") else None,

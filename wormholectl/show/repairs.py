@@ -51,7 +51,9 @@ def _lost(change: Change, accepted: HistoryEntry | None) -> tuple[str, Sequence[
 
 def _steps(name: str, backfill: admin_pb2.BackfillStatus, *, held: bool, made: bool) -> list[str]:
     application, generation = name.partition("/")[0], f"in generation {backfill.generation}"
-    if verifies(backfill):
+    if backfill.lost:
+        step = f"the rows that changed in the missing log are delivered, {generation}: {backfill.lost}"
+    elif verifies(backfill):
         step = (
             f"the rows that {application} holds are compared with its tables, {generation}; what differs is delivered"
         )

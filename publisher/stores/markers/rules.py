@@ -8,9 +8,9 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from wormhole.model.errors import MarkerStoreError, ProtocolError
+from wormhole.model.errors import MarkerStoreError, PositionError, ProtocolError
 from wormhole.model.json_input import read_json
-from wormhole.model.position import Datamarker, flow_name
+from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.problem import Problem
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.marker_store import (
@@ -128,6 +128,8 @@ def _backfill_to_json(backfill: BackfillControl) -> dict[str, Any]:
         fields["verify"] = backfill.verify.value
     if backfill.rows:
         fields["rows"] = backfill.rows
+    if backfill.lost:
+        fields["lost"] = [[str(place) for place in one] for one in backfill.lost]
     return fields | {"tables": list(backfill.tables)}
 
 
@@ -138,6 +140,7 @@ def _backfill_from_json(given: Any) -> BackfillControl:
         generation, started_s, rate = given["generation"], given["started_s"], given["rate"]
         tables, ended, rows = given["tables"], given["ended"], given.get("rows", 0)
         verify = VerifyMode(given.get("verify", VerifyMode.NONE.value))
+        lost = [(LogPosition.parse(begin), LogPosition.parse(end)) for begin, end in given.get("lost", ())]
         if not (
             all(isinstance(text, str) for text in (*texts.values(), *tables))
             and isinstance(tables, list)
@@ -151,7 +154,7 @@ def _backfill_from_json(given: Any) -> BackfillControl:
             and ended in _BACKFILL_ENDS
         ):
             raise TypeError("a field has the wrong type")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, PositionError) as error:
         raise ValueError(f"the backfill of the flow is not readable: {type(error).__name__} {error}") from error
     return BackfillControl(
         **texts,
@@ -162,6 +165,7 @@ def _backfill_from_json(given: Any) -> BackfillControl:
         ended=ended,
         verify=verify,
         rows=rows,
+        lost=tuple(lost),
     )
 
 

@@ -214,7 +214,7 @@ class CaravanEvent(_message.Message):
     def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ..., kind: _Optional[_Union[CaravanEvent.Kind, str]] = ...) -> None: ...
 
 class FlowStatus(_message.Message):
-    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem", "headroom_unknown", "backfill", "verifies", "reads_relay")
+    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay", "problem", "headroom_unknown", "backfill", "verifies", "reads_relay", "repair")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
@@ -247,6 +247,7 @@ class FlowStatus(_message.Message):
     BACKFILL_FIELD_NUMBER: _ClassVar[int]
     VERIFIES_FIELD_NUMBER: _ClassVar[int]
     READS_RELAY_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_FIELD_NUMBER: _ClassVar[int]
     flow: str
     state: str
     subscriber: str
@@ -279,7 +280,8 @@ class FlowStatus(_message.Message):
     backfill: BackfillStatus
     verifies: bool
     reads_relay: bool
-    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., headroom_unknown: _Optional[str] = ..., backfill: _Optional[_Union[BackfillStatus, _Mapping]] = ..., verifies: _Optional[bool] = ..., reads_relay: _Optional[bool] = ...) -> None: ...
+    repair: str
+    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., headroom_unknown: _Optional[str] = ..., backfill: _Optional[_Union[BackfillStatus, _Mapping]] = ..., verifies: _Optional[bool] = ..., reads_relay: _Optional[bool] = ..., repair: _Optional[str] = ...) -> None: ...
 
 class CaravanStatus(_message.Message):
     __slots__ = ("number", "lead", "place", "bytes_per_s", "flows", "buffered_bytes", "cause", "target_bytes_per_s", "read_bytes", "events")
@@ -400,16 +402,18 @@ class Forget(_message.Message):
     def __init__(self) -> None: ...
 
 class BackfillStart(_message.Message):
-    __slots__ = ("tables", "where", "rate", "verify")
+    __slots__ = ("tables", "where", "rate", "verify", "lost")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
     RATE_FIELD_NUMBER: _ClassVar[int]
     VERIFY_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     tables: _containers.RepeatedScalarFieldContainer[str]
     where: str
     rate: float
     verify: _push_pb2.Verify
-    def __init__(self, tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ..., verify: _Optional[_Union[_push_pb2.Verify, str]] = ...) -> None: ...
+    lost: bool
+    def __init__(self, tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ..., verify: _Optional[_Union[_push_pb2.Verify, str]] = ..., lost: _Optional[bool] = ...) -> None: ...
 
 class BackfillPause(_message.Message):
     __slots__ = ()
@@ -646,7 +650,7 @@ class ReplayStatus(_message.Message):
     def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., opener: _Optional[str] = ...) -> None: ...
 
 class BackfillStatus(_message.Message):
-    __slots__ = ("generation", "state", "who", "started_s", "tables", "where", "rate", "paused", "waits", "table", "rows", "rows_estimate", "share", "rows_per_s", "bytes_per_s", "left_s", "progress", "verify", "verified")
+    __slots__ = ("generation", "state", "who", "started_s", "tables", "where", "rate", "paused", "waits", "table", "rows", "rows_estimate", "share", "rows_per_s", "bytes_per_s", "left_s", "progress", "verify", "verified", "lost")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     WHO_FIELD_NUMBER: _ClassVar[int]
@@ -666,6 +670,7 @@ class BackfillStatus(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     VERIFY_FIELD_NUMBER: _ClassVar[int]
     VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     generation: int
     state: str
     who: str
@@ -685,7 +690,8 @@ class BackfillStatus(_message.Message):
     progress: _containers.RepeatedCompositeFieldContainer[BackfillTable]
     verify: _push_pb2.Verify
     verified: _containers.RepeatedCompositeFieldContainer[TableVerification]
-    def __init__(self, generation: _Optional[int] = ..., state: _Optional[str] = ..., who: _Optional[str] = ..., started_s: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ..., paused: _Optional[str] = ..., waits: _Optional[_Union[Problem, _Mapping]] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., rows_estimate: _Optional[int] = ..., share: _Optional[float] = ..., rows_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ..., left_s: _Optional[float] = ..., progress: _Optional[_Iterable[_Union[BackfillTable, _Mapping]]] = ..., verify: _Optional[_Union[_push_pb2.Verify, str]] = ..., verified: _Optional[_Iterable[_Union[TableVerification, _Mapping]]] = ...) -> None: ...
+    lost: str
+    def __init__(self, generation: _Optional[int] = ..., state: _Optional[str] = ..., who: _Optional[str] = ..., started_s: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., where: _Optional[str] = ..., rate: _Optional[float] = ..., paused: _Optional[str] = ..., waits: _Optional[_Union[Problem, _Mapping]] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., rows_estimate: _Optional[int] = ..., share: _Optional[float] = ..., rows_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ..., left_s: _Optional[float] = ..., progress: _Optional[_Iterable[_Union[BackfillTable, _Mapping]]] = ..., verify: _Optional[_Union[_push_pb2.Verify, str]] = ..., verified: _Optional[_Iterable[_Union[TableVerification, _Mapping]]] = ..., lost: _Optional[str] = ...) -> None: ...
 
 class TableVerification(_message.Message):
     __slots__ = ("table", "compared", "not_compared", "differs", "missing", "extra", "repaired", "removed", "differences", "ended", "trouble")

@@ -116,18 +116,20 @@ class Hello(_message.Message):
     def __init__(self, min_version: _Optional[int] = ..., max_version: _Optional[int] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., max_frame_bytes: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("version", "application", "subscriber", "max_frame_bytes", "verifies")
+    __slots__ = ("version", "application", "subscriber", "max_frame_bytes", "verifies", "takes_ranges")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     MAX_FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
     VERIFIES_FIELD_NUMBER: _ClassVar[int]
+    TAKES_RANGES_FIELD_NUMBER: _ClassVar[int]
     version: int
     application: str
     subscriber: str
     max_frame_bytes: int
     verifies: bool
-    def __init__(self, version: _Optional[int] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., max_frame_bytes: _Optional[int] = ..., verifies: _Optional[bool] = ...) -> None: ...
+    takes_ranges: bool
+    def __init__(self, version: _Optional[int] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., max_frame_bytes: _Optional[int] = ..., verifies: _Optional[bool] = ..., takes_ranges: _Optional[bool] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ("reason", "message", "hint")

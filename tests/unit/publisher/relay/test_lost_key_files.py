@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,15 @@ def insert(key: int, shard: str = "s") -> Segment:
     return changes((shard, "t", encode_row(Op.INSERT, (key,), after=("x",))))
 
 
+def note(files: LostKeyFiles, begin: int, end: int, *segments: Segment) -> None:
+    files.note([replace(segment, end=place(end)) for segment in segments], place(begin), place(end))
+
+
 def noted(folder: Path) -> LostKeyFiles:
     """Three relay files that adjoin, and one behind a hole."""
     files = LostKeyFiles(folder, IDENTITY)
     for number, (begin, end) in enumerate([(10, 20), (0, 10), (20, 30), (40, 50)]):
-        files.note([insert(number), insert(number, "r")], place(begin), place(end))
+        note(files, begin, end, insert(number), insert(number, "r"))
     return files
 
 
@@ -70,7 +75,7 @@ def test_over_the_bound_the_oldest_go(tmp_path: Path, monkeypatch: pytest.Monkey
     size = sum(file.stat().st_size for file in tmp_path.iterdir())
     monkeypatch.setattr(module, "_MOST_BYTES", size)
     files = LostKeyFiles(tmp_path, IDENTITY)
-    files.note([insert(9)], place(50), place(60))
+    note(files, 50, 60, insert(9))
     assert files.keys("s", place(0), place(10)) is None
     assert files.keys("s", place(40), place(60)) is not None
 
@@ -93,7 +98,7 @@ def test_a_damaged_file_and_one_of_another_relay_are_removed(tmp_path: Path) -> 
 
 def test_what_cannot_be_noted_is_not_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = LostKeyFiles(tmp_path / "nowhere", IDENTITY)
-    files.note([insert(1)], place(0), place(10))
+    note(files, 0, 10, insert(1))
     assert "whole tables" in caplog.text
     assert files.keys("s", place(0), place(10)) is None
 
@@ -126,14 +131,14 @@ def test_a_file_that_is_not_written_whole_is_removed(tmp_path: Path, monkeypatch
             return getattr(DISK, name)
 
     monkeypatch.setattr(files, "_disk", Disk())
-    files.note([insert(1)], place(0), place(10))
+    note(files, 0, 10, insert(1))
     assert not list(tmp_path.iterdir())
     assert files.keys("s", place(0), place(10)) is None
 
 
 def test_a_file_that_is_noted_twice_is_replaced(tmp_path: Path) -> None:
     files = noted(tmp_path)
-    files.note([insert(7)], place(0), place(20))
+    note(files, 0, 20, insert(7))
     found = files.keys("s", place(0), place(20))
     assert found is not None
     assert found.tables["t"].keys == keys(7)

@@ -110,6 +110,7 @@ def test_a_table_of_which_any_row_may_have_changed_is_whole(segment: Segment, wh
     [
         replace(changes(), gap=LogGap(LossKind.NOT_LOGGED, "1", "2", "lost")),
         replace(changes(), broken={"s": DecodeError("bad")}),
+        replace(changes(), end=place(8)),
     ],
 )
 def test_segments_that_do_not_say_all_say_nothing(segment: Segment) -> None:

@@ -55,7 +55,7 @@ def test_a_change(ask: Callable[[], Change], field: str, text: str, admin: FakeA
             "backfill_start",
             'tables: "shop.users"\nrate: 9\nverify: VERIFY_REPAIR',
         ),
-        (lambda: ADMIN.repair("cache/db1", 9), "backfill_start", "rate: 9"),
+        (lambda: ADMIN.repair("cache/db1", 9), "backfill_start", "rate: 9\nlost: true"),
         (lambda: ADMIN.backfill_pause("cache/db1"), "backfill_pause", ""),
         (lambda: ADMIN.backfill_resume("cache/db1"), "backfill_resume", ""),
         (lambda: ADMIN.backfill_cancel("cache/db1"), "backfill_cancel", ""),
