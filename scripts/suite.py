@@ -5,8 +5,8 @@ tests the decoders with nothing compiled, in a copy of the tree, which is what `
 needs no second environment. It comes first because it takes seconds, and because the last thing pytest prints is then
 the count of the whole suite. `make coverage` runs all unit tests interpreted.
 
-Both passes use four processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
-what is decided in tests/support/one_jvm.py.
+The second uses four processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
+what is decided in tests/support/one_jvm.py. Decoders wait for nothing, so the first pass uses two.
 
 A few tests that failed beside others are run once more, alone. One that passes then is named as unsteady and does not
 fail the run; it is a race to be found, in the test or in the product (docs/decisions.md).
@@ -27,7 +27,8 @@ from tests.support import scratch
 
 __all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again"]
 
-WORKERS = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+_DISTRIBUTED = ("--dist", "loadfile", "--no-loadscope-reorder")
+WORKERS = ("-n", "4", *_DISTRIBUTED)
 DECODERS = tuple(f"tests/unit/publisher/sources/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
 
 MOST_UNSTEADY = 3  # more failures than this are no coincidence
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"== pass 1 of 2: the decoders interpreted ({', '.join(DECODERS)})", flush=True)
         started = time.monotonic()
         copy = scratch.make_copy(ROOT / "build" / "interpreted")
-        status, _ = scratch.run_tests(copy, ["-q", "--no-header", *WORKERS, *DECODERS])
+        status, _ = scratch.run_tests(copy, ["-q", "--no-header", "-n", "2", *_DISTRIBUTED, *DECODERS])
         outcomes.append(("interpreted", status, time.monotonic() - started))
         print("== pass 2 of 2: the whole suite as built", flush=True)
     started = time.monotonic()

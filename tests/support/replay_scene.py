@@ -100,7 +100,7 @@ pin_budget = "{_PIN_BUDGET}B"
 
     def live(self) -> AbstractContextManager[None]:
         """For as long as the block lasts, a few changes come again and again."""
-        return self.repeating(lambda: self.write(15), 0.03)
+        return self.repeating(lambda: self.write(15), 0.1)
 
     def cut_log(self) -> int:
         """Everything that was written until now is archived, and in the log no more; up to where."""

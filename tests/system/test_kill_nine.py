@@ -20,6 +20,8 @@ from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))
+RATE = 100.0 if "WORMHOLE_ROUNDS" in os.environ else 40.0
+"""Commits a second. Each kill meets some under way at either rate; the rest is time."""
 
 Say = Callable[[str], None]
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
@@ -158,7 +160,7 @@ LONG = {"static, local markers", "mysql, static, local markers"}
 def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> None:
     seed = f"{SEED}/{index}"
     plan = PLANS[name]()
-    plan.seed = seed
+    plan.seed, plan.rate = seed, RATE
     order = random.Random(seed)
     kinds = KINDS[name][1::-1]
     say(f"\nkill -9, {share(index)} rounds, {name}, seed {seed}")
