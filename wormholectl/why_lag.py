@@ -78,7 +78,11 @@ def _relay(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus, found:
         return ()
     facts = ["it reads from the relay, not from the datastore"] if flow.reads_relay else []
     if relay.HasField("problem"):
-        kept = ", and the datastore keeps its log meanwhile" if relay.mode == "hold" else ""
+        kept = ""
+        if relay.mode == "hold" and relay.keeps_slot:
+            kept = ", and the datastore keeps its log meanwhile"
+        elif relay.mode == "hold":
+            kept = ", and what the datastore cannot keep within slot_budget is lost soon"
         facts.append(f"the relay does not record{kept}: {relay.problem.text}")
     return tuple(facts)
 

@@ -232,9 +232,11 @@ class LogWatch:
         until = tip if place >= tip else next((end for begin, end in relay.stretches if begin <= place < end), None)
         if until is None:
             return self._in_log(place, status)
-        # What follows the end of its stretch, or is not being recorded, only the log has.
+        # What follows the end of its stretch, or is not being recorded, only the log has. Of that a relay which gives
+        # up flows for the datastore's disk leaves one budget more than it leaves in any case.
         if until != tip or relay.problem:
-            return self._in_log(max(place, until), status)
+            bound = 2 * relay.slot_budget_bytes if relay.mode == "hold" and not relay.keeps_slot else 0
+            return self._in_log(max(place, until), status, bound)
         return self._in_relay(place, relay, status)
 
     def _in_relay(self, place: LogPosition, relay: RelayStatus, status: SourceStatus) -> Headroom:
@@ -261,11 +263,14 @@ class LogWatch:
             None, f"the relay holds it for about {seconds / 3600:.1f} h as the log grows now; then {log.unknown}"
         )
 
-    def _in_log(self, place: LogPosition, status: SourceStatus) -> Headroom:
-        """The log is kept up to the source's budget, the oldest file goes first; with it goes every place in it."""
-        if not status.budget_bytes and status.slots:
+    def _in_log(self, place: LogPosition, status: SourceStatus, bound: int = 0) -> Headroom:
+        """The log is kept up to the source's budget, the oldest file goes first; with it goes every place in it.
+        ``bound``: bytes after which the source gives it up earlier; 0 for none.
+        """
+        budget = min(status.budget_bytes or bound, bound or status.budget_bytes)
+        if not budget and status.slots:
             return Headroom(None, "the datastore keeps its log for the publisher's slots, without a limit")
-        if not status.budget_bytes:
+        if not budget:
             return Headroom(None, "the datastore itself decides how long it keeps its log")
         growth = self.growth()
         if unknown := _no_growth(growth):
@@ -276,7 +281,7 @@ class LogWatch:
         if kept is None:
             return Headroom(None, "the datamarker is in a file that the log no longer has")
         assert growth is not None
-        return Headroom(max(0.0, (status.budget_bytes - kept) / growth))
+        return Headroom(max(0.0, (budget - kept) / growth))
 
 
 def _no_growth(growth: float | None) -> str:

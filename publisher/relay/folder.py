@@ -14,6 +14,7 @@ from typing import Final
 from publisher.relay.disk import DISK, Disk, DiskFile
 from publisher.relay.file_format import OtherFileError, blocks, read_footer, read_header
 from publisher.relay.files import LOCK, number_of
+from publisher.relay.lost_key_files import SUFFIX
 from wormhole.model.errors import DecodeError, SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker, LogPosition
 
@@ -61,7 +62,8 @@ def verify(folder: Path, progress: Callable[[int, int], None], *, disk: Disk = D
 
 
 def trim(folder: Path, keep_bytes: int, *, disk: Disk = DISK) -> int:
-    """Remove the oldest files until the rest takes no more than ``keep_bytes``; returns the bytes that were removed.
+    """Remove the oldest files until the rest takes no more than ``keep_bytes``, and with the last the keys of what was
+    lost; returns the bytes that were removed.
 
     Raises :class:`~wormhole.model.errors.UsageError` while a publisher has the folder, and as :func:`look`.
     """
@@ -74,6 +76,9 @@ def trim(folder: Path, keep_bytes: int, *, disk: Disk = DISK) -> int:
                     break
                 disk.unlink(path)
                 left -= size
+            for name in [*disk.names(folder)] if not keep_bytes else ():
+                if name.endswith(SUFFIX):
+                    disk.unlink(folder / name)
             disk.sync_folder(folder)
     except BlockingIOError:
         raise UsageError(

@@ -23,11 +23,11 @@ from wormhole.model.lost_keys import LostKeys
 from wormhole.model.position import LogPosition
 from wormhole.model.segment import Segment
 
-__all__ = ["LostKeyFiles"]
+__all__ = ["SUFFIX", "LostKeyFiles"]
 
 _log = logging.getLogger(__name__)
 
-_SUFFIX: Final = ".lost"
+SUFFIX: Final = ".lost"
 _MOST_BYTES: Final = 256 << 20  # of all files together: over it the oldest go
 
 
@@ -124,14 +124,14 @@ class LostKeyFiles:
 
     def _names(self) -> list[str]:
         try:
-            return sorted(name for name in self._disk.names(self._folder) if name.endswith(_SUFFIX))
+            return sorted(name for name in self._disk.names(self._folder) if name.endswith(SUFFIX))
         except OSError:
             return []
 
     def _write(self, lost: LostFile) -> None:
         data = lost_file_to_bytes(lost, self._identity)
         begin = lost.begin
-        name = f"{begin.incarnation:010}-{begin.file:020}-{begin.offset:020}{_SUFFIX}"
+        name = f"{begin.incarnation:010}-{begin.file:020}-{begin.offset:020}{SUFFIX}"
         files = self._known()
         self._remove([known for known in files if known.name == name])
         file = self._disk.create(self._folder / name)

@@ -187,8 +187,10 @@ def test_who_reads_the_relay_is_told_and_what_is_wrong_with_it() -> None:
     assert well.because[-1] == "it reads from the relay, not from the datastore"
     assert diagnose(publisher(relay=relayed()), flow()).because == diagnose(publisher(), flow()).because
     full = admin_pb2.Problem(text="the relay is full", hint="raise relay_budget")
-    held = diagnose(publisher(relay=relayed(problem=full)), flow())
+    held = diagnose(publisher(relay=relayed(problem=full, keeps_slot=True)), flow())
     assert held.because[-1] == "the relay does not record, and the datastore keeps its log meanwhile: the relay is full"
+    loses = diagnose(publisher(relay=relayed(problem=full)), flow())
+    assert "cannot keep within slot_budget is lost soon" in loses.because[-1]
     cached = diagnose(publisher(relay=relayed(mode="cache", problem=full)), flow())
     assert cached.because[-1] == "the relay does not record: the relay is full"
     assert diagnose(publisher(relay=relayed(problem=full)), flow(lag_transactions=0, in_flight=0)).because == ()

@@ -214,7 +214,11 @@ def test_headroom_with_a_cache() -> None:
 
 def test_what_follows_a_hole_only_the_log_holds() -> None:
     watch = relayed(relay("hold", (0, 100), (200, 400)), budget=500)
-    assert watch.headroom(marker(at(0, 50))) == Headroom(2.0), "up to 100 from the relay, from there on from the log"
+    assert watch.headroom(marker(at(0, 50))) == Headroom(1.0), "from 100 on the log, of which two slot budgets stay"
+    held = relayed(replace(relay("hold", (0, 100), (200, 400)), keeps_slot=True), budget=500)
+    assert held.headroom(marker(at(0, 50))) == Headroom(2.0)
+    unbounded = relayed(replace(relay(), problem=Problem("its disk fails")))
+    assert unbounded.headroom(marker(at(0, 100))) == Headroom(4.0), "no limit of the server's"
     assert watch.headroom(marker(at(0, 200))) == Headroom(18.0)
     full = relayed(replace(relay(keeps_slot=True), problem=Problem("the relay is full")), budget=500)
     assert full.headroom(marker(at(0, 100))) == Headroom(5.0), "nothing of it goes, and the slot keeps what comes"

@@ -88,7 +88,10 @@ def test_the_oldest_files_go_and_only_while_nobody_writes(scene: Scene) -> None:
     sizes = [one.bytes for one in look(scene.folder)]
     assert trim(scene.folder, sum(sizes)) == 0
     assert trim(scene.folder, sum(sizes) - 1) == sizes[0]
+    lost = scene.folder / "1.lost"
+    lost.write_text("keys")
     assert trim(scene.folder, 0) == sum(sizes[1:])
+    assert not lost.exists()
     assert look(scene.folder) == []
     with closing(DISK.lock(scene.folder / LOCK)):
         pass
