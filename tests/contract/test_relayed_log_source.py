@@ -51,7 +51,10 @@ def _relayed(new: MakeHarness, folder: Path, settings: RelaySettings, sharding: 
 
 
 class TestRelayedLogSource(LogSourceContract):
-    pass
+    @pytest.mark.parametrize("new_harness", ["memory cache"], indirect=True)
+    def test_a_time_means_the_last_place_by_which_all_was_committed(self, harness: Harness) -> None:
+        """Once: it takes five seconds."""
+        super().test_a_time_means_the_last_place_by_which_all_was_committed(harness)
 
 
 @pytest.mark.parametrize("settings", [CACHE, HOLD], ids=["cache", "hold"])
