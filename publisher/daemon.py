@@ -22,7 +22,7 @@ from publisher.operate.admin import serve_admin
 from publisher.operate.http import serve_http
 from publisher.operate.metrics import collect
 from publisher.publisher import Publisher
-from publisher.relay.configured import configured_relay
+from publisher.relay.configured import configured_relay, left_relay
 from publisher.relay.source import RelayedSource
 from publisher.sources import open_tables, open_with
 from publisher.sources.configured import configured_source
@@ -79,6 +79,7 @@ async def serve(
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
         inner, relay = open_with(place.source, options), configured_relay(config, dataset, copy, log)
+        relay = relay or await asyncio.to_thread(left_relay, config, dataset, copy, log)
         relayed = None if relay is None else RelayedSource(inner, *relay)
         source = SupervisedSource(relayed or inner)
         stack.push_async_callback(asyncio.to_thread, source.stop)

@@ -21,7 +21,7 @@ def lead_start(source: LogSource) -> Datamarker:
     """
     latest, status = source.latest(), source.status()
     relay = status.relay
-    if relay is None:
+    if relay is None or relay.mode == "off":
         return latest
     holds = relay.mode == "hold"
     start = relay.tip

@@ -59,6 +59,7 @@ class Recorder:
         self._clock = clock
         self._limit = queue_bytes
         self._holds = settings.mode == "hold"
+        self._records = settings.mode != "off"
         lock = threading.Lock()
         self._work = threading.Condition(lock)  # for the writer
         self._news = threading.Condition(lock)  # for all others: something was written, or another one records
@@ -92,6 +93,10 @@ class Recorder:
             self._stopping = False
             self._thread = threading.Thread(target=self._run, name="relay-writer", daemon=True)
             self._thread.start()
+
+    def do_without(self, problem: Problem) -> None:
+        """There are no files: nothing is recorded until the next start."""
+        self._records, self._problem = False, problem
 
     def stop(self) -> None:
         """Write what was handed over. Nothing more is taken."""
@@ -335,7 +340,7 @@ class Recorder:
 
     def _room(self, fits: bool) -> bool:
         """Whether the writer takes more; from who records already (``fits``) up to the limit, else only half of it."""
-        if self._full or self._stopping or self._clock.monotonic() < self._again_at:
+        if self._full or self._stopping or not self._records or self._clock.monotonic() < self._again_at:
             return False
         return self._queued < (self._limit if fits else self._limit // 2)
 

@@ -31,11 +31,12 @@ class RelayIdentity:
 @dataclass(frozen=True, slots=True)
 class RelaySettings:
     """``mode``: ``cache``, the datastore keeps its log as ever, or ``hold``, it keeps ``slot_budget`` bytes of it at
-    most while the relay has room. ``budget``: bytes on disk of the relay. ``on_full``: what happens in ``hold`` when
-    the oldest of it is still needed and there is no more room.
+    most while the relay has room; ``off``: nothing is recorded, and what was is read until nobody needs it.
+    ``budget``: bytes on disk of the relay. ``on_full``: what happens in ``hold`` when the oldest of it is still needed
+    and there is no more room.
     """
 
-    mode: Literal["cache", "hold"]
+    mode: Literal["cache", "hold", "off"]
     budget: int
     slot_budget: int = 0
     on_full: Literal["lose", "keep_slot"] = "lose"

@@ -21,7 +21,7 @@ from publisher.relay.recorder import QUEUE_BYTES, Recorder
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.tip import Proof
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
-from wormhole.model.errors import DecodeError, Diverged, PositionError, PositionPurged
+from wormhole.model.errors import DecodeError, Diverged, PositionError, PositionPurged, SourceUnavailable
 from wormhole.model.lost_keys import LostKeys
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
@@ -64,7 +64,7 @@ class RelayedSource:
         self._files = RelayFiles(
             folder,
             identity,
-            hold=self._holds,
+            hold=settings.mode != "cache",
             disk=disk,
             compress=settings.compress,
             file_bytes=min(_FILE_BYTES, settings.budget // _LEAST_FILES),
@@ -83,7 +83,7 @@ class RelayedSource:
 
     def start(self) -> None:
         """See the port. Raises also what the relay's folder raises."""
-        self._files.open()
+        self._open_files()
         try:
             self._inner.start()
         except BaseException:
@@ -93,6 +93,17 @@ class RelayedSource:
         if self._holds:
             self._filler = Filler(self._inner, self.recorder)
             self._filler.start()
+
+    def _open_files(self) -> None:
+        try:
+            self._files.open()
+        except SourceUnavailable as error:
+            if self._settings.mode != "cache":
+                raise  # it may have what the datastore has no more
+            _log.error("the publisher works without its relay until its next start: %s", error)
+            self.recorder.do_without(error.problem)
+        if self._settings.mode == "off" and self._files.stretches:
+            _log.warning("the relay is off: what it holds is read until every flow has passed it, and removed then")
 
     def stop(self) -> None:
         """See the port. Readers that are still open are closed."""
@@ -166,6 +177,9 @@ class RelayedSource:
             place, given_up = self._hold.point(
                 oldest, status.end, self._files.stretches, log, behind=self.recorder.is_behind
             )
+        tip = self.recorder.tip
+        if self._settings.mode == "off" and tip is not None and tip.order <= oldest:
+            self.recorder.trim(0)
         if given_up and not self._given_up:
             _log.error("%s", _GIVEN_UP)
         self._given_up = given_up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from publisher.relay.configured import ConfiguredRelay, configured_relay
+from publisher.relay.configured import ConfiguredRelay, configured_relay, left_relay
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from wormhole.config import parse
 
@@ -37,3 +37,16 @@ def test_what_is_configured() -> None:
     cached = opened_with('relay = "cache"', source="mysql://w@db")
     assert cached is not None
     assert cached.settings == RelaySettings("cache", 8 << 30)
+
+
+def test_what_a_relay_left_that_was_turned_off(tmp_path: Path) -> None:
+    text = 'version = 1\n[datasets.shop.copies.main.logs.db1]\nsource = "postgres://w@db/shop"\n'
+    config = parse(f'{text}relay = "off"\nrelay_folder = "{tmp_path}/relay"', "site.toml", folder=HERE)
+    assert left_relay(config, "shop", "main", "db1") is None
+    (tmp_path / "relay").mkdir()
+    assert left_relay(config, "shop", "main", "db1") is None
+    (tmp_path / "relay" / "relay-00000000000000000007.wrf").write_bytes(b"x")
+    found = left_relay(config, "shop", "main", "db1")
+    assert found is not None
+    assert (found.settings.mode, found.settings.budget) == ("off", 8 << 30)
+    assert configured_relay(config, "shop", "main", "db1") is None

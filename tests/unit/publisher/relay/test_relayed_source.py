@@ -441,6 +441,39 @@ def test_a_disk_that_is_full_before_the_budget_is_takes_the_oldest_file() -> Non
         assert not scene.relay.problem
 
 
+def test_a_folder_that_cannot_be_opened_leaves_a_cache_without_its_relay() -> None:
+    disk = FakeDisk()
+    disk.break_down("lock", errno.EROFS)
+    with scene_of(disk=disk) as scene:
+        scene.put(5)
+        assert scene.read(scene.open()).keys() == keys_of(0, 5)
+        assert "Read-only file system" in scene.relay.problem.text
+        assert not scene.relay.stretches
+    disk.break_down("lock", errno.EROFS)
+    with pytest.raises(SourceUnavailable):
+        RelayScene(HOLD, disk=disk)
+
+
+def test_a_relay_that_was_turned_off_is_read_until_nobody_needs_it() -> None:
+    with scene_of() as scene:
+        scene.recorded(scene.open(), 5)
+        tip = scene.relay.tip
+        scene.memory.purge(tip)
+        scene.settings = replace(CACHE, mode="off")
+        scene.restart()
+        scene.put(5)
+        scene.source.release(scene.start.order)
+        reader = scene.open()
+        assert lead_start(scene.source) == scene.memory.latest()
+        assert scene.read(reader).keys() == keys_of(0, 10)
+        scene.flush()
+        assert scene.relay.tip == tip
+        scene.source.release(tip.order)
+        assert not scene.relay.stretches
+        scene.recorded(reader, 1)
+        assert not scene.relay.stretches
+
+
 def test_a_damaged_file_is_a_hole() -> None:
     with scene_of() as scene:
         lead = scene.open()
