@@ -63,7 +63,9 @@ async def test_what_flows_would_lose_is_told_and_then_it_is_done(world: World, m
         assert [*preview.losing] == [FLOW]
         assert preview.before == preview.after
         assert [*(await trim_relay(publisher, asked(taken + 1, preview=True), "")).losing] == [], "what it needs stays"
-        held, source.relay = source.relay, replace(source.relay, held=source.relay.begin and source.relay.begin.order)
+        held = source.relay
+        assert held.begin is not None
+        source.relay = replace(held, held=held.begin.order)
         assert [*(await trim_relay(publisher, asked(preview=True), "")).losing] == [], "the datastore has it from there"
         source.relay = held
         assert source.trimmed == []
