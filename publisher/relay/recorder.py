@@ -90,6 +90,9 @@ class Recorder:
         with self._work:
             self.stretches = self._files.stretches
             self._tip.marker = self.stretches[-1].end if self.stretches else None
+            self._unsynced = sum(
+                one.begin != one.end for one in self.stretches
+            )  # nobody knows what a former process did
             self._stopping = False
             self._thread = threading.Thread(target=self._run, name="relay-writer", daemon=True)
             self._thread.start()
@@ -295,7 +298,7 @@ class Recorder:
         """Nobody needs anything before ``oldest``."""
         with self._work:
             self._oldest = oldest
-            self._urgent = self._urgent or self._full
+            self._urgent = self._urgent or self._full or self._files.size > self._settings.budget
             self._work.notify_all()
 
     def trim(self, keep_bytes: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from publisher.relay.record import cut
+from publisher.relay.record import Record, cut, proves
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 
@@ -200,10 +200,15 @@ class Tip:
                 whole = segment.marker is not None and not segment.broken and segment.gap is None
                 if not same or not whole or segment.end < tip.order:
                     return None
+                if not proves(Record(segment), before.anchor, tip):
+                    return None
                 self._become(reader)
+                self.proof = Proof.ONE
                 return [] if segment.end == tip.order else self._extend(cut(segment, tip.order), tip)
             if before.order == tip.order and same:
                 self._become(reader)
+                if before.anchor == tip.anchor:
+                    self.proof = Proof.ONE
                 return self._extend(segment, before)
         if self._fills and not self.unfillable:
             return None
