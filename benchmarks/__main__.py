@@ -28,12 +28,13 @@ from benchmarks.operate_report import operate_report
 from benchmarks.peers.report import peers_report
 from benchmarks.postgres.report import postgres_report
 from benchmarks.postgres.slots_behind import slots_report
+from benchmarks.relay_report import relay_report
 from benchmarks.replay_report import replay_report
 from wormholectl.show.printer import print_table, print_text
 
 _OUT = Path("build/bench")
 _CASES = ("throughput", "latency", "caravans", "mysql", "existing_rows", "operate", "many_flows", "replay", "peers",
-          "postgres", "postgres_slots")  # fmt: skip
+          "postgres", "postgres_slots", "relay")  # fmt: skip
 _MODES = {
     "values": "values read in on_updates",
     "single values": "values read in on_update",
@@ -124,8 +125,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="rows of the table of existing rows (200000, with --quick 50000)")
     parser.add_argument("--backlog", type=int, help="megabytes of the caravans' backlog (2000, with --quick 200)")
     parser.add_argument("--caravan-rate", type=float, default=24, help="MiB/s that each caravan may read")
-    parser.add_argument("--shapes", default="", help="of the peers' and of postgres: S1,S2,S3,S4, all by default")
-    parser.add_argument("--readers", default="", help="of the same cases: words of their names, all by default")
+    parser.add_argument("--shapes", default="", help="of the peers', postgres and relay: S1,S2,S3,S4, all by default")
+    parser.add_argument(
+        "--readers", default="", help="of the same cases: words of their names (relay: its servers), all by default"
+    )
     parser.add_argument("--picture", default=str(_OUT / "caravans.png"), help="where the caravans' picture goes")
     parser.add_argument("--replay-picture", default=str(_OUT / "replay-latest.png"), help="where the replay's goes")
     parser.add_argument("--json", default=str(_OUT / "bench.json"), help="where the figures go")
@@ -178,6 +181,8 @@ def main() -> None:
         result["postgres"] = postgres_report(runs, scale=scale, shapes=shapes, only=arguments.readers, build=build)
     if arguments.only == "postgres_slots":
         result["postgres_slots"] = slots_report(quick=arguments.quick)
+    if arguments.only == "relay":
+        result["relay"] = relay_report(runs, scale=scale, seconds=seconds, shapes=shapes, only=arguments.readers)
     result["load_at_the_end"] = load()
     result["seconds"] = time.time() - started
     Path(arguments.json).write_text(json.dumps(result, indent=1))

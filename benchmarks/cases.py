@@ -62,8 +62,8 @@ def free_ports(count: int) -> list[int]:
 def program(
     *words: str, profile: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A Python module as a process, ended when the block ends; ``profile``: where its flame graph goes;
-    ``environment``: more of it."""
+    """A Python module as a process, ended when the block ends; ``profile``: where its flame graph goes, or with the
+    ending ``.txt`` its stacks and how often each was seen; ``environment``: more of it."""
     variables = {**os.environ, **(environment or {})}
     process = subprocess.Popen(
         [sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
@@ -83,7 +83,8 @@ def program(
 
 def _profiler(pid: int, picture: Path) -> subprocess.Popen[str]:
     spy = Path(sys.executable).with_name("py-spy")
-    options = ["--native", "--rate", "200", "--threads", "-o", str(picture), "--pid", str(pid)]
+    kind = "raw" if picture.suffix == ".txt" else "flamegraph"
+    options = ["--native", "--rate", "200", "--threads", "--format", kind, "-o", str(picture), "--pid", str(pid)]
     return subprocess.Popen([spy, "record", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
 
 
