@@ -28,6 +28,7 @@ __all__ = [
     "new_postgres",
     "postgres_database",
     "postgres_server",
+    "small_segments",
     "template",
 ]
 
@@ -62,6 +63,25 @@ def template() -> Path:
             raise
     shutil.rmtree(draft.parent)
     return kept
+
+
+def small_segments(server: PostgresServer) -> None:
+    """Let a server that was started have files of 1 MiB in ``pg_wal``, and keep no more of them than it must. Before
+    there are slots.
+    """
+    server.stop()
+    owner = server.data.stat()
+    subprocess.run(
+        [*server.program("pg_resetwal"), "--wal-segsize=1", "-D", str(server.data)],
+        check=True,
+        capture_output=True,
+        env=server.environment,
+        cwd="/",
+        user=owner.st_uid,
+        group=owner.st_gid,
+    )
+    server.options.update(min_wal_size="2MB", max_wal_size="8MB")
+    server.start()
 
 
 @pytest.fixture(scope="session")

@@ -136,6 +136,7 @@ def check(scene: Scene, cell: Cell) -> None:
     elif not scene.losses and not scene.passed:
         scene.await_delivered()
     assert not scene.unexplained(), f"lost and unreported: {scene.unexplained()}\n{scene.told()}"
+    assert not scene.never & scene.received.keys(), "what never happened was delivered"
     shared = {epoch: owners for epoch, owners in scene.owners.items() if len(owners) > 1}
     assert not shared, f"epochs with several owners: {shared}\n{scene.told()}"
 

@@ -272,6 +272,16 @@ class Postgres(CopiedStore):
                 f"SELECT pg_replication_slot_advance('{name}', pg_current_wal_lsn())", database=datastores.DATABASE
             )
 
+    def held(self) -> int:
+        """Up to where the server was told that nobody needs its log."""
+        slot = f"slot_name = '{slots.held_slot(datastores.NAME)}'"
+        found = self.server.sql(f"SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE {slot}")
+        return int(found[0][0])
+
+    def grow(self) -> None:
+        """Let the log be a file of it longer, of which no row is delivered."""
+        self.server.sql("SELECT pg_logical_emit_message(false, 'test', 'x')", "SELECT pg_switch_wal()")
+
     def read_slot(self) -> psycopg.Connection[Any]:
         """A session that reads the slot which is kept for the publisher."""
         reader = self.server.connect(datastores.DATABASE, replication="database")

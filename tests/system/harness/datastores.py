@@ -12,7 +12,7 @@ from typing import Any, Final
 from publisher.sources.postgres import slots
 from tests.support.databases import start_server
 from tests.support.fault_proxy import FaultProxy
-from tests.support.postgres_server import PostgresServer, template
+from tests.support.postgres_server import PostgresServer, small_segments, template
 from tests.system.harness.logs import Assigned, Entry, Marker, Received
 from tests.system.harness.postgres_store import PREPARED, SCHEMA
 from tests.system.harness.truth import Commit
@@ -105,16 +105,19 @@ class Server(Datastore):
 
 
 class Postgres(Server):
-    """A PostgreSQL server whose database has publication and slots."""
+    """A PostgreSQL server whose database has publication and slots. ``small``: files of 1 MiB in its log."""
 
-    def __init__(self, **options: str) -> None:
+    def __init__(self, *, small: bool = False, **options: str) -> None:
         super().__init__("postgres")
         self._options = options
+        self._small = small
         self._commits: dict[int, int] = {}  # of transactions that were received, by their place in the journal
 
     def start(self) -> None:
         self.server = PostgresServer(options=self._options, template=template())
         self.server.start()
+        if self._small:
+            small_segments(self.server)
         prepare(self.server)
         self._stand_between()
 
@@ -162,7 +165,11 @@ def source_lines(server: PostgresServer, port: int) -> str:
 
 
 def datastore(kind: str, folder: Path) -> Datastore:
-    """``rocksdb``, ``mariadb``, ``mysql`` or ``postgres``."""
+    """``rocksdb``, ``mariadb``, ``mysql``, ``postgres``, or ``small postgres``: one that keeps no more log than it
+    must, and writes down who reads it.
+    """
+    if kind == "small postgres":
+        return Postgres(small=True, log_replication_commands="on")
     if kind == "postgres":
         return Postgres()
     return Rocks(folder) if kind == "rocksdb" else Server(kind)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from tests.system.harness import archive_disasters as archives
 from tests.system.harness import disasters as does
 from tests.system.harness.scene import Scene, Setting
 
-THINGS: Final = ("database", "marker store", "ZooKeeper", "archive", "state folder", "host")
+THINGS: Final = ("database", "marker store", "ZooKeeper", "archive", "state folder", "relay", "host")
 DISASTERS: Final = ("older copy restored", "wiped", "moved", "doubled", "corrupted")
 
 
@@ -104,6 +104,7 @@ STEPS: Final[dict[str, Callable[[Scene], None]]] = {
 _ACCEPT: Final = "wormholectl flows accept-loss app/db1 --yes"
 _MARIADB, _MYSQL, _ROCKSDB = Setting("mariadb"), Setting("mysql"), Setting("rocksdb")
 _POSTGRES = Setting("postgres")
+_HOLD, _CACHE = Setting("postgres", relay="hold"), Setting("mariadb", relay="cache")
 _FLEET = Setting("mariadb", "local", "zookeeper")
 _ALL_IN_ZOOKEEPER = Setting("mariadb", "zookeeper", "zookeeper")
 _ARCHIVED = Setting("rocksdb", archive=True)
@@ -179,6 +180,15 @@ def _database() -> list[Cell]:
         ]
     return [
         *found,
+        Cell(
+            "database",
+            "older copy restored",
+            "the data as it was some transactions earlier; the relay has the history that was dropped",
+            _CACHE,
+            does.relay_of_another_history,
+            (Sign(Seen.LOG, "the relay is not used, for it is of another log"), _DIVERGED),
+            (_ACCEPT,),
+        ),
         Cell(
             "database",
             "wiped",
@@ -485,6 +495,39 @@ def _state_folder() -> list[Cell]:
     return found
 
 
+def _relay() -> list[Cell]:
+    """A flow lacks what the relay has, and PostgreSQL has it no more."""
+
+    def hold(disaster: str, what: str, do: Callable[[Scene], None], *signs: Sign, **more: Any) -> Cell:
+        way = (_ACCEPT,) if _PURGED in signs else ()
+        return Cell("relay", disaster, what, _HOLD, do, signs, more.pop("way", way), **more)
+
+    def cache(disaster: str, what: str, do: Callable[[Scene], None]) -> Cell:
+        return Cell("relay", disaster, what, _CACHE, do, (Sign(Seen.NOTHING, "the flows read the server's log"),))
+
+    halts = Sign(Seen.WHY_LAG, "the application halts at a data loss")
+    return [
+        hold("older copy restored", "while the publisher is stopped", does.relay_older, _PURGED, halts, quick=True),
+        hold("wiped", "while the publisher is stopped", does.relay_wiped, _PURGED, halts),
+        hold("wiped", "under a running publisher", does.relay_wiped_live, _PURGED, halts),
+        hold(
+            "moved", "the folder, and `relay_folder` with it", does.relay_moved, Sign(Seen.NOTHING, "the flows go on")
+        ),
+        hold(
+            "doubled",
+            "a second publisher with the same `relay_folder`",
+            does.relay_doubled,
+            Sign(Seen.ENDED, "is in use by another process", "publisher-2"),
+        ),
+        hold("corrupted", "a bit of a file; the publisher is stopped", does.relay_corrupted, _PURGED, halts),
+        cache("older copy restored", "while the publisher is stopped", does.relay_older),
+        cache("wiped", "while the publisher is stopped", does.relay_wiped),
+        cache("wiped", "under a running publisher", does.relay_wiped_live),
+        cache("moved", "the folder, and `relay_folder` with it", does.relay_moved),
+        cache("corrupted", "a bit of a file; the publisher is stopped", does.relay_corrupted),
+    ]
+
+
 def _host() -> list[Cell]:
     return [
         Cell(
@@ -534,4 +577,4 @@ def _host() -> list[Cell]:
     ]
 
 
-CELLS: Final = (*_database(), *_marker_store(), *_zookeeper(), *_archive(), *_state_folder(), *_host())
+CELLS: Final = (*_database(), *_marker_store(), *_zookeeper(), *_archive(), *_state_folder(), *_relay(), *_host())

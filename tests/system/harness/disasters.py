@@ -358,6 +358,125 @@ def state_corrupted(scene: Scene) -> None:
     scene.commit(3)
 
 
+# -- relay
+
+
+def _left_behind(scene: Scene) -> None:
+    """The subscriber is away, and what it lacks is in the relay; of a database that keeps its log for the publisher,
+    nowhere else."""
+    scene.await_marked()
+    scene.end_subscriber("sub-1")
+    _recorded(scene)
+
+
+def _recorded(scene: Scene) -> None:
+    """Five commits more are in the relay."""
+    scene.commit(5)
+    recorded = scene.commits[-1].sequence
+    if isinstance(scene.database, Postgres):
+        database = scene.database
+
+        def held() -> bool:
+            database.grow()
+            return database.held() > recorded
+
+        scene.await_true(held, lambda: "the database still keeps what the relay holds")
+        scene.commit(1)  # the server has this one
+        return
+
+    def written() -> bool:
+        place = b"k%07d" % scene.commits[-1].number
+        return any(place in file.read_bytes() for file in relay_files(scene))
+
+    scene.await_true(written, lambda: "the relay does not record")
+
+
+def relay_files(scene: Scene) -> list[Path]:
+    """The files of the relay, oldest first."""
+    return sorted(file for file in scene.relay.rglob("*") if file.is_file() and file.stat().st_size > 64)
+
+
+def _back(scene: Scene) -> None:
+    scene.publisher.start()
+    scene.start_subscriber("sub-1")
+    scene.commit(3)
+
+
+def relay_older(scene: Scene) -> None:
+    """As it was while the flow lacked half of what it lacks now."""
+    _left_behind(scene)
+    assert scene.publisher.stop() == 0
+    copy_folder(scene.relay, scene.folder / "relay-backup")
+    scene.publisher.start()
+    _recorded(scene)
+    assert scene.publisher.stop() == 0
+    copy_folder(scene.folder / "relay-backup", scene.relay)
+    _back(scene)
+
+
+def relay_wiped(scene: Scene) -> None:
+    _left_behind(scene)
+    assert scene.publisher.stop() == 0
+    shutil.rmtree(scene.relay)
+    _back(scene)
+
+
+def relay_wiped_live(scene: Scene) -> None:
+    """Under a running publisher."""
+    _left_behind(scene)
+    for file in scene.relay.rglob("*"):
+        if file.is_file():
+            file.unlink()
+    scene.start_subscriber("sub-1")
+    scene.commit(3)
+
+
+def relay_moved(scene: Scene) -> None:
+    """The folder and its configuration."""
+    _left_behind(scene)
+    assert scene.publisher.stop() == 0
+    moved = scene.folder / "relay-moved"
+    scene.relay.rename(moved)
+    scene.configure(relay_folder=str(moved))
+    _back(scene)
+
+
+def relay_doubled(scene: Scene) -> None:
+    """Another publisher on the same folder."""
+    _left_behind(scene)
+    scene.side("publisher-2", state_dir=str(scene.folder / "state-2")).process.start()
+    scene.start_subscriber("sub-1")
+    scene.commit(3)
+
+
+def relay_corrupted(scene: Scene) -> None:
+    """A bit of a value that is lacking."""
+    _left_behind(scene)
+    assert scene.publisher.stop() == 0
+    lacking = b"k%07d" % scene.missing()[1]
+    path = next(file for file in relay_files(scene) if lacking in file.read_bytes())
+    flip(path, path.read_bytes().index(lacking))
+    _back(scene)
+
+
+def relay_of_another_history(scene: Scene) -> None:
+    """The database comes back older, and the relay has what happened since in the history that was dropped."""
+    copy = scene.folder / "backup"
+    scene.await_marked()
+    scene.end_subscriber("sub-1")
+    assert scene.publisher.stop() == 0
+    scene.database.copy_to(copy)
+    kept = len(scene.commits)
+    scene.publisher.start()
+    _recorded(scene)
+    scene.never = {one.number for one in scene.commits[kept:]}
+    assert scene.publisher.stop() == 0
+    scene.database.put_back(copy)
+    scene.forget_since(kept)
+    scene.commit(3)
+    _back(scene)
+
+
 # -- what an operator does then, besides commands
 
 

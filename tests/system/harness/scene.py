@@ -33,7 +33,8 @@ FLOW: Final = "app/db1"
 class Setting:
     """What a scene is made of.
 
-    ``database``: mariadb, mysql, postgres or rocksdb; ``coordination``: static or zookeeper.
+    ``database``: mariadb, mysql, postgres or rocksdb; ``coordination``: static or zookeeper. ``relay``: its mode, in a
+    folder of its own; empty: the default.
     """
 
     database: str = "mariadb"
@@ -42,11 +43,13 @@ class Setting:
     start: str = "earliest"
     subscribers: int = 1
     archive: bool = False
+    relay: str = ""
 
     def __str__(self) -> str:
         markers = "ZooKeeper" if self.markers == "zookeeper" else "local"
         return (
             f"{_NAMES[self.database]}, {markers} markers, {'static' if self.coordination == 'static' else 'ZooKeeper'}"
+            + (f", relay `{self.relay}`" if self.relay else "")
         )
 
 
@@ -98,13 +101,19 @@ class Scene:
         self.folder, self.setting = folder, setting
         self.database: CopiedStore = copied_store(setting.database, folder)
         self.zookeeper = EmbeddedZooKeeper(folder / "zookeeper") if setting.coordination == "zookeeper" else None
-        self.values: dict[str, str] = {"state_dir": str(folder / "state"), "markers": setting.markers}
+        self.values: dict[str, str] = {
+            "state_dir": str(folder / "state"),
+            "markers": setting.markers,
+            "relay_folder": str(folder / "relay"),
+        }
         self.sides: dict[str, _Side] = {}
         self.commits: list[_Commit] = []
         self.losses: list[Reported] = []
         self.passed = False
         self.answers: list[Answer] = []
         self.received: dict[int, int] = {}
+        self.never: set[int] = set()
+        """Commits of a history that was dropped before anybody received them."""
         self.owners: dict[tuple[str, int], list[str]] = {}
         self.extra: list[Callable[[], None]] = []
         """What :meth:`close` ends besides."""
@@ -159,6 +168,11 @@ class Scene:
     def config(self) -> Path:
         """The configuration file of the first publisher."""
         return self.sides["publisher"].file
+
+    @property
+    def relay(self) -> Path:
+        """The folder of the relay."""
+        return Path(self.values["relay_folder"])
 
     @property
     def state(self) -> Path:
@@ -331,6 +345,10 @@ class Scene:
         if self.setting.archive:
             parts.append(f'archive = {{ to = "{values.get("archive", "archive")}", flush_every = "200ms" }}')
         parts += ["[datasets.shop.copies.main.logs.db1]", values["source"]]
+        if self.setting.relay:
+            parts.append(f'relay = "{self.setting.relay}"\nrelay_folder = "{values["relay_folder"]}"')
+            parts.append('relay_compression = "none"')
+            parts.append('slot_budget = "1MiB"' if self.setting.relay == "hold" else "")
         members = {
             "app": [name for name in self._ports if name != "arch"],
             "archive": ["arch"] if self.setting.archive else [],
