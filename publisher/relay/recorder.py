@@ -160,6 +160,11 @@ class Recorder:
         return self._tip.proof
 
     @property
+    def serves(self) -> bool:
+        """Whether the files are of the log that is recorded, and not still those of another one."""
+        return self._tip.serves
+
+    @property
     def is_recording(self) -> bool:
         """Whether somebody extends the relay now."""
         return self._tip.recorder is not None
@@ -432,7 +437,11 @@ class Recorder:
                 files.abandon()
             elif order is CLEAR:
                 _log.warning("the relay is of another log than the datastore has now: it begins anew")
-                files.clear()
+                try:
+                    files.clear()
+                finally:  # nothing of them is read any more, even if one cannot be unlinked
+                    with self._work:
+                        self._tip.clearing = CLEAR in self._queue
 
     def _sync(self) -> None:
         self._files.sync()

@@ -174,9 +174,7 @@ class RelayedSource:
         if self._holds and self.recorder.proof is Proof.ONE:
             status = self._inner.status()
             log = LogMap(status.files)
-            place, given_up = self._hold.point(
-                oldest, status.end, self._files.stretches, log, behind=self.recorder.is_behind
-            )
+            place, given_up = self._hold.point(oldest, status.end, self._stretches, log, behind=self.recorder.is_behind)
         tip = self.recorder.tip
         if self._settings.mode == "off" and tip is not None and tip.order <= oldest:
             self.recorder.trim(0)
@@ -224,6 +222,8 @@ class RelayedSource:
 
     def find(self, marker: Datamarker) -> Cursor | None:
         """See :class:`~publisher.relay.reader.RelayAccess`."""
+        if not self.recorder.serves:
+            return None
         cursor = self._files.find(marker)
         tip = self.recorder.tip
         if cursor is None and tip is not None and self._end() < marker.order <= tip.order:
@@ -240,7 +240,7 @@ class RelayedSource:
         if isinstance(error, PurgedInside):
             return error.resume
         earliest = self._inner.earliest()
-        found = (one.begin for one in self._files.stretches if marker.order < one.begin.order < earliest.order)
+        found = (one.begin for one in self._stretches if marker.order < one.begin.order < earliest.order)
         return next(found, earliest)
 
     # --- the log that the relay is of -----------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class RelayedSource:
     def _is_proven(self) -> bool:
         reader = self._prove(None)
         assert reader is None
-        return self.recorder.proof in (Proof.ONE, Proof.PURGED)
+        return self.recorder.serves and self.recorder.proof in (Proof.ONE, Proof.PURGED)
 
     def _prove(self, marker: Datamarker | None) -> RelayedReader | None:
         """Have the datastore's log shown to be the relay's, unless somebody reads on in it just now.
@@ -311,12 +311,17 @@ class RelayedSource:
         recorder = self.recorder
         if recorder.proof not in (Proof.ONE, Proof.PURGED):
             return None
-        ends = {stretch.end.order for stretch in self._files.stretches}
+        ends = {stretch.end.order for stretch in self._stretches}
         tip = recorder.tip
         if recorder.is_recording and tip is not None:
             ends.discard(tip.order)
         # At an end the datastore has to have what follows; opening it says whether it does.
         return None if marker.order in ends else self.find(marker)
+
+    @property
+    def _stretches(self) -> tuple[Stretch, ...]:
+        """What the files hold of the log that is recorded."""
+        return self._files.stretches if self.recorder.serves else ()
 
     def _end(self) -> LogPosition:
         """Up to where everything is written."""
@@ -325,7 +330,7 @@ class RelayedSource:
 
     def _joined(self, earliest: LogPosition) -> Stretch | None:
         """The first stretch from whose begin on nothing is missing, if it begins before the datastore's log."""
-        for stretch in self._files.stretches:
+        for stretch in self._stretches:
             if stretch.begin.order.incarnation == earliest.incarnation and stretch.end.read_from >= earliest:
                 return stretch if stretch.begin.order < earliest else None
         return None
@@ -334,7 +339,7 @@ class RelayedSource:
         """What is missing behind the marker, where the relay has what follows sooner than the datastore, or has what
         lies before.
         """
-        stretches = self._files.stretches if self.recorder.proof in (Proof.ONE, Proof.PURGED) else ()
+        stretches = self._stretches if self.recorder.proof in (Proof.ONE, Proof.PURGED) else ()
         if not stretches or isinstance(error, PurgedInside):
             return error
         resume = self.behind_hole(marker, error)

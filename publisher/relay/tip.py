@@ -73,6 +73,7 @@ class Tip:
         self.filling = False  # who records fills a hole
         self.generation = 0  # rises when what was recorded is of another log
         self.holes = 0
+        self.clearing = False  # the files of another log are about to be removed
         self.unfillable = False  # the hole behind the tip cannot be filled: the next reader begins a stretch
         self._readers: set[object] = set()
         self._ahead: dict[object, LogPosition] = {}  # of readers that are behind a hole, between transactions
@@ -163,7 +164,14 @@ class Tip:
         """The writer lost what it had taken: the relay ends at ``end``."""
         self.give_up()
         self.marker = end
+        if self.clearing:  # that was not done: who records next orders it again
+            self.clearing, self.proof = False, Proof.DIVERGED
         return [ABANDON]
+
+    @property
+    def serves(self) -> bool:
+        """Whether the files may be read: they are not of another log than the datastore's."""
+        return self.proof is not Proof.DIVERGED and not self.clearing
 
     @property
     def needs_filling(self) -> bool:
@@ -198,7 +206,7 @@ class Tip:
             same = self.proof is not Proof.PURGED
             if before.order < tip.order:
                 whole = segment.marker is not None and not segment.broken and segment.gap is None
-                if not same or not whole or segment.end < tip.order:
+                if not same or not whole or segment.end < tip.order or not self._shows(segment, before):
                     return None
                 if not proves(Record(segment), before.anchor, tip):
                     return None
@@ -206,17 +214,30 @@ class Tip:
                 self.proof = Proof.ONE
                 return [] if segment.end == tip.order else self._extend(cut(segment, tip.order), tip)
             if before.order == tip.order and same:
+                if not self._shows(segment, before):
+                    return None
                 self._become(reader)
                 if before.anchor == tip.anchor:
                     self.proof = Proof.ONE
                 return self._extend(segment, before)
         if self._fills and not self.unfillable:
             return None
+        orders = self.begin(before)
         self._become(reader)
-        return [*self.begin(before), *self._extend(segment, before)]
+        return [*orders, *self._extend(segment, before)]
+
+    def _shows(self, segment: Segment, before: Datamarker) -> bool:
+        """Whether the segment, in which or at whose begin the tip lies, is of the log that was recorded."""
+        tip = self.marker
+        assert tip is not None
+        if self.proof is Proof.ONE:
+            return True
+        if before.order == tip.order:
+            return before.anchor == tip.anchor
+        return proves(Record(segment), before.anchor, tip)
 
     def _become(self, reader: object) -> None:
-        self.recorder, self.proving, self.filling = reader, False, False
+        self.recorder, self.proof, self.proving, self.filling = reader, Proof.ONE, False, False
         self._ahead.clear()
 
     def _extend(self, segment: Segment, before: Datamarker | None) -> list[Order]:
@@ -243,5 +264,6 @@ class Tip:
     def _cleared(self) -> list[Order]:
         if self.proof is not Proof.DIVERGED:
             return []
+        self.clearing = True  # before :attr:`proof` is another, so that :attr:`serves` is never true in between
         self.marker = None
         return [CLEAR]

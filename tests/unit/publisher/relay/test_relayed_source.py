@@ -12,6 +12,7 @@ import pytest
 
 from publisher.relay.lead import lead_start
 from publisher.relay.settings import RelaySettings
+from publisher.relay.tip import Proof
 from tests.support.clocks import ScriptedClock
 from tests.support.relay_disk import FakeDisk
 from tests.support.relay_scene import RelayScene
@@ -132,6 +133,26 @@ def test_a_disk_that_hangs_holds_up_nobody() -> None:
         clock.now += 6
         assert scene.read(behind).keys() == keys_of(5, 5)
         opens.set()
+
+
+@BOTH
+def test_who_reads_on_at_the_tip_when_the_recording_reader_ends_records_and_proves_the_relay(
+    settings: RelaySettings,
+) -> None:
+    with scene_of(settings) as scene:
+        behind = scene.open()
+        scene.recorded(behind, 5)
+        ahead = scene.open(scene.put(5))
+        scene.put(1)
+        scene.read(ahead)
+        scene.read(behind)
+        behind.close()
+        scene.recorded(ahead, 1)
+        assert scene.relay.tip == scene.memory.latest()
+        assert scene.source.recorder.proof is Proof.ONE, "else nobody is served, and in hold nothing is released"
+        opened = scene.store.opened
+        assert scene.read(scene.open()).keys() == keys_of(0, 12)
+        assert scene.store.opened == opened
 
 
 @BOTH
@@ -321,6 +342,36 @@ def test_the_relay_of_another_log_is_not_read_and_goes_when_there_is_more(settin
         scene.wait_for(scene.catches_up, "nothing is recorded")
         scene.wait_for(lambda: len(scene.relay.stretches) == 1, "the other log is still there")
         assert scene.read(scene.open(kept)).keys() == keys_of(10, 6)
+
+
+@BOTH
+def test_who_reads_a_restored_datastore_does_not_go_on_in_the_files_of_before(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        lead = scene.open()
+        kept = scene.recorded(lead, 5)
+        scene.recorded(lead, 5)
+        scene.memory.restore(kept)
+        scene.put(6)
+        lead.close()
+        assert scene.read(scene.open(), max_bytes=40).keys() == [*keys_of(0, 5), *keys_of(10, 6)]
+
+
+def test_files_of_another_log_are_not_read_until_they_are_removed() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        kept = scene.recorded(lead, 5)
+        scene.recorded(lead, 5)
+        scene.memory.restore(kept)
+        scene.put(6)
+        lead.close()
+        opens = scene.gate("unlink")
+        try:
+            assert scene.open(kept).read(40, 0.0), "this one begins the relay anew, and the disk hangs"
+            assert scene.source.earliest() == scene.start
+            assert not scene.open().reads_files
+            assert scene.read(scene.open(), max_bytes=40).keys() == [*keys_of(0, 5), *keys_of(10, 6)]
+        finally:
+            opens.set()
 
 
 def test_an_anchor_that_differs_is_for_the_datastore_to_judge() -> None:

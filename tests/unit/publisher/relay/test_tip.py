@@ -67,6 +67,10 @@ def offer(tip: Tip, reader: str, first: int, last: int, *, room: bool = True) ->
     return tip.offer(reader, LOG.read(first, last), LOG.markers[first], room=room)
 
 
+def is_serving(tip: Tip) -> bool:
+    return tip.serves
+
+
 def is_met(tip: Tip) -> bool:
     return tip.met
 
@@ -194,6 +198,36 @@ def test_another_incarnation_begins_a_stretch_at_its_first_datamarker() -> None:
     moved = replace(segment, begin=replace(segment.begin, incarnation=2))
     (order,) = tip.offer(A, moved, LOG.markers[0], room=True)
     assert begins(order) == LOG.markers[2]
+
+
+def test_a_reader_at_an_unproven_tip_records_if_it_read_what_the_tip_is_of() -> None:
+    for first in (2, 4):  # across the tip, and at it
+        tip = tip_at(4, proof=Proof.UNKNOWN)
+        (order,) = offer(tip, A, first, 6)
+        assert isinstance(order, Segment)
+        assert (order.begin, tip.recorder, tip.proof) == (LOG.markers[4].order, A, Proof.ONE)
+
+
+def test_a_reader_of_another_log_records_nothing_at_an_unproven_tip() -> None:
+    for first in (2, 4):
+        tip = tip_at(4, proof=Proof.UNKNOWN)
+        anchor = LOG.markers[4].anchor
+        assert anchor is not None
+        tip.marker = replace(LOG.markers[4], anchor=replace(anchor, id="mem:77"))
+        assert offer(tip, A, first, 6) == []
+        assert (tip.recorder, tip.proof) == (None, Proof.UNKNOWN)
+
+
+def test_files_of_another_log_that_could_not_be_removed_are_ordered_to_go_again() -> None:
+    tip = tip_at(4, proof=Proof.DIVERGED)
+    assert not tip.serves
+    clear, begin, _ = offer(tip, A, 1, 2)
+    assert (clear, begins(begin)) == (CLEAR, LOG.markers[1])
+    assert tip.proof is Proof.ONE
+    assert not tip.serves, "the writer did not do it yet"
+    assert tip.lost(LOG.markers[4]) == [ABANDON]
+    assert not is_serving(tip)
+    assert offer(tip, A, 1, 2)[0] is CLEAR
 
 
 # --- who fills a hole -------------------------------------------------------------------------------------------------
