@@ -23,6 +23,7 @@ def _plan() -> Plan:
         datastore="postgres",
         zookeeper=False,
         shard_by="{ hash = 2 }",
+        log='relay = "off"',  # else nobody reads a copy
     )
 
 
