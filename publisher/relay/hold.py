@@ -58,7 +58,8 @@ class Hold:
                 break
             if one.synced.order <= place:
                 continue
-            if one.begin.order > place and not self._lose:
+            # Where the log went on in another history the relay has a hole, though it had room.
+            if one.begin.order > place and (not self._lose or one.begin.order.incarnation != place.incarnation):
                 break
             place = max(place, one.synced.read_from)
         return place

@@ -90,9 +90,7 @@ class Recorder:
         with self._work:
             self.stretches = self._files.stretches
             self._tip.marker = self.stretches[-1].end if self.stretches else None
-            self._unsynced = sum(
-                one.begin != one.end for one in self.stretches
-            )  # nobody knows what a former process did
+            self._unsynced = int(bool(self.stretches))  # nobody knows what a former process did
             self._stopping = False
             self._thread = threading.Thread(target=self._run, name="relay-writer", daemon=True)
             self._thread.start()

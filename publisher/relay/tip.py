@@ -208,17 +208,12 @@ class Tip:
                 whole = segment.marker is not None and not segment.broken and segment.gap is None
                 if not same or not whole or segment.end < tip.order or not self._shows(segment, before):
                     return None
-                if not proves(Record(segment), before.anchor, tip):
-                    return None
                 self._become(reader)
-                self.proof = Proof.ONE
                 return [] if segment.end == tip.order else self._extend(cut(segment, tip.order), tip)
             if before.order == tip.order and same:
                 if not self._shows(segment, before):
                     return None
                 self._become(reader)
-                if before.anchor == tip.anchor:
-                    self.proof = Proof.ONE
                 return self._extend(segment, before)
         if self._fills and not self.unfillable:
             return None

@@ -78,6 +78,13 @@ def test_what_the_relay_cannot_take_is_given_up_once_it_lost_a_whole_budget(lose
     assert hold.point(at(500), at(1500), held, LOG, behind=False) == (at(1000), False), "it is being recorded"
 
 
+def test_a_hole_where_another_incarnation_begins_is_not_jumped_over() -> None:
+    after = [replace(one, order=replace(one.order, incarnation=2)) for one in (marker(1001), marker(2000))]
+    held = [stretch(0, 1000, marker(1000)), Stretch(after[0], after[1], replace(after[1], read_from=after[1].order))]
+    for behind in (True, False):
+        assert Hold(100, lose=True).point(at(500), after[1].order, held, LOG, behind=behind) == (at(1000), False)
+
+
 def test_a_filler_that_gets_nearer_loses_nothing() -> None:
     hold = Hold(100, lose=True)
     for tip, end in ((1000, 9000), (4000, 9500), (8000, 9900), (9950, 9990), (9960, 9999)):
