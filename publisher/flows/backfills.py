@@ -150,7 +150,7 @@ class Backfills:
         if backfill is None or backfill.ended or not backfill.lost:
             return
         self._keys.pop(flow.key, None)
-        keys = await self._lost.known(flow.shard, backfill.lost)
+        keys = await self._known(flow, backfill.lost)
         if isinstance(keys, LostKeys):
             self._keys[flow.key] = backfill.lost, keys
             return
@@ -296,7 +296,10 @@ class Backfills:
 
     async def rows_lost(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> LostKeys | str:
         """The rows that the flow lacks of this range of the log; or why they are not known."""
-        keys = await self._lost.known(flow.shard, ((begin, end),))
+        return await self._known(flow, ((begin, end),))
+
+    async def _known(self, flow: PublisherFlow, ranges: Sequence[Range]) -> LostKeys | str:
+        keys = await self._lost.known(flow.shard, ranges)
         return keys.of(self.tables_of(flow)) if isinstance(keys, LostKeys) else keys
 
     async def cover(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> bool:
@@ -313,7 +316,7 @@ class Backfills:
         ):
             return True
         lost = with_lost(control.lost, begin, end)
-        keys = await self._lost.known(flow.shard, lost)
+        keys = await self._known(flow, lost)
         if isinstance(keys, str):
             return True  # all tables are read, if the flow goes on behind the range
         generation, fresh = control.generation, not backfill.begun

@@ -20,8 +20,9 @@ from publisher.relay.settings import RelayIdentity
 from publisher.sources.memory.changes import Change
 from publisher.sources.memory.source import MemorySource
 from publisher.sources.memory.tables import MemoryTables
-from tests.support.copying_subscriber import CopyingSubscriber, running_copy
+from tests.support.copying_subscriber import running_copy
 from tests.support.eventually import eventually
+from tests.support.halting_copy import HaltingCopy
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.changes import FLOW, served
@@ -33,8 +34,7 @@ from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
 from wormhole.ports.marker_store import BackfillControl
-from wormhole.wire.rows import decode_key
-from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormhole.wire.v1 import admin_pb2
 
 
 class LosingSource(MemorySource):
@@ -61,41 +61,6 @@ class LosingSource(MemorySource):
     def keep_lost_keys(self, oldest: LogPosition) -> None:
         """See the port."""
         self.kept = oldest
-
-
-class HaltingCopy(CopyingSubscriber):
-    """Halts at every loss, and removes what it did not receive of a range."""
-
-    def __init__(self, wire: object) -> None:
-        super().__init__(wire)  # type: ignore[arg-type]
-        self.wire.takes_ranges = True
-        self.generations: list[int] = []
-
-    def _apply(self, frame: push_pb2.PublisherFrame) -> None:
-        super()._apply(frame)
-        for update in self.wire.updates(frame):
-            if update.old_key is not None:
-                self.rows[update.table].pop(update.old_key, None)
-
-    async def _process(self, frame: push_pb2.PublisherFrame) -> None:
-        match frame.WhichOneof("kind"):
-            case "data_loss":
-                loss = frame.data_loss
-                await self.wire.says(
-                    loss_decision=push_pb2.LossDecision(flow=loss.flow, epoch=loss.epoch, proceed=False)
-                )
-            case "chunk_end":
-                self.frames.append("chunk_end")
-                rows = self.rows[self.wire._schemas[frame.chunk_end.schema].table]
-                for row in frame.chunk_end.alone:
-                    key = decode_key(row.SerializeToString())
-                    if key in rows and rows[key][0] < self.generation:
-                        del rows[key]
-            case "assign":
-                self.generations.append(frame.assign.generation)
-                await super()._process(frame)
-            case _:
-                await super()._process(frame)
 
 
 class Scene(World):
