@@ -110,8 +110,8 @@ class LogReader(Protocol):
     """
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
-        """The next piece of log: about ``max_bytes`` of encoded updates, at most a few more than one update over. From a
-        relay it is as large as it was recorded.
+        """The next piece of log: about ``max_bytes`` of encoded updates, at most a few more than one update over.
+        From a relay it is as large as it was recorded.
 
         Waits up to ``wait_s`` seconds for new log at the live end, then returns ``None``. A segment without updates
         still moves the place on. Raises :class:`~wormhole.model.errors.DecodeError` for a corrupt log,
