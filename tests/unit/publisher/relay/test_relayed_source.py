@@ -19,6 +19,7 @@ from tests.support.relay_scene import RelayScene
 from tests.support.relayed_harness import CACHE, HOLD, LITTLE
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.loss import LossKind
+from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader, PurgedInside
 from wormhole.ports.testing.reading import Read
 
@@ -269,6 +270,33 @@ def test_in_hold_a_hole_is_filled_and_then_one_reader_is_left() -> None:
         assert scene.read(behind).keys() == keys_of(102, 1)
         assert scene.read(scene.open()).keys() == keys_of(0, 103)
         assert scene.store.opened == opened
+
+
+def test_in_hold_a_hole_that_the_datastore_cannot_decode_is_passed_over() -> None:
+    with scene_of(HOLD, queue_bytes=20_000) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 1)
+        opens = scene.gate()
+        scene.put(100, 1000)
+        scene.read(lead, max_bytes=1000)
+
+        def fail(segment: Segment) -> Segment:
+            if threading.current_thread().name == "relay-filler":
+                raise DecodeError("an unknown event")
+            return segment
+
+        scene.store.change = fail
+        opens.set()
+        scene.flush()
+
+        def goes_on() -> bool:
+            scene.put(1)
+            scene.read(lead)
+            return scene.catches_up()
+
+        scene.wait_for(goes_on, "nothing is recorded behind the hole")
+        assert len(scene.relay.stretches) == 2
+        assert scene.read(scene.open()).keys() == keys_of(0, scene.written), "the hole is read from the datastore"
 
 
 def test_in_hold_a_relay_that_is_empty_begins_where_the_datastores_log_does() -> None:
