@@ -80,9 +80,13 @@ class Flow:
 
 
 class World:
-    """Transactions are numbered from 1 on. ``full``: the budget is smaller than what is written."""
+    """Transactions are numbered from 1 on. ``full``: the budget is smaller than what is written. ``written``: how many
+    there are before there is a relay.
+    """
 
-    def __init__(self, folder: Path, mode: Mode, *, on_full: Policy = "lose", full: bool = False) -> None:
+    def __init__(
+        self, folder: Path, mode: Mode, *, on_full: Policy = "lose", full: bool = False, written: int = 0
+    ) -> None:
         self.log = MemorySource("db1", max_update_bytes=1 << 20)
         self.folder = folder / "relay-0"
         self.settings = RelaySettings(
@@ -96,6 +100,9 @@ class World:
         self.committed = 0
         self.starts = 0
         self.flows = [Flow(self.log.earliest()) for _ in range(FLOWS)]
+        self.written = written
+        for _ in range(written):
+            self.commit(1, 1000)
         self.start()
 
     # -- the publisher
@@ -105,7 +112,7 @@ class World:
         self.source.start()
         relay = self.source.status().relay
         assert relay is not None
-        begin = relay.tip if relay.tip is not None else self.log.earliest()
+        begin = relay.tip or (self.log.latest() if self.written else self.log.earliest())
         self.lead = Flow(begin)
         self.starts += 1
 
@@ -272,3 +279,19 @@ def test_a_full_relay_tells_what_it_lost(steps: list[Step]) -> None:
 @given(STEPS)
 def test_a_full_relay_that_keeps_the_slot_loses_nothing(steps: list[Step]) -> None:
     _run("hold", steps, on_full="keep_slot", full=True)
+
+
+def test_a_relay_that_is_turned_on_later_takes_what_flows_need(tmp_path: Path) -> None:
+    """The lead begins at the log's end, far beyond the budget of the log."""
+    world = World(tmp_path, "hold", written=60)
+    try:
+        world.release()
+        world.commit(1, 1000)
+        world.settle()
+        assert world.kept() <= SLOT_BUDGET
+        for flow in world.flows:
+            while world.advance(flow, 10) or flow.next <= world.committed:
+                pass
+            assert flow.told == []
+    finally:
+        world.close()
