@@ -53,6 +53,10 @@ class Filler:
                     said = str(error)
                     _log.warning("the relay lacks a part of the log, which cannot be read just now: %s", error)
                 rest_s = _REST_S
+            except Exception:  # noqa: BLE001
+                # Without this thread the datastore would keep its log for as long as the publisher runs.
+                _log.exception("unexpected, please report this")
+                rest_s = _REST_S
 
     def _fill(self) -> None:
         recorder = self._recorder

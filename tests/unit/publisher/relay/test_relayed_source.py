@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from publisher.relay import filler
 from publisher.relay.lead import lead_start
 from publisher.relay.settings import RelaySettings
 from publisher.relay.tip import Proof
@@ -297,6 +298,27 @@ def test_in_hold_a_hole_that_the_datastore_cannot_decode_is_passed_over() -> Non
         scene.wait_for(goes_on, "nothing is recorded behind the hole")
         assert len(scene.relay.stretches) == 2
         assert scene.read(scene.open()).keys() == keys_of(0, scene.written), "the hole is read from the datastore"
+
+
+def test_in_hold_a_hole_is_filled_after_an_unexpected_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(filler, "_REST_S", 0.01)
+    errors = [RuntimeError("unforeseen")]
+    with scene_of(HOLD) as scene:
+        scene.put(5)
+        lead = scene.open(scene.memory.latest())
+
+        def fail(segment: Segment) -> Segment:
+            if errors and threading.current_thread().name == "relay-filler":
+                raise errors.pop()
+            return segment
+
+        scene.store.change = fail
+        scene.recorded(lead, 1)
+        scene.wait_for(scene.catches_up, "the hole stays")
+    assert not errors
+    assert "please report" in caplog.text
 
 
 def test_in_hold_a_relay_that_is_empty_begins_where_the_datastores_log_does() -> None:
