@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 from publisher.relay.cursor import Cursor
@@ -23,6 +24,7 @@ from wormhole.ports.log_source import LogReader
 __all__ = ["RelayAccess", "RelayedReader"]
 
 _LOOK_S: Final = 0.25  # between two looks whether the recording reader is read
+_COMPARE_S: Final = 1.0
 _STUCK_S: Final = 5.0  # behind a disk that does not take what was read
 
 
@@ -37,6 +39,10 @@ class RelayAccess(Protocol):
 
     def open_inner(self, marker: Datamarker) -> LogReader:
         """The datastore's log."""
+        ...
+
+    def compare(self) -> None:
+        """Have the datastore's log shown to be what was recorded, unless somebody records."""
         ...
 
     def behind_hole(self, marker: Datamarker, error: PositionPurged) -> Datamarker:
@@ -73,6 +79,7 @@ class RelayedReader:
         self._closed = False
         self._stuck_at: LogPosition | None = None  # the end of the files, while what follows is not written
         self._stuck_since = 0.0
+        self._compares_at = 0.0
         self._on_closed = closed
         self._generation = self._recorder.generation if inner is None else self._recorder.join(self)
 
@@ -228,6 +235,8 @@ class RelayedReader:
             self._recorder.rests(self)
             return None
         self._recorder.offer(self, segment, self._marker if self._whole else None)
+        if self._recorder.is_doubtful:
+            self._compare()
         self._recorder.rests(self)
         self._whole = segment.marker is not None
         if segment.marker is not None:
@@ -235,6 +244,14 @@ class RelayedReader:
             if self._recorder.covers(self, segment.end):
                 self._enter_files(inner, segment.marker)
         return segment
+
+    def _compare(self) -> None:
+        """Have what is recorded compared with the log, now and then, so that it can be gone on with."""
+        now = self._clock.monotonic()
+        if now >= self._compares_at:
+            self._compares_at = now + _COMPARE_S
+            with suppress(WormholeError):
+                self._access.compare()
 
     def _enter_files(self, inner: LogReader, marker: Datamarker) -> None:
         cursor = self._access.find(marker)

@@ -18,6 +18,7 @@ from publisher.relay.files import NotAdjoiningError, RelayFile, RelayFiles, Stre
 from publisher.relay.settings import RelaySettings
 from publisher.relay.tip import ABANDON, CLEAR, Begin, Order, Proof, Tip
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
@@ -80,6 +81,7 @@ class Recorder:
         self._synced_at = -math.inf
         self._rests_since = math.inf  # since when the recording reader is not read
         self._trim_to: int | None = None
+        self._trim_failed = ""
         self.stretches: tuple[Stretch, ...] = ()
         self._thread: threading.Thread | None = None
 
@@ -161,6 +163,11 @@ class Recorder:
     def serves(self) -> bool:
         """Whether the files are of the log that is recorded, and not still those of another one."""
         return self._tip.serves
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether nobody records before the log was compared with what is recorded."""
+        return self._tip.is_doubtful
 
     @property
     def is_recording(self) -> bool:
@@ -305,12 +312,17 @@ class Recorder:
             self._work.notify_all()
 
     def trim(self, keep_bytes: int) -> None:
-        """Drop the oldest files until no more than ``keep_bytes`` are left, and wait for that."""
+        """Drop the oldest files until no more than ``keep_bytes`` are left, and wait for that.
+
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the disk refuses it.
+        """
         with self._work:
             self._trim_to = keep_bytes
             self._urgent = True
             self._work.notify_all()
             self._news.wait_for(lambda: self._stopping or self._trim_to is None)
+            if self._trim_failed:
+                raise SourceUnavailable(f"the relay cannot be trimmed: {self._trim_failed}", hint=self._problem.hint)
 
     # -- state
 
@@ -377,7 +389,7 @@ class Recorder:
                 orders = tuple(self._queue)
                 self._queue.clear()
                 self._urgent = False
-                stopping, trim_to = self._stopping, self._trim_to
+                stopping, trim_to, failed = self._stopping, self._trim_to, ""
             try:
                 self._write(orders)
                 self._make_room()
@@ -388,7 +400,8 @@ class Recorder:
             except NotAdjoiningError:
                 self._lost()  # a reader found the newest file damaged, which is gone
             except OSError as error:
-                self._failed(error.strerror or str(error))
+                failed = error.strerror or str(error)
+                self._failed(failed)
                 self._no_space = error.errno in _NO_SPACE
             except Exception as error:  # noqa: BLE001
                 # Delivery does not depend on the relay, and goes on whatever breaks here.
@@ -398,8 +411,9 @@ class Recorder:
                 self._written += len(orders)
                 self._queued -= sum(order.memory for order in orders if isinstance(order, Segment))
                 self.stretches = self._files.stretches
-                if trim_to is not None:
+                if trim_to is not None and trim_to == self._trim_to:
                     self._trim_to = None
+                    self._trim_failed = failed
                 self._announce()
                 if stopping and (not self._queue or self._problem):
                     return

@@ -235,6 +235,10 @@ class RelayedSource:
         """See :class:`~publisher.relay.reader.RelayAccess`."""
         return self._inner.open(marker)
 
+    def compare(self) -> None:
+        """See :class:`~publisher.relay.reader.RelayAccess`."""
+        self._is_proven()
+
     def behind_hole(self, marker: Datamarker, error: PositionPurged) -> Datamarker:
         """See :class:`~publisher.relay.reader.RelayAccess`."""
         if isinstance(error, PurgedInside):

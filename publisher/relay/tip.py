@@ -174,6 +174,11 @@ class Tip:
         return self.proof is not Proof.DIVERGED and not self.clearing
 
     @property
+    def is_doubtful(self) -> bool:
+        """Whether the log has to be compared with what was recorded before more is, behind a hole."""
+        return self.recorder is None and self.marker is not None and self.proof is Proof.UNKNOWN
+
+    @property
     def needs_filling(self) -> bool:
         """Whether a reader is behind a hole that nobody fills."""
         return self._fills and not self.unfillable and self.recorder is None and bool(self._ahead)
@@ -215,7 +220,7 @@ class Tip:
                     return None
                 self._become(reader)
                 return self._extend(segment, before)
-        if self._fills and not self.unfillable:
+        if (self._fills and not self.unfillable) or self.is_doubtful:
             return None
         orders = self.begin(before)
         self._become(reader)

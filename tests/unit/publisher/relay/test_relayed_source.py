@@ -600,6 +600,32 @@ def test_trimming_removes_all_and_recording_goes_on() -> None:
         assert scene.read(scene.open()).keys() == keys_of(0, 10)
 
 
+def test_trimming_that_the_disk_refuses_is_told() -> None:
+    with scene_of() as scene:
+        scene.recorded(scene.open(), 5)
+        scene.disk.break_down("unlink", errno.EROFS)
+        with pytest.raises(SourceUnavailable):
+            scene.source.trim(0)
+
+
+def test_nothing_is_recorded_behind_what_may_be_of_another_log() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        kept = scene.recorded(lead, 5)
+        scene.recorded(lead, 5)
+        scene.memory.restore(kept)  # the lead has not noticed
+        scene.put(8)
+        other = scene.open(scene.memory.latest())
+        scene.put(1)
+        scene.read(other)
+        lead.close()
+        for _ in range(3):
+            scene.put(1)
+            scene.read(other)
+        scene.flush()
+        assert scene.read(scene.open()).keys() == [*keys_of(0, 5), *keys_of(10, 12)]
+
+
 def test_a_closed_reader_ends_and_records_no_more() -> None:
     with scene_of() as scene:
         lead = scene.open()
