@@ -56,15 +56,15 @@ _TAIL: Final = struct.Struct(">BI")
 _READS: Final = 1 << 31  # indexes of a log's updates are below it
 
 
-def check_format(version: object, where: str) -> None:
-    """Refuse what a newer release wrote. Raises ``TypeError`` for what is no version, and
+def check_format(version: object, where: str, newest: int = FORMAT) -> None:
+    """Refuse what a newer release wrote: what is above ``newest``. Raises ``TypeError`` for what is no version, and
     :class:`~wormhole.model.errors.ArchiveError`.
     """
     if not isinstance(version, int):
         raise TypeError("format is no number")
-    if version > FORMAT:
+    if version > newest:
         raise ArchiveError(
-            f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",
+            f"{where} was written by a newer release: its format is {version}, this release reads up to {newest}",
             hint="install the release that wrote it, or a later one",
         )
 

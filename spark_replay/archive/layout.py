@@ -4,8 +4,9 @@
 
     archive.json                          whose archive this is
     SHARD/manifests/00000000000000000042.json   what counts; the one with the highest number does
+    SHARD/checkpoints/NAME.json           older files, which manifests name by this name (``checkpoints``)
     SHARD/data/NAME.parquet               the updates
-    SHARD/garbage.json                    which data files nobody names, and since when (``retention``)
+    SHARD/garbage.json                    what of both nobody names, and since when (``retention``)
     newest_snapshot.json                  the newest snapshot, for retention (``newest_snapshot``)
 
 Other files there are not part of the archive.
@@ -28,6 +29,8 @@ __all__ = [
     "About",
     "about_from_json",
     "about_to_json",
+    "checkpoint_folder",
+    "checkpoint_path",
     "data_folder",
     "garbage_path",
     "manifest_folder",
@@ -88,8 +91,18 @@ def manifest_path(shard: str, version: int) -> str:
     return f"{manifest_folder(shard)}/{version:020}.json"
 
 
+def checkpoint_folder(shard: str) -> str:
+    """Where the checkpoints of the shard's manifests are."""
+    return f"{shard}/checkpoints"
+
+
+def checkpoint_path(shard: str, name: str) -> str:
+    """The checkpoint of this name."""
+    return f"{checkpoint_folder(shard)}/{name}"
+
+
 def garbage_path(shard: str) -> str:
-    """The list of data files that no manifest names."""
+    """The list of data files and checkpoints that no manifest names."""
     return f"{shard}/garbage.json"
 
 

@@ -3,33 +3,47 @@
 A manifest is never changed: a commit writes the next version, which fails when that exists (``store``). Readers look at
 the newest one only; a file that none names is garbage. The files are a chain: each begins at the datamarker where the
 one before ends.
+
+The stored manifest lists the newest files itself, and names checkpoints that list the older ones (``checkpoints``), so
+that a commit does not write the whole list again.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping
+import json
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from spark_replay.archive.checksums import NO_BLOCKS, Blocks
-from spark_replay.archive.columns import FORMAT, check_format
+from spark_replay.archive.columns import check_format
 from spark_replay.archive.json_checksum import has_checksum, with_checksum
 from wormhole.model.errors import ArchiveError, EpochRefused, ProtocolError
 from wormhole.model.json_input import read_json
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = [
+    "MANIFEST_FORMAT",
+    "Checkpoint",
     "FileEntry",
     "KnownLoss",
     "Manifest",
+    "checkpoint_from_json",
+    "checkpoint_of",
+    "checkpoint_to_json",
     "is_summed",
     "manifest_from_json",
     "manifest_to_json",
     "marker_from_text",
     "marker_to_text",
 ]
+
+
+MANIFEST_FORMAT: Final = 2
+"""Version of a manifest's form. 1, of earlier releases, lists every file itself and knows no checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +92,30 @@ class KnownLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A stored list of adjacent files, as a manifest names it. It is never changed either.
+
+    ``name``: within the shard's folder of checkpoints. ``files``: how many it lists. ``bytes`` and ``crc32``: of the
+    stored list. ``begin`` and ``end``: the places between which its files lie, for people.
+    """
+
+    name: str
+    files: int
+    bytes: int
+    crc32: int
+    begin: LogPosition
+    end: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """See the module. ``version`` goes up by one at every commit; ``epoch`` is the flow's in which the archiver wrote
     last.
 
     ``begin``: where the chain begins now, ``end``: where it ends. ``whole``: it begins where the log of the store
     itself began, so nothing was ever written to the shard before it; false for ever once retention took the first file.
+    ``older``: checkpoints with the files before ``files``, as far as they were not read; none of a manifest that
+    :meth:`~spark_replay.archive.store.ArchiveStore.read` gives.
     """
 
     dataset: str
@@ -97,7 +129,8 @@ class Manifest:
     losses: tuple[KnownLoss, ...] = ()
     copy: str = ""
     log: str = ""
-    format: int = field(default=FORMAT)
+    format: int = field(default=MANIFEST_FORMAT)
+    older: tuple[Checkpoint, ...] = ()
 
     def appended(self, entry: FileEntry, epoch: int) -> Manifest:
         """The next version, with one file more.
@@ -140,6 +173,7 @@ class Manifest:
         """The next version, in which adjoining files ``old`` are replaced by ``new``, which holds the same rows. Raises
         :class:`~wormhole.model.errors.ArchiveError` when they are not there any more, or ``new`` covers something else.
         """
+        self._check_read()
         names = [entry.name for entry in self.files]
         gone = sorted(set(old) - set(names))
         if gone or not old:
@@ -162,6 +196,7 @@ class Manifest:
 
     def without_first(self, count: int) -> Manifest:
         """The next version, without the ``count`` oldest files: the archive begins later and is whole no more."""
+        self._check_read()
         if not 0 < count <= len(self.files):
             raise ValueError(f"{count} of {len(self.files)} files")
         kept = self.files[count:]
@@ -174,6 +209,10 @@ class Manifest:
         return replace(
             self, version=self.version + 1, epoch=epoch, end=loss.resume, losses=(*self.losses, loss), whole=False
         )
+
+    def _check_read(self) -> None:
+        if self.older:
+            raise ValueError(f"the older files of {self.shard} were not read")
 
 
 def marker_to_text(marker: Datamarker) -> str:
@@ -203,6 +242,7 @@ def manifest_to_json(manifest: Manifest) -> bytes:
         "end_place": str(manifest.end.order),
         "whole": manifest.whole,
         "losses": [{"resume": marker_to_text(loss.resume), "message": loss.message} for loss in manifest.losses],
+        "checkpoints": [_checkpoint_to_json(one) for one in manifest.older],
         "files": [_entry_to_json(entry) for entry in manifest.files],
     }
     return with_checksum(given, separators=(",", ":"))
@@ -222,6 +262,70 @@ def is_summed(data: bytes, where: str) -> bool:
             hint="restore the file from a backup; without one move it away: the version before it, one number lower, "
             "counts then, and lacks what the last commit added",
         ) from error
+
+
+def _checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "name": checkpoint.name,
+        "files": checkpoint.files,
+        "bytes": checkpoint.bytes,
+        "crc32": checkpoint.crc32,
+        "begin_place": str(checkpoint.begin),
+        "end_place": str(checkpoint.end),
+    }
+
+
+def checkpoint_to_json(manifest: Manifest, files: Sequence[FileEntry]) -> bytes:
+    """The stored form of a checkpoint with adjacent files of ``manifest``."""
+    given = {
+        "format": MANIFEST_FORMAT,
+        "dataset": manifest.dataset,
+        "copy": manifest.copy,
+        "shard": manifest.shard,
+        "files": [_entry_to_json(entry) for entry in files],
+    }
+    return json.dumps(given, separators=(",", ":")).encode()
+
+
+def checkpoint_of(name: str, files: Sequence[FileEntry], data: bytes) -> Checkpoint:
+    """How a manifest names the checkpoint with ``files``, of which ``data`` is the stored form."""
+    return Checkpoint(name, len(files), len(data), zlib.crc32(data), files[0].begin.order, files[-1].end.order)
+
+
+def checkpoint_from_json(
+    data: bytes | None, checkpoint: Checkpoint, manifest: Manifest, where: str
+) -> tuple[FileEntry, ...]:
+    """The files that ``checkpoint``, which ``manifest`` names, lists. ``data``: what is stored, ``None``: nothing is.
+    ``where``: the path, for the message.
+
+    Raises :class:`~wormhole.model.errors.ArchiveError` for what is gone, and for other bytes than were written.
+    """
+    if data is None:
+        raise _unreadable(checkpoint, manifest, f"{where} is gone")
+    if (len(data), zlib.crc32(data)) != (checkpoint.bytes, checkpoint.crc32):
+        raise _unreadable(checkpoint, manifest, f"{where} is damaged, or another file: its checksum differs")
+    try:
+        given: dict[str, Any] = read_json(data)
+        check_format(given["format"], where, MANIFEST_FORMAT)
+        if (given["dataset"], given["copy"], given["shard"]) != (manifest.dataset, manifest.copy, manifest.shard):
+            raise ValueError(f"it is of dataset {given['dataset']}, copy {given['copy']}, shard {given['shard']}")
+        files = tuple(_entries_from_json(given["files"]))
+        if len(files) != checkpoint.files:
+            raise ValueError(f"it lists {len(files)} files")
+        return files
+    except ArchiveError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, ProtocolError) as error:
+        raise _unreadable(checkpoint, manifest, f"{where} is no checkpoint: {type(error).__name__} {error}") from error
+
+
+def _unreadable(checkpoint: Checkpoint, manifest: Manifest, problem: str) -> ArchiveError:
+    return ArchiveError(
+        f"{problem}; manifest {manifest.version} of {manifest.shard} names it for {checkpoint.files:,} files between "
+        f"{checkpoint.begin} and {checkpoint.end}",
+        shard=manifest.shard,
+        hint="restore the file from a backup; the archiver goes on without it, and what reads these files cannot",
+    )
 
 
 def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
@@ -261,7 +365,11 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
         given: dict[str, Any] = read_json(data)
         version = given["format"]
         is_summed(data, where)
-        check_format(version, where)
+        check_format(version, where, MANIFEST_FORMAT)
+        older = tuple(_checkpoint_from_json(one) for one in given["checkpoints"]) if version > 1 else ()
+        files = tuple(_entries_from_json(given["files"]))
+        if older and not files:
+            raise ValueError("it names checkpoints, and no newest file")
         return Manifest(
             dataset=_text(given["dataset"]),
             copy=_text(given["copy"]),
@@ -273,7 +381,8 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
             end=marker_from_text(given["end"]),
             whole=given["whole"] is True,
             losses=tuple(KnownLoss(marker_from_text(one["resume"]), _text(one["message"])) for one in given["losses"]),
-            files=tuple(_entry_from_json(one) for one in given["files"]),
+            files=files,
+            older=older,
         )
     except ArchiveError:
         raise
@@ -284,22 +393,48 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
         ) from error
 
 
-def _entry_from_json(given: Mapping[str, Any]) -> FileEntry:
-    name = _text(given["name"])
-    # What a file may be called without leaving its folder, in any storage.
-    if "/" in name or "\\" in name or name.startswith(".") or not name.isprintable() or not name:
-        raise ValueError(f"{name!r} is no name of a file")
+def _checkpoint_from_json(given: Mapping[str, Any]) -> Checkpoint:
+    return Checkpoint(
+        name=_name(given["name"]),
+        files=_number(given["files"], least=1),
+        bytes=_number(given["bytes"]),
+        crc32=_number(given["crc32"]),
+        begin=LogPosition.parse(_text(given["begin_place"])),
+        end=LogPosition.parse(_text(given["end_place"])),
+    )
+
+
+def _entries_from_json(given: Sequence[Mapping[str, Any]]) -> Iterator[FileEntry]:
+    """The entries. The datamarker at which one ends and the next begins is one object in both, and so are equal schemas
+    of adjacent files: there may be hundreds of thousands of entries.
+    """
+    text, marker = "", None
+    listed: object = None
+    schemas: Mapping[str, str] = {}
+    for one in given:
+        begin = marker if marker is not None and one["begin"] == text else marker_from_text(one["begin"])
+        text = one["end"]
+        marker = marker_from_text(text)
+        if one["schemas"] != listed:
+            listed = one["schemas"]
+            schemas = {f"{int(id_, 16):016x}": _text(table) for id_, table in one["schemas"].items()}
+        yield _entry_from_json(one, begin, marker, schemas)
+
+
+def _entry_from_json(
+    given: Mapping[str, Any], begin: Datamarker, end: Datamarker, schemas: Mapping[str, str]
+) -> FileEntry:
     return FileEntry(
-        name=name,
+        name=_name(given["name"]),
         rows=_number(given["rows"]),
         bytes=_number(given["bytes"]),
-        begin=marker_from_text(given["begin"]),
-        end=marker_from_text(given["end"]),
+        begin=begin,
+        end=end,
         first_us=_number(given["first_us"], least=-(1 << 63)),
         last_us=_number(given["last_us"], least=-(1 << 63)),
         ops={_text(op): _number(rows) for op, rows in given["ops"].items()},
         tables={_text(table): _number(rows) for table, rows in given["tables"].items()},
-        schemas={f"{int(id_, 16):016x}": _text(table) for id_, table in given["schemas"].items()},
+        schemas=schemas,
         key_changes=_number(given["key_changes"]),
         partial=_number(given["partial"]),
         too_large=_number(given["too_large"]),
@@ -318,6 +453,14 @@ def _blocks(given: Mapping[str, Any]) -> Blocks:
     if not found.cover(given["bytes"]):
         raise ValueError(f"the checksums of {given['name']} are not of {given['bytes']} bytes")
     return found
+
+
+def _name(given: object) -> str:
+    """What a file may be called without leaving its folder, in any storage."""
+    name = _text(given)
+    if "/" in name or "\\" in name or name.startswith(".") or not name.isprintable() or not name:
+        raise ValueError(f"{name!r} is no name of a file")
+    return name
 
 
 def _text(given: object) -> str:

@@ -74,17 +74,17 @@ def note_snapshot(store: ArchiveStore, made: NewestSnapshot, manifests: Mapping[
 
 def needed_from(store: ArchiveStore) -> tuple[NewestSnapshot | None, dict[str, LogPosition]]:
     """The newest snapshot, and what :func:`continued_at` says of it. Raises as :func:`noted_snapshot` and, where one is
-    noted, as :meth:`~spark_replay.archive.store.ArchiveStore.manifests`.
+    noted, as :meth:`~spark_replay.archive.store.ArchiveStore.heads`.
     """
     noted = noted_snapshot(store)
-    return noted, {} if noted is None else continued_at(noted, store.manifests())
+    return noted, {} if noted is None else continued_at(noted, store.heads())
 
 
 def continued_at(noted: NewestSnapshot, manifests: Mapping[str, Manifest]) -> dict[str, LogPosition]:
     """From where on the next snapshot needs the archive of each shard. Nothing: the next one cannot be made from it,
     because the archive of a shard is gone, begins later, or lost a part after it.
 
-    ``manifests``: of all shards. A shard that the snapshot does not have is needed from its first row on.
+    ``manifests``: of all shards; their files do not matter. A shard that the snapshot does not have is needed from its first row on.
     """
     if noted.places.keys() - manifests.keys():
         return {}

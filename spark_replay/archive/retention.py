@@ -1,6 +1,6 @@
-"""Removes updates older than they are kept from an archive, and files that no manifest names.
+"""Removes updates older than they are kept from an archive, and data files and checkpoints that no manifest names.
 
-Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named; when a
+Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named (a checkpoint by no manifest that is still there); when a
 run has seen it unnamed a day ago, and it is a day old itself, a later run deletes it. So ``expire`` is to be run about
 daily, and never frees room at once.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_replay.archive.coverage import time_of
@@ -28,6 +28,9 @@ __all__ = ["GRACE_S", "Expired", "expire", "outdated", "to_delete"]
 
 GRACE_S: Final = 86_400
 """So many seconds a file stays after it was first seen unnamed; longer than any job should take."""
+
+_LIST: Final = "checkpoints/"
+"""How the list of garbage tells a checkpoint from a data file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ def _expire_shard(
 ) -> Expired:
     # Listed before the manifest is read: what is committed in between is named in it.
     lying = store.data_files(shard)
+    lists = [replace(one, name=f"{_LIST}{one.name}") for one in store.checkpoints(shard)]
     modified_us = {one.name: one.modified_s * 1_000_000 for one in lying}
     before_us = 0 if keep_s is None else int((now_s - keep_s) * 1_000_000)
     dropped: tuple[FileEntry, ...] = ()
@@ -120,9 +124,14 @@ def _expire_shard(
     seen = _seen(store, shard)
     gone, still = to_delete([one for one in lying if one.name not in named], seen, now_s)
     waiting = tuple(one for one in lying if one.name in still)
+    named = {f"{_LIST}{name}" for name in store.named_checkpoints(shard)}
+    lists_gone, lists_still = to_delete([one for one in lists if one.name not in named], seen, now_s)
+    still |= lists_still
     if not dry_run:
         for one in gone:
             store.delete_data(shard, one.name)
+        for one in lists_gone:
+            store.delete_checkpoint(shard, one.name.removeprefix(_LIST))
         if still != seen:
             store.storage.replace(garbage_path(shard), json.dumps(still).encode())
     return Expired(shard, dropped, gone, waiting, needed)

@@ -75,7 +75,7 @@ class ShardWriter:
                 return Manifest(store.dataset, shard, 1, epoch, marker, marker, _is_beginning(marker), copy=store.copy)
             return present if present.epoch == epoch else present.claimed(epoch)
 
-        return cls(store, store.change(shard, owned))
+        return cls(store, store.change_newest(shard, owned))
 
     @property
     def shard(self) -> str:
@@ -151,7 +151,7 @@ class ShardWriter:
             if end.order < self.manifest.end.order or end == self.manifest.end:
                 return None  # what came was archived before, and came again
             self.manifest = _newest(
-                self._store.change(self.shard, lambda present: _reaching(self._mine(present), end, epoch))
+                self._store.change_newest(self.shard, lambda present: _reaching(self._mine(present), end, epoch))
             )
             if self.manifest.end.order == end.order:
                 return None
@@ -171,7 +171,7 @@ class ShardWriter:
             file.abort()
             raise
         self.manifest = _newest(
-            self._store.change(self.shard, lambda present: self._mine(present).appended(entry, epoch))
+            self._store.change_newest(self.shard, lambda present: self._mine(present).appended(entry, epoch))
         )
         return entry
 
@@ -183,7 +183,7 @@ class ShardWriter:
         self.abandon()
         epoch = self.manifest.epoch
         self.manifest = _newest(
-            self._store.change(self.shard, lambda present: self._mine(present).gap_accepted(loss, epoch))
+            self._store.change_newest(self.shard, lambda present: self._mine(present).gap_accepted(loss, epoch))
         )
 
     def abandon(self) -> None:
@@ -249,7 +249,7 @@ def _reads_at_end(store: ArchiveStore, manifest: Manifest) -> ReadsAt:
 
 
 def _newest(manifest: Manifest) -> Manifest:
-    return replace(manifest, files=manifest.files[-1:])
+    return replace(manifest, files=manifest.files[-1:], older=())
 
 
 def _reaching(manifest: Manifest, end: Datamarker, epoch: int) -> Manifest:

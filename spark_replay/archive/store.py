@@ -1,9 +1,10 @@
 """The archive of one dataset: reading manifests, and committing the next one by compare-and-set.
 
-A commit has three steps, and a power cut may come between any two: the data file is complete and durable
-(:meth:`NewFile.close`); then the next manifest is created if absent, whole and durable (:meth:`ArchiveStore.commit`);
-only then does it count, and only then may the archiver acknowledge. Before the second step nobody sees the file, which
-is garbage; of two writers one makes the step.
+A commit has four steps, and a power cut may come between any two: the data file is complete and durable
+(:meth:`NewFile.close`); where the manifest is to name a new checkpoint, that is created, whole and durable; then the
+next manifest is created if absent, whole and durable (:meth:`ArchiveStore.commit`); only then does it count, and only
+then may the archiver acknowledge. Before the third step nobody sees the file or the checkpoint, which are garbage; of
+two writers one makes the step.
 
 Everything blocks.
 """
@@ -11,26 +12,42 @@ Everything blocks.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
+import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
 
+from spark_replay.archive.checkpoints import Chunk, arranged, held_chunks, joined
 from spark_replay.archive.layout import (
     ABOUT,
     KEPT_VERSIONS,
     About,
     about_from_json,
     about_to_json,
+    checkpoint_folder,
+    checkpoint_path,
     data_folder,
     manifest_folder,
     manifest_path,
     version_of,
 )
-from spark_replay.archive.manifest import Manifest, is_summed, manifest_from_json, manifest_to_json
+from spark_replay.archive.manifest import (
+    Checkpoint,
+    FileEntry,
+    Manifest,
+    checkpoint_from_json,
+    checkpoint_of,
+    checkpoint_to_json,
+    is_summed,
+    manifest_from_json,
+    manifest_to_json,
+)
 from spark_replay.archive.storage import Storage, Stored, open_storage, storage_errors
 from wormhole.config import Config
 from wormhole.model.errors import (
@@ -43,6 +60,8 @@ from wormhole.model.errors import (
 )
 
 __all__ = ["ArchiveStore", "NewFile", "open_store", "store_of"]
+
+_log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 10
 
@@ -127,20 +146,43 @@ class ArchiveStore:
         return sorted(set(shards)) or known
 
     def read(self, shard: str, *, settled: bool = False) -> Manifest | None:
-        """The newest manifest; ``None``: nothing was archived of the shard.
+        """The newest manifest, with every file; ``None``: nothing was archived of the shard. ``settled``: as of
+        :meth:`head`.
+
+        Raises :class:`~wormhole.model.errors.ArchiveError` for one that is damaged, of a newer release, or not this
+        dataset's, or of which a checkpoint is gone or damaged, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
+        """
+        head = self.head(shard, settled=settled)
+        return None if head is None else self._whole(head)[0]
+
+    def head(self, shard: str, *, settled: bool = False) -> Manifest | None:
+        """As :meth:`read`, without the older files: one small file is read, however long the archive is.
 
         ``settled``: only when no power cut can take it back, for callers that report it as durable: its writer may have
-        died between naming it and being sure. Raises :class:`~wormhole.model.errors.ArchiveError` for one that is
-        damaged, of a newer release, or not this dataset's, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
+        died between naming it and being sure.
         """
         version, data = self._newest(shard, settled=settled)
         if data is None:
             return None
         return self._checked(manifest_from_json(data, self._manifest_path(shard, version)), shard, version)
 
+    def heads(self) -> dict[str, Manifest]:
+        """The newest manifest of every shard, as :meth:`head` gives it. Raises as that."""
+        return {shard: head for shard in self.shards() if (head := self.head(shard)) is not None}
+
     def manifests(self) -> dict[str, Manifest]:
         """The newest manifest of every shard. Raises as :meth:`read`."""
         return {shard: manifest for shard in self.shards() if (manifest := self.read(shard)) is not None}
+
+    def _whole(self, head: Manifest) -> tuple[Manifest, list[Chunk]]:
+        """With every file; and the chunks that are stored."""
+        chunks = [Chunk(one.files, one, self._checkpoint(head, one)) for one in head.older]
+        files = [entry for chunk in chunks for entry in chunk.files]
+        return replace(head, older=(), files=(*files, *head.files)), chunks
+
+    def _checkpoint(self, manifest: Manifest, checkpoint: Checkpoint) -> tuple[FileEntry, ...]:
+        path = checkpoint_path(manifest.shard, checkpoint.name)
+        return checkpoint_from_json(self.storage.read(path), checkpoint, manifest, self.storage.path(path))
 
     def sealed(self, shard: str) -> bool:
         """Whether the newest manifest has a checksum of its own, or there is none. Raises as :meth:`read`."""
@@ -228,15 +270,40 @@ class ArchiveStore:
         it raises (so an archiver whose epoch is over ends there), :class:`~wormhole.model.errors.ArchiveConflict` when
         others were first ten times in a row, and what :meth:`read` and :meth:`commit` raise.
         """
+        return self._changed(shard, decide, self._whole, pause)
+
+    def change_newest(
+        self,
+        shard: str,
+        decide: Callable[[Manifest | None], Manifest],
+        *,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> Manifest:
+        """As :meth:`change`, for what adds files and touches none but the newest: ``decide`` gets the manifest as
+        :meth:`head` does, and the cost does not grow with the archive.
+        """
+        return self._changed(shard, decide, _as_named, pause)
+
+    def _changed(
+        self,
+        shard: str,
+        decide: Callable[[Manifest | None], Manifest],
+        opened: Callable[[Manifest], tuple[Manifest, list[Chunk]]],
+        pause: Callable[[float], object],
+    ) -> Manifest:
         for attempt in range(_ATTEMPTS):
-            present = self.read(shard, settled=True)
+            head = self.head(shard, settled=True)
+            present, chunks = (None, []) if head is None else opened(head)
             wanted = decide(present)
             if wanted is present:
                 return wanted
             if wanted.version != (present.version if present else 0) + 1:
                 raise ValueError(f"version {wanted.version} of {shard} does not follow {present and present.version}")
+            if wanted.older != (present.older if present else ()):
+                raise ValueError(f"version {wanted.version} of {shard} has other checkpoints than the one before")
             try:
-                self.commit(wanted)
+                # Where somebody else is first, its checkpoints are garbage. They stay: the answer may be wrong.
+                self.commit(self._stored(wanted, chunks))
             except ArchiveConflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -244,6 +311,61 @@ class ArchiveStore:
             else:
                 return wanted
         raise AssertionError("unreachable")
+
+    def _stored(self, wanted: Manifest, known: Sequence[Chunk]) -> Manifest:
+        """``wanted`` as it is to be stored: its checkpoints are durable. ``known``: those of the manifest before."""
+        if wanted.older:
+            chunks, rest = list(known), wanted.files
+        else:
+            chunks, rest = held_chunks(wanted.files, known)
+        groups, rest = arranged(chunks, rest)
+        older = [checkpoint for group in groups for checkpoint in self._checkpoints(wanted, group)]
+        return replace(wanted, older=tuple(older), files=rest)
+
+    def _checkpoints(self, manifest: Manifest, group: Sequence[Chunk]) -> list[Checkpoint]:
+        """One that lists all of these. Where one of them is lost each stays, or gets, one of its own: what a commit
+        adds needs none of the others, and must not wait for them.
+        """
+        if len(group) == 1:
+            return [group[0].stored or self._new_checkpoint(manifest, group[0].files)]
+        try:
+            files = joined(group, lambda one: self._checkpoint(manifest, one))
+        except ArchiveError as error:
+            _log.error("%s is archived on, and a part of its archive cannot be read: %s", manifest.shard, error)
+            return [checkpoint for one in group for checkpoint in self._checkpoints(manifest, (one,))]
+        return [self._new_checkpoint(manifest, files)]
+
+    def _new_checkpoint(self, manifest: Manifest, files: tuple[FileEntry, ...]) -> Checkpoint:
+        name = f"{manifest.version:020}-{secrets.token_hex(8)}.json"
+        path, data = checkpoint_path(manifest.shard, name), checkpoint_to_json(manifest, files)
+        # As for a manifest: an answer that got lost makes a client meet its own work.
+        if not self.storage.create_if_absent(path, data) and self.storage.read(path) != data:
+            raise ArchiveUnavailable(f"{self.storage.path(path)} is there with other contents", hint="try again")
+        return checkpoint_of(name, files, data)
+
+    def checkpoints(self, shard: str) -> list[Stored]:
+        """What lies in the shard's folder of checkpoints, named in a manifest or not."""
+        return self.storage.files(checkpoint_folder(shard))
+
+    def named_checkpoints(self, shard: str) -> set[str]:
+        """The checkpoints that any manifest that is there names: an older one counts again where somebody removes the
+        newer ones. Raises as :meth:`head` for the newest one; an older one that is damaged names nothing.
+        """
+        head = self.head(shard)
+        found = {one.name for one in head.older} if head is not None else set()
+        for version in self._versions(shard):
+            data = self.storage.read(manifest_path(shard, version))
+            if data is not None:
+                with contextlib.suppress(ArchiveError):
+                    older = manifest_from_json(data, self._manifest_path(shard, version)).older
+                    found |= {one.name for one in older}
+        return found
+
+    def delete_checkpoint(self, shard: str, name: str) -> None:
+        """Remove a checkpoint, if it is there; only :mod:`spark_replay.archive.retention` knows that nobody reads it
+        any more.
+        """
+        self.storage.delete(checkpoint_path(shard, name))
 
     def _versions(self, shard: str) -> list[int]:
         found = [version_of(one.name) for one in self.storage.files(manifest_folder(shard))]
@@ -270,6 +392,10 @@ class ArchiveStore:
         more.
         """
         self.storage.delete(f"{data_folder(shard)}/{name}")
+
+
+def _as_named(head: Manifest) -> tuple[Manifest, list[Chunk]]:
+    return head, [Chunk(one.files, one) for one in head.older]
 
 
 def open_store(

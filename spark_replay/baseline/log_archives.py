@@ -121,4 +121,4 @@ class LogArchives:
             self._pace.pause(_PAUSE_S)
 
     def _manifests(self, log: str) -> dict[str, Manifest]:
-        return {shard: one for shard, one in self._store.manifests().items() if of_log(log, shard)}
+        return {shard: one for shard, one in self._store.heads().items() if of_log(log, shard)}

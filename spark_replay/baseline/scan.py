@@ -69,7 +69,7 @@ def not_before_of(store: ArchiveStore, log: str, begin: Datamarker) -> Datamarke
     history since ``begin``, and what the store raises.
     """
     end = archive_end(
-        manifest for shard in store.shards() if of_log(log, shard) and (manifest := store.read(shard)) is not None
+        manifest for shard in store.shards() if of_log(log, shard) and (manifest := store.head(shard)) is not None
     )
     if end is None or end.order.incarnation != begin.order.incarnation:
         raise ReplayError(

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 __all__ = ["read_json"]
 
 _MOST_DIGITS: Final = 40
+_LONG: Final = re.compile(rf"[0-9]{{{_MOST_DIGITS + 1}}}")
 _SHOWN: Final = 20
 _HALF: Final = re.compile(r"(?i)\\ud[89a-f]")
 
@@ -26,7 +27,9 @@ def read_json(data: str | bytes) -> Any:
     """
     text = data.decode() if isinstance(data, bytes) else data
     try:
-        value = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refused)
+        # A call for each number would take as long as everything else.
+        whole = _whole if _LONG.search(text) else None
+        value = json.loads(text, parse_int=whole, parse_float=_finite, parse_constant=_refused)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if _HALF.search(text):

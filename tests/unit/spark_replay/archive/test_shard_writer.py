@@ -130,7 +130,7 @@ def test_manifests_that_vanish_are_reported(
     store: ArchiveStore, writer: ShardWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.add(updates(1))
-    monkeypatch.setattr(ArchiveStore, "read", lambda *_, **__: None)
+    monkeypatch.setattr(ArchiveStore, "head", lambda *_, **__: None)
     with pytest.raises(ArchiveError, match=r"the manifests of a are gone"):
         writer.commit(marker_at(1))
 

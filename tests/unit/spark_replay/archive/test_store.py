@@ -187,7 +187,7 @@ def test_a_manifest_of_somewhere_else_is_refused(store: ArchiveStore, change: di
 
 
 def test_a_manifest_of_a_newer_release_is_refused(store: ArchiveStore) -> None:
-    store.storage.create_if_absent(manifest_path("a", 1), manifest_to_json(replace(START, format=2)))
+    store.storage.create_if_absent(manifest_path("a", 1), manifest_to_json(replace(START, format=3)))
     with pytest.raises(ArchiveError, match="written by a newer release"):
         store.read("a")
 
