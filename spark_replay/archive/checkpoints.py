@@ -1,9 +1,9 @@
 """Which checkpoints list the older files of a shard, so that a commit writes little however long the archive is. Pure.
 
 A manifest lists the newest files itself, :data:`INLINE` at most. What no longer fits becomes a checkpoint of as many
-files; sixteen small ones become one of sixteen times the size, up to :data:`LARGEST`, and that one stays. So a file is
+files; sixteen of these become one of 256, and sixteen of those one of :data:`LARGEST`, which stays. So a file is
 written into three checkpoints in its life, a manifest names some thirty of them and one for each 4,096 files, and what
-a commit writes does not grow with the archive.
+a commit writes hardly grows with the archive.
 
 Checkpoints are immutable: whatever takes files out of the middle, or from the beginning, gives those that listed them
 new ones. What nobody names any more, ``retention`` removes.
@@ -23,7 +23,8 @@ INLINE: Final = 16
 """A manifest lists so many files itself; the newest always is among them, since its end may still move."""
 LARGEST: Final = 4096
 _SIZES: Final = (INLINE, 256, LARGEST)
-_FAN: Final = 16
+_MOST: Final = 48
+"""So many that adjoin become one in any case: where files were merged, checkpoints are left that list few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def arranged(
 
 
 def _merged(groups: list[tuple[Chunk, ...]], small: int, large: int) -> Iterator[tuple[Chunk, ...]]:
-    """Sixteen or more that adjoin and have up to ``small`` files each become some of up to ``large``."""
+    """Those that adjoin and have up to ``small`` files each become some of up to ``large``, when they fill one."""
     run: list[tuple[Chunk, ...]] = []
     for group in groups:
         if _count(group) <= small:
@@ -96,7 +97,7 @@ def _merged(groups: list[tuple[Chunk, ...]], small: int, large: int) -> Iterator
 
 
 def _packed(run: list[tuple[Chunk, ...]], large: int) -> Iterator[tuple[Chunk, ...]]:
-    if len(run) < _FAN:
+    if sum(map(_count, run)) < large and len(run) < _MOST:
         yield from run
         return
     packed: tuple[Chunk, ...] = ()

@@ -409,7 +409,7 @@ def _entries_from_json(given: Sequence[Mapping[str, Any]]) -> Iterator[FileEntry
     of adjacent files: there may be hundreds of thousands of entries.
     """
     text, marker = "", None
-    listed: object = None
+    listed: object = object()
     schemas: Mapping[str, str] = {}
     for one in given:
         begin = marker if marker is not None and one["begin"] == text else marker_from_text(one["begin"])
