@@ -53,7 +53,8 @@ def show(
     from wormholectl.show.archives import about, shard_object, show_files, show_snapshot, show_spans, snapshot_object
 
     store = _store(coordinator, dataset, archives)
-    manifests = [manifest for shard in store.chosen(shard or []) if (manifest := store.read(shard)) is not None]
+    # One is in memory at a time: each may name tens of thousands of files.
+    manifests = (manifest for shard in store.chosen(shard or []) if (manifest := store.read(shard)) is not None)
     noted, needed = needed_from(store)
     if as_json:
         shards = [shard_object(one, coverage(one), files) for one in manifests]
@@ -75,6 +76,9 @@ def verify(
     archives: Archives = None,
     shard: Shards = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every row: order, counts and checksum.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Open no data file: compare manifests, names and sizes only.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Verify that an archive is whole: no hole, no overlap, every file there and as its manifest says.
@@ -84,17 +88,19 @@ def verify(
     from spark_replay.archive.verify import verify as verify_archive
     from wormholectl.show.archives import about, report_object, show_report
 
+    if deep and quick:
+        raise UsageError("--deep and --quick exclude each other", hint="give one of them, or neither")
     store = _store(coordinator, dataset, archives)
 
     def progress(name: str, done: int, of: int) -> None:
         print_progress(f"{name}: file {done + 1:,} of {of:,}")
 
-    report = verify_archive(store, shard or [], deep, progress)
+    report = verify_archive(store, shard or [], deep, progress, quick=quick)
     print_progress("")
     if as_json:
-        print_json({**about(store), "deep": deep, **report_object(report)})
+        print_json({**about(store), "deep": deep, "quick": quick, **report_object(report)})
     else:
-        show_report(report, deep)
+        show_report(report, deep, quick)
     if report.problems:
         raise typer.Exit(BROKEN)
 

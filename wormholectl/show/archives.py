@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -82,7 +82,7 @@ def snapshot_object(noted: NewestSnapshot | None, continues: bool) -> dict[str, 
     return {"to": noted.to, "created": noted.created, "continues": continues, "shards": shards}
 
 
-def show_files(manifests: Sequence[Manifest]) -> None:
+def show_files(manifests: Iterable[Manifest]) -> None:
     """A table of data files."""
     rows = [
         (
@@ -158,7 +158,7 @@ def report_object(report: Report) -> dict[str, Any]:
     }
 
 
-def show_report(report: Report, deep: bool) -> None:
+def show_report(report: Report, deep: bool, quick: bool) -> None:
     """A table of problems, or what was verified; then what an operator should know of it."""
     rows = [(one.shard, one.file or "-", one.text) for one in report.problems]
     verified = (
@@ -166,6 +166,8 @@ def show_report(report: Report, deep: bool) -> None:
         f"{size(report.bytes)}"
     )
     how = "every row read" if deep else "by manifests and footers; --deep reads every row"
+    if quick:
+        how = "by manifests, names and sizes; without --quick footers are read too"
     print_table(("SHARD", "FILE", "PROBLEM"), rows, f"whole: {verified} ({how})")
     for number, noun, text in (
         (report.unnamed, "file", "named by no manifest: `wormholectl archive expire` deletes in time"),

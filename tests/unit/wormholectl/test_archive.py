@@ -91,6 +91,10 @@ def test_whole_and_not(store: ArchiveStore) -> None:
     code, lines, _ = archive("verify")
     assert code == 0
     assert lines[0].startswith("whole: 2 shards, 3 files, 3 updates, ")
+    quick = archive("verify", "--quick")[1][0]
+    assert quick.startswith("whole: 2 shards, 3 files, 3 updates, ")
+    assert quick.endswith("(by manifests, names and sizes; without --quick footers are read too)")
+    assert "exclude each other" in archive("verify", "--quick", "--deep")[2]
     assert "1 file named by no manifest" in lines[1]
     Path(store.data_path("b", "000001-000001.parquet")).unlink()
     code, lines, _ = archive("verify", "--deep")

@@ -108,6 +108,17 @@ def test_a_shard_that_is_not_there(store: ArchiveStore) -> None:
     assert caught.value.hint == "choose one of: a, b"
 
 
+def test_a_quick_look_opens_no_file(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = verify(store).rows
+    monkeypatch.setattr(ArchiveStore, "open_data", None)
+    report = verify(store, quick=True)
+    assert (report.problems, report.rows) == ([], rows)
+    path_of(store, 0).write_bytes(b"x")
+    path_of(store, 1).unlink()
+    said = [one.text.partition(",")[0].partition(":")[0] for one in verify(store, quick=True).problems]
+    assert said == ["has 1 bytes", "is not there"]
+
+
 def test_a_file_that_is_gone(store: ArchiveStore) -> None:
     path_of(store, 1).unlink()
     [problem] = found(store, False)
