@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from spark_replay.archive.manifest import Checkpoint, FileEntry
@@ -77,8 +78,8 @@ def arranged(
         size = max(one for one in _SIZES if one < len(rest))
         pieces.append(Chunk(size, None, rest[:size]))
         rest = rest[size:]
-    groups = [(one,) for one in pieces]
-    for small, large in zip(_SIZES, _SIZES[1:], strict=False):
+    groups: list[tuple[Chunk, ...]] = [(one,) for one in pieces]
+    for small, large in pairwise(_SIZES):
         groups = list(_merged(groups, small, large))
     return groups, rest
 

@@ -307,8 +307,9 @@ def checkpoint_from_json(
     try:
         given: dict[str, Any] = read_json(data)
         check_format(given["format"], where, MANIFEST_FORMAT)
-        if (given["dataset"], given["copy"], given["shard"]) != (manifest.dataset, manifest.copy, manifest.shard):
-            raise ValueError(f"it is of dataset {given['dataset']}, copy {given['copy']}, shard {given['shard']}")
+        whose = (given["dataset"], given["copy"], given["shard"])
+        if whose != (manifest.dataset, manifest.copy, manifest.shard):
+            raise ValueError("it is of dataset {}, copy {}, shard {}".format(*whose))
         files = tuple(_entries_from_json(given["files"]))
         if len(files) != checkpoint.files:
             raise ValueError(f"it lists {len(files)} files")

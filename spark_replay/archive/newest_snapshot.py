@@ -84,7 +84,8 @@ def continued_at(noted: NewestSnapshot, manifests: Mapping[str, Manifest]) -> di
     """From where on the next snapshot needs the archive of each shard. Nothing: the next one cannot be made from it,
     because the archive of a shard is gone, begins later, or lost a part after it.
 
-    ``manifests``: of all shards; their files do not matter. A shard that the snapshot does not have is needed from its first row on.
+    ``manifests``: of all shards; their files do not matter. A shard that the snapshot does not have is needed from its
+    first row on.
     """
     if noted.places.keys() - manifests.keys():
         return {}

@@ -1,8 +1,8 @@
 """Removes updates older than they are kept from an archive, and data files and checkpoints that no manifest names.
 
-Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named (a checkpoint by no manifest that is still there); when a
-run has seen it unnamed a day ago, and it is a day old itself, a later run deletes it. So ``expire`` is to be run about
-daily, and never frees room at once.
+Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named (a
+checkpoint: by none of the manifests that are still there); when a run has seen it unnamed a day ago, and it is a day
+old itself, a later run deletes it. So ``expire`` is to be run about daily, and never frees room at once.
 
 What the next snapshot needs stays (:mod:`spark_replay.archive.newest_snapshot`): without it no snapshot can be made of
 all rows any more.

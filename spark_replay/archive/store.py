@@ -229,8 +229,7 @@ class ArchiveStore:
         two it may have become the newest one all the same.
         """
         path, data = manifest_path(manifest.shard, manifest.version), manifest_to_json(manifest)
-        # An answer that got lost on its way makes a client ask again, and meet its own work.
-        if not self.storage.create_if_absent(path, data) and self.storage.read(path) != data:
+        if not self._created(path, data):
             raise self._lost(manifest)
         versions = self._versions(manifest.shard)
         if versions[-1:] == [manifest.version] and manifest.version > 1 and manifest.version - 1 not in versions:
@@ -338,10 +337,15 @@ class ArchiveStore:
     def _new_checkpoint(self, manifest: Manifest, files: tuple[FileEntry, ...]) -> Checkpoint:
         name = f"{manifest.version:020}-{secrets.token_hex(8)}.json"
         path, data = checkpoint_path(manifest.shard, name), checkpoint_to_json(manifest, files)
-        # As for a manifest: an answer that got lost makes a client meet its own work.
-        if not self.storage.create_if_absent(path, data) and self.storage.read(path) != data:
+        if not self._created(path, data):
             raise ArchiveUnavailable(f"{self.storage.path(path)} is there with other contents", hint="try again")
         return checkpoint_of(name, files, data)
+
+    def _created(self, path: str, data: bytes) -> bool:
+        """Whether it is there with these bytes, durably. An answer that got lost on its way makes a client ask again,
+        and meet its own work.
+        """
+        return self.storage.create_if_absent(path, data) or self.storage.read(path) == data
 
     def checkpoints(self, shard: str) -> list[Stored]:
         """What lies in the shard's folder of checkpoints, named in a manifest or not."""

@@ -36,8 +36,8 @@ class Problem:
 
 @dataclass(slots=True)
 class Report:
-    """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers or manifests. ``unnamed``: files
-    that do not count.
+    """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers or manifests.
+    ``unnamed``: files that do not count.
 
     ``unsealed`` and ``unsummed``: manifests, and data files, that an earlier release wrote without a checksum of their
     bytes: not every
@@ -65,9 +65,9 @@ def verify(
     """Verify ``shards`` (all when empty). ``on_progress`` is called with shard, files done, files in all. ``quick``: no
     data file is opened, and its name and size are compared alone.
 
-    The manifest of one shard is in memory at a time. One file is in memory at a time, and of it one row group. Raises :class:`~wormhole.model.errors.UsageError` for a
-    shard that is not archived, and :class:`~wormhole.model.errors.ArchiveUnavailable`; all else that is wrong is in the
-    report.
+    The manifest of one shard is in memory at a time, of its files one, and of that one row group. Raises
+    :class:`~wormhole.model.errors.UsageError` for a shard that is not archived, and
+    :class:`~wormhole.model.errors.ArchiveUnavailable`; all else that is wrong is in the report.
     """
     report = Report()
     for shard in store.chosen(shards):

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import resource
+import statistics
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
+
+import pytest
 
 from spark_replay.archive.checksums import Blocks
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.newest_snapshot import needed_from
 from spark_replay.archive.retention import GRACE_S, expire
-from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from spark_replay.replay.plan import Asked, files_between, range_of
 from tests.support.archives import FIRST_US, marker_at
@@ -25,6 +30,7 @@ from tests.support.memory_storage import MemoryStorage, memory_store
 
 LONG: Final = "WORMHOLE_ROUNDS" in os.environ
 SHARDS, FILES = (60, 10_000) if LONG else (3, 600)
+MONTH, COMMITS = (43_200, 512) if LONG else (600, 64)
 STEP_S: Final = 60
 NOW_S: Final = FIRST_US // 1_000_000 + (FILES + 1) * STEP_S
 
@@ -135,3 +141,45 @@ def test_a_week(say: Callable[[str], None]) -> None:
         say(f"{step.__name__}: {took:,.1f} s of processor time, {more >> 10:,} MiB more memory")
     report = verify(store, quick=True)
     assert (report.problems, report.files, report.unnamed) == ([], SHARDS * FILES // 2, 0)
+
+
+def present(manifest: Manifest | None) -> Manifest:
+    assert manifest is not None
+    return manifest
+
+
+def test_what_a_commit_costs(say: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk, at first and after a month of a file a minute."""
+    store = open_store(str(tmp_path / "archive"), "orders", copy="main", create=True)
+    files = tuple(entries("db", MONTH + COMMITS))
+    start = Manifest("orders", "db", 1, 1, files[0].begin, files[0].begin, True, copy="main", log="db")
+    written: list[int] = []
+    create = store.storage.create_if_absent
+
+    def counted(name: str, data: bytes) -> bool:
+        written.append(len(data))
+        return create(name, data)
+
+    monkeypatch.setattr(store.storage, "create_if_absent", counted)
+
+    def grown(one: Manifest | None) -> Manifest:
+        end = files[MONTH].begin
+        return replace(present(one), version=present(one).version + 1, end=end, files=files[:MONTH])
+
+    def cost(some: Iterable[FileEntry]) -> tuple[float, float]:
+        written.clear()
+        times = []
+        for entry in some:
+            begin = time.perf_counter()
+            store.change_newest("db", lambda one, entry=entry: present(one).appended(entry, 1))  # type: ignore[misc]
+            times.append(time.perf_counter() - begin)
+        return sum(written) / len(times), 1000 * statistics.median(times)
+
+    store.commit(start)
+    early = cost(files[:COMMITS])
+    store.change("db", grown)
+    late = cost(files[MONTH:])
+    for when, (size, took) in (("the first", early), (f"those after {MONTH:,} files", late)):
+        say(f"{COMMITS} commits, {when}: {size / 1000:,.1f} kB each, median {took:.1f} ms")
+    assert late[0] < 2.5 * early[0]
+    assert len(present(store.read("db")).files) == len(files)

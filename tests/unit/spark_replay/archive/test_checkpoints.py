@@ -375,7 +375,9 @@ def test_an_answer_that_got_lost_is_no_conflict(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(storage, "create_if_absent", lambda *given: make(*given) and False)
     grown(store, INLINE + 1, INLINE)
     assert numbers(store) == entries(INLINE + 1)
-    monkeypatch.setattr(storage, "create_if_absent", lambda name, data: "/checkpoints/" not in name and make(name, data))
+    monkeypatch.setattr(
+        storage, "create_if_absent", lambda name, data: "/checkpoints/" not in name and make(name, data)
+    )
     with pytest.raises(ArchiveUnavailable, match="is there with other contents"):
         grown(store, 2 * INLINE + 1, INLINE + 1)
 
@@ -477,9 +479,7 @@ def test_a_manifest_with_checkpoints_and_no_file_of_its_own_is_none(store: Archi
         store.head("a")
 
 
-def test_the_archiver_goes_on_where_a_checkpoint_is_lost(
-    store: ArchiveStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_archiver_goes_on_where_a_checkpoint_is_lost(store: ArchiveStore, caplog: pytest.LogCaptureFixture) -> None:
     """What it adds needs no older file, and the log must not be kept for them."""
     grown(store, 20)
     name = lose(store)
