@@ -242,7 +242,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/checkpoints.py",
         old=" or end >= len(files) or",
         new=" or end > len(files) or",
-        tests=(f"{_CHECKPOINTS}::test_whatever_is_done_to_files_they_are_listed_once_and_in_order",),
+        tests=(f"{_CHECKPOINTS}::test_a_manifest_lists_the_newest_file_itself_whatever_goes",),
         promise="an archiver may move the end of the newest file",
     ),
     Fault(
@@ -250,7 +250,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/checkpoints.py",
         old="    while len(rest) > INLINE:\n",
         new="    while not rest:\n",
-        tests=(f"{_CHECKPOINTS}::test_what_a_commit_writes_and_reads_does_not_grow",),
+        tests=(f"{_CHECKPOINTS}::test_older_files_are_in_checkpoints",),
         promise="the cost of a commit does not grow with the archive",
     ),
     Fault(
@@ -258,7 +258,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/checkpoints.py",
         old="    if sum(map(_count, run)) < large and len(run) < _MOST:\n",
         new="    if run:\n",
-        tests=(f"{_CHECKPOINTS}::test_what_a_commit_writes_and_reads_does_not_grow",),
+        tests=(f"{_CHECKPOINTS}::test_a_file_is_listed_in_three_checkpoints_in_its_life",),
         promise="the cost of a commit does not grow with the archive",
     ),
     Fault(

@@ -140,6 +140,16 @@ def test_whatever_is_done_to_files_they_are_listed_once_and_in_order(seed: int) 
     assert lists.written == before, "what stays as it is is not written again"
 
 
+def test_a_manifest_lists_the_newest_file_itself_whatever_goes() -> None:
+    files = tuple(entry(number) for number in range(INLINE))
+    assert held_chunks(
+        files, [Chunk(INLINE, Checkpoint("x", INLINE, 0, 0, START.begin.order, START.end.order), files)]
+    ) == (
+        [],
+        files,
+    )
+
+
 def test_many_files_at_once_are_listed_in_as_few_checkpoints_as_can_be() -> None:
     lists = Lists()
     lists.commit(tuple(entry(number) for number in range(2 * LARGEST + 300)), read=True)
