@@ -112,6 +112,18 @@ def test_a_pipe_blocks_nobody(store: ArchiveStore, where: str) -> None:
         expire(open_store(store.to, "orders"), None, 0)
 
 
+def test_a_link_in_place_of_the_checkpoints_has_nothing_deleted_elsewhere(store: ArchiveStore, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "precious.json").write_text("somebody's")
+    (Path(store.to) / "a" / "checkpoints").symlink_to(victim)
+    with pytest.raises(WormholeError, match="leads out of the archive"):
+        expire(store, None, 0)
+    with pytest.raises(WormholeError, match="leads out of the archive"):
+        store.delete_checkpoint("a", "precious.json")
+    assert (victim / "precious.json").read_text() == "somebody's"
+
+
 @pytest.mark.parametrize("folder", ["a/data", "a/manifests", "a"])
 def test_a_link_has_nothing_deleted_elsewhere(store: ArchiveStore, tmp_path: Path, folder: str) -> None:
     victim, linked = tmp_path / "victim", Path(store.to) / folder

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import zlib
 from types import ModuleType, SimpleNamespace
 from unittest.mock import patch
 
@@ -17,7 +18,16 @@ from spark_replay.archive.columns import METADATA_KEY, SCHEMA
 from spark_replay.archive.footer import Footer, footer_to_bytes
 from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.archive.layout import About, about_to_json
-from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest, manifest_to_json, marker_to_text
+from spark_replay.archive.manifest import (
+    Checkpoint,
+    FileEntry,
+    KnownLoss,
+    Manifest,
+    checkpoint_of,
+    checkpoint_to_json,
+    manifest_to_json,
+    marker_to_text,
+)
 from tests.fuzz.mutate_text import mutate_json
 from tests.fuzz.target import Target
 from tests.support.archives import CUSTOMERS, KEYS, marker_at
@@ -27,6 +37,7 @@ _SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 _ENTRY = FileEntry(
     "x.parquet", 3, 900, marker_at(0), marker_at(3), 1, 3, {"upsert": 3}, {"default": 3}, {f"{KEYS.id:016x}": "default"}
 )
+_MANIFEST = Manifest("orders", "a", 3, 1, marker_at(0), marker_at(3), True, copy="main")
 
 
 def _make_footer(rng: random.Random) -> bytes:
@@ -38,7 +49,19 @@ def _make_manifest(rng: random.Random) -> bytes:
     entry = _ENTRY
     losses = (KnownLoss(entry.end, "it was gone"),) if rng.random() < 0.5 else ()
     files = (entry,) * rng.randrange(3)
-    return manifest_to_json(Manifest("orders", "a", 3, 1, entry.begin, entry.end, True, files, losses, "main"))
+    older = (checkpoint_of("x.json", (entry,), b""),) * rng.randrange(2)
+    manifest = Manifest("orders", "a", 3, 1, entry.begin, entry.end, True, files, losses, "main", older=older)
+    return manifest_to_json(manifest)
+
+
+def _make_checkpoint(rng: random.Random) -> bytes:
+    return checkpoint_to_json(_MANIFEST, (_ENTRY,) * rng.randrange(1, 4))
+
+
+def _checkpoint(module: ModuleType, data: bytes) -> object:
+    """Somebody who writes into an archive can name what he wrote."""
+    named = Checkpoint("x.json", 2, len(data), zlib.crc32(data), _ENTRY.begin.order, _ENTRY.end.order)
+    return module.checkpoint_from_json(data, named, _MANIFEST, "x.json")
 
 
 def _make_about(rng: random.Random) -> bytes:
@@ -110,6 +133,14 @@ TARGETS = [
         make=_make_manifest,
         allowed=(ArchiveError,),
         mutate=_sealed_again,
+    ),
+    Target(
+        name="archive-checkpoint",
+        module="spark_replay.archive.manifest",
+        decode=_checkpoint,
+        make=_make_checkpoint,
+        allowed=(ArchiveError,),
+        mutate=mutate_json,
     ),
     Target(
         name="archive-about",

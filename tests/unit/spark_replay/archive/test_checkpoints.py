@@ -527,9 +527,9 @@ def test_a_storage_that_is_away_while_lists_are_joined_is_waited_for(monkeypatch
 def test_an_older_manifest_that_counts_again_has_its_checkpoints() -> None:
     """Somebody moves newer ones away, within the twenty that stay, on any day."""
     store, storage = memory_store()
-    grown(store, 16 * INLINE)
+    grown(store, 16 * INLINE - 6)
     heads = {}
-    for number in range(16 * INLINE, 16 * INLINE + 10):
+    for number in range(16 * INLINE - 6, 16 * INLINE + 6):
         grown(store, number + 1, number)
         heads[number + 1] = manifest_of(store)
     for day in range(1, 4):
