@@ -20,7 +20,7 @@ from typing import Any, Final
 from spark_replay.archive.checksums import NO_BLOCKS, Blocks
 from spark_replay.archive.columns import check_format
 from spark_replay.archive.json_checksum import has_checksum, with_checksum
-from wormhole.model.errors import ArchiveError, EpochRefused, ProtocolError
+from wormhole.model.errors import ArchiveError, EpochRefused, PositionError, ProtocolError
 from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
@@ -41,6 +41,9 @@ __all__ = [
     "marker_to_text",
 ]
 
+
+_NOT_OURS: Final = (ValueError, KeyError, TypeError, AttributeError, ProtocolError, PositionError)
+"""What other contents than ours raise while they are read."""
 
 MANIFEST_FORMAT: Final = 2
 """Version of a manifest's form. 1, of earlier releases, lists every file itself and knows no checkpoints."""
@@ -316,7 +319,7 @@ def checkpoint_from_json(
         return files
     except ArchiveError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, ProtocolError) as error:
+    except _NOT_OURS as error:
         raise _unreadable(checkpoint, manifest, f"{where} is no checkpoint: {type(error).__name__} {error}") from error
 
 
@@ -387,7 +390,7 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
         )
     except ArchiveError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, ProtocolError) as error:
+    except _NOT_OURS as error:
         raise ArchiveError(
             f"{where} is no manifest: {type(error).__name__} {error}",
             hint="restore the file from a backup; the version before it, one number lower, may still stand beside it",

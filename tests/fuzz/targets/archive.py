@@ -11,6 +11,7 @@ import base64
 import json
 import random
 import zlib
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from unittest.mock import patch
 
@@ -49,13 +50,13 @@ def _make_manifest(rng: random.Random) -> bytes:
     entry = _ENTRY
     losses = (KnownLoss(entry.end, "it was gone"),) if rng.random() < 0.5 else ()
     files = (entry,) * rng.randrange(3)
-    older = (checkpoint_of("x.json", (entry,), b""),) * rng.randrange(2)
+    older = (checkpoint_of("x.json", (entry,), b""),) * (rng.randrange(2) if files else 0)
     manifest = Manifest("orders", "a", 3, 1, entry.begin, entry.end, True, files, losses, "main", older=older)
     return manifest_to_json(manifest)
 
 
 def _make_checkpoint(rng: random.Random) -> bytes:
-    return checkpoint_to_json(_MANIFEST, (_ENTRY,) * rng.randrange(1, 4))
+    return checkpoint_to_json(_MANIFEST, (replace(_ENTRY, rows=rng.randrange(9)), _ENTRY))
 
 
 def _checkpoint(module: ModuleType, data: bytes) -> object:

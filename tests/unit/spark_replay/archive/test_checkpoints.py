@@ -18,8 +18,16 @@ import pytest
 from spark_replay.archive.checkpoints import INLINE, LARGEST, Chunk, arranged, held_chunks, joined
 from spark_replay.archive.columns import check_format
 from spark_replay.archive.coverage import chain_problems
+from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.archive.layout import KEPT_VERSIONS, checkpoint_path, manifest_path
-from spark_replay.archive.manifest import Checkpoint, FileEntry, Manifest, checkpoint_to_json, manifest_to_json
+from spark_replay.archive.manifest import (
+    Checkpoint,
+    FileEntry,
+    Manifest,
+    checkpoint_to_json,
+    manifest_from_json,
+    manifest_to_json,
+)
 from spark_replay.archive.remote_storage import HdfsStorage
 from spark_replay.archive.retention import GRACE_S, expire
 from spark_replay.archive.shard_writer import ShardWriter
@@ -479,6 +487,14 @@ def test_a_checkpoint_that_somebody_made_is_refused(
     store.commit(replace(head, version=head.version + 1, older=(named,)))
     with pytest.raises(ArchiveError, match=said):
         store.read("a")
+
+
+def test_a_checkpoint_at_no_place_is_named(store: ArchiveStore) -> None:
+    grown(store, 20)
+    head = manifest_of_(store.head("a"))
+    data = manifest_to_json(replace(head, version=head.version + 1)).replace(b"1/1/1600", b"1o1o1600")
+    with pytest.raises(ArchiveError, match="is no manifest"):
+        manifest_from_json(with_checksum({k: v for k, v in json.loads(data).items() if k != "crc32"}), "x")
 
 
 def test_a_manifest_with_checkpoints_and_no_file_of_its_own_is_none(store: ArchiveStore) -> None:
