@@ -163,6 +163,11 @@ def trim(
         print_text(f"removed {size(removed)}; {size(left)} are left")
 
 
+def _at_least(too_much: int) -> str:
+    """A file goes as a whole."""
+    return f"at least {size(too_much)}" if too_much else "none"
+
+
 def _by_publisher(relay: "KnownRelay", keep_bytes: int, yes: bool) -> tuple[int, int]:
     from wormhole.admin.admin_service import trim_relay
     from wormhole.coordination.current_user import current_user
@@ -174,11 +179,13 @@ def _by_publisher(relay: "KnownRelay", keep_bytes: int, yes: bool) -> tuple[int,
     found = trim_relay(relay.answer, request)
     too_much = max(0, found.before.bytes - keep_bytes)
     print_text(
-        f"{relay.log}: {size(found.before.bytes)} of records, {size(too_much)} of them to be removed", error=True
+        f"{relay.log}: {size(found.before.bytes)} of records, {_at_least(too_much)} of them to be removed", error=True
     )
     if found.losing:
         flows = f"{counted(len(found.losing), 'flow')}: {few([*found.losing])}"
         print_warnings([f"only the relay has what is needed next by {flows}"])
+    if not too_much:
+        return 0, found.before.bytes
     confirm("Remove them?", yes)
     request.preview = False
     done = trim_relay(relay.answer, request)
@@ -191,9 +198,10 @@ def _here(relay: "KnownRelay", keep_bytes: int, yes: bool) -> tuple[int, int]:
 
     assert relay.folder is not None
     before = sum(one.bytes for one in look(relay.folder))
-    print_text(
-        f"{relay.folder}: {size(before)} of records, {size(max(0, before - keep_bytes))} to be removed", error=True
-    )
+    too_much = max(0, before - keep_bytes)
+    print_text(f"{relay.folder}: {size(before)} of records, {_at_least(too_much)} of them to be removed", error=True)
+    if not too_much:
+        return 0, before
     print_warnings(["no publisher says which flows need them: what the datastore no longer has is lost with them"])
     confirm("Remove them?", yes)
     removed = remove(relay.folder, keep_bytes)

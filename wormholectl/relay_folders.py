@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from publisher.relay.configured import ConfiguredRelay, configured_relay
+from publisher.relay.configured import ConfiguredRelay, configured_relay, left_relay
 from publisher.relay.folder import FileState, look
 from wormhole.admin import admin_service, discovery
 from wormhole.admin.admin_service import Answer, publisher_name
@@ -13,6 +13,7 @@ from wormhole.config import Config, bound
 from wormhole.config.check import logs_of
 from wormhole.host.where import Where
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
+from wormhole.model.visible import few
 from wormhole.wire.markers import position_to_message
 from wormhole.wire.v1 import admin_pb2
 
@@ -52,17 +53,21 @@ def known_relays(where: Where, log: str, folder: Path | None) -> list[KnownRelay
         for one in answers
         if one.status is not None and one.status.HasField("relay")
     }
-    for name, configured in _configured(where).items():
+    of_file = _configured(where)
+    for name, configured in of_file.items():
         answer = found[name].answer if name in found else None
         found[name] = KnownRelay(name, answer, configured.folder, configured)
+    known = sorted(found)
     if log:
         found = {name: one for name, one in found.items() if name == log}
     if not found:
-        if silence is not None:
+        if silence is not None and not of_file:
             raise silence
         raise UsageError(
             f"{log or 'no log there'} has {'no' if log else 'a'} relay",
-            hint="`relay` in the log's source turns one on (docs/relay.md); a log is written DATASET/COPY/LOG",
+            hint=f"name one of {few(known)}"
+            if known
+            else "`relay` in the log's source turns one on (docs/relay.md); a log is written DATASET/COPY/LOG",
         )
     return [found[name] for name in sorted(found)]
 
@@ -75,7 +80,7 @@ def _configured(where: Where) -> dict[str, ConfiguredRelay]:
     found = {}
     for name in logs_of(config):
         try:
-            relay = configured_relay(config, *name.split("/"))
+            relay = configured_relay(config, *name.split("/")) or left_relay(config, *name.split("/"))
         except ConfigError:  # of a host that lists the source
             continue
         if relay is not None:

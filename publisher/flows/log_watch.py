@@ -259,9 +259,8 @@ class LogWatch:
             return Headroom(seconds + log.seconds if relay.keeps_slot else max(seconds, log.seconds))
         if status.budget_bytes:
             return Headroom(seconds)
-        return Headroom(
-            None, f"the relay holds it for about {seconds / 3600:.1f} h as the log grows now; then {log.unknown}"
-        )
+        about = f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.0f} minutes"
+        return Headroom(None, f"the relay holds it for about {about} as the log grows now; then {log.unknown}")
 
     def _in_log(self, place: LogPosition, status: SourceStatus, bound: int = 0) -> Headroom:
         """The log is kept up to the source's budget, the oldest file goes first; with it goes every place in it.

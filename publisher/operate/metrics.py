@@ -132,7 +132,7 @@ def _log(publisher: Publisher, now: float) -> Iterator[_Row]:
 
 
 def _relay(relay: RelayStatus, now: float) -> Iterator[_Row]:
-    yield c.RELAY_RECORDING, not relay.problem
+    yield c.RELAY_RECORDING, None if relay.mode == "off" else not relay.problem
     yield c.RELAY_BYTES, relay.bytes
     yield c.RELAY_BUDGET, relay.budget_bytes
     yield c.RELAY_LOG_BYTES, relay.log_bytes

@@ -98,9 +98,10 @@ def _files(folder: Path, disk: Disk) -> list[Path]:
 
 
 def _unreadable(path: Path, error: OSError) -> SourceUnavailable:
-    return SourceUnavailable(
-        f"{path} cannot be read: {error.strerror}", hint="run this as the publisher's user, on its host"
-    )
+    hint = "run this as the publisher's user, on its host"
+    if not isinstance(error, PermissionError):
+        hint = "the relay's place must be a folder on a working disk"
+    return SourceUnavailable(f"{path} cannot be read: {error.strerror}", hint=hint)
 
 
 def _size(path: Path, disk: Disk) -> int:

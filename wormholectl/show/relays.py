@@ -38,13 +38,19 @@ def relay_lines(status: Status, now_s: float) -> Iterable[str]:
         yield f"from {shown_place(status, relay.begin)}{age}, to {shown_place(status, relay.tip)}"
     for before, after in zip(relay.stretches, relay.stretches[1:], strict=False):
         yield f"nothing is recorded from {shown_place(status, before.end)} to {shown_place(status, after.begin)}"
+    if relay.mode == "off":
+        yield "nothing more is recorded: the files go when every flow has passed them, or with `wormholectl relay trim`"
     if relay.mode == "hold":
-        full = "the server keeps its log" if relay.keeps_slot else "the flow that needs the oldest of it loses that"
+        full = "the server keeps more" if relay.keeps_slot else "its oldest file goes: flows that need it lose updates"
         kept = size(relay.slot_budget_bytes)
-        yield f"the server keeps at most {kept} for flows that are behind; when the relay is full {full}"
+        yield f"the server keeps at most {kept} for flows that are behind; when the relay is full, {full}"
     if relay.HasField("synced"):
         synced = shown_place(status, relay.synced)
-        yield f"a loss of power would take {size(relay.unsynced_bytes)} of it: what follows {synced}"
+        if relay.unsynced_bytes:
+            lost = size(relay.unsynced_bytes)
+            yield f"a loss of power would take {lost} of it, what follows {synced}: it is read again"
+        else:
+            yield f"a loss of power would take nothing of it: synced to {synced}"
     if relay.HasField("held"):
         yield f"only the relay holds what flows need up to {shown_place(status, relay.held)}"
     if relay.readers:
@@ -65,7 +71,7 @@ def relay_object(status: Status, *, reported: bool = True) -> dict[str, Any] | N
 
     return {
         "mode": relay.mode or None,
-        "recording": not relay.HasField("problem") if reported else None,
+        "recording": relay.mode != "off" and not relay.HasField("problem") if reported else None,
         "problem": relay.problem.text or None,
         "next": relay.problem.hint or None,
         "bytes": relay.bytes,

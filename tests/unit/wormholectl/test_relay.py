@@ -160,6 +160,28 @@ def test_when_nothing_answers_and_nothing_is_configured(monkeypatch: pytest.Monk
     assert (code, "nobody answers" in err) == (3, True)
 
 
+def test_a_log_that_is_not_in_the_file_is_not_blamed_on_its_publisher(file: Path) -> None:
+    code, _, err = run("relay", "show", "shop/main/db2", "-c", str(file))
+    assert (code, f"next: name one of {LOG}" in err) == (2, True), err
+
+
+def test_files_of_a_relay_that_was_turned_off_are_found(file: Path) -> None:
+    file.write_text(f"{file.read_text()}relay = 'off'\n")
+    code, out, err = run("relay", "show", "-c", str(file))
+    assert (code, "relay (off): " in out) == (0, True), err
+
+
+def test_nobody_is_asked_when_nothing_would_go(file: Path, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = trims(admin, monkeypatch, [])
+    code, out, err = run("relay", "trim", "--keep", "8GiB", "-p", "h:7")
+    assert (code, out) == (0, "removed 0 B; 3.0 GiB are left\n"), err
+    assert [one.preview for one in asked] == [True]
+    admin.answers.clear()
+    folder = file.parent / "state" / LOG / "relay"
+    code, out, err = run("relay", "trim", "--keep", "8GiB", "--folder", str(folder))
+    assert (code, out.startswith("removed 0 B; ")) == (0, True), err
+
+
 def test_a_file_whose_datasets_are_stored_elsewhere(
     monkeypatch: pytest.MonkeyPatch, file: Path, tmp_path: Path
 ) -> None:

@@ -23,13 +23,27 @@ def test_a_relay_that_holds() -> None:
         "from 1/2/5, 1h 0m ago, to 1/2/30",
         "nothing is recorded from 1/2/10 to 1/2/15",
         (
-            "the server keeps at most 1.0 GiB for flows that are behind; when the relay is full the flow that needs "
-            "the oldest of it loses that"
+            "the server keeps at most 1.0 GiB for flows that are behind; when the relay is full, its oldest file goes: "
+            "flows that need it lose updates"
         ),
-        "a loss of power would take 4.0 KiB of it: what follows 1/2/15",
+        "a loss of power would take 4.0 KiB of it, what follows 1/2/15: it is read again",
         "only the relay holds what flows need up to 1/2/15",
         "2 readers of it now",
     ]
+
+
+def test_one_that_was_turned_off_records_nothing() -> None:
+    off = relay(mode="off")
+    assert any(line.startswith("nothing more is recorded: the files go when") for line in lines(off))
+    told = status("db1")
+    told.relay.CopyFrom(off)
+    shown = relay_object(told)
+    assert shown is not None
+    assert shown["recording"] is False
+
+
+def test_one_whose_records_are_all_synced() -> None:
+    assert "a loss of power would take nothing of it: synced to 1/2/15" in lines(relay(unsynced_bytes=0))
 
 
 def test_one_that_does_not_record_says_why_and_what_to_do() -> None:
@@ -40,7 +54,7 @@ def test_one_that_does_not_record_says_why_and_what_to_do() -> None:
     ]
     unsafe = lines(admin_pb2.RelayStatus(mode="hold", keeps_slot=True))
     assert unsafe[1:] == [
-        "the server keeps at most 0 B for flows that are behind; when the relay is full the server keeps its log",
+        "the server keeps at most 0 B for flows that are behind; when the relay is full, the server keeps more",
     ]
 
 
