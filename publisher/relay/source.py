@@ -176,7 +176,7 @@ class RelayedSource:
             log = LogMap(status.files)
             place, given_up = self._hold.point(oldest, status.end, self._stretches, log, behind=self.recorder.is_behind)
         tip = self.recorder.tip
-        if self._settings.mode == "off" and tip is not None and tip.order <= oldest:
+        if self._settings.mode == "off" and tip is not None and tip.read_from <= oldest:
             self.recorder.trim(0)
         if given_up and not self._given_up:
             _log.error("%s", _GIVEN_UP)
