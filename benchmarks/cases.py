@@ -83,7 +83,7 @@ def program(
 
 def _profiler(pid: int, picture: Path) -> subprocess.Popen[str]:
     spy = Path(sys.executable).with_name("py-spy")
-    kind = ["--format", "raw"] if picture.suffix == ".txt" else ["--native"]
+    kind = ["--format", "raw", "--gil"] if picture.suffix == ".txt" else ["--native"]
     options = [*kind, "--rate", "200", "--threads", "-o", str(picture), "--pid", str(pid)]
     return subprocess.Popen([spy, "record", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
 
