@@ -25,7 +25,7 @@ from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = ["MERGED", "Border", "Record", "cut", "decode", "encode", "groups", "merge", "proves"]
 
-MERGED: Final = 256 << 10
+MERGED: Final = 512 << 10
 """Segments are merged up to this many bytes of memory."""
 
 _HEAD: Final = struct.Struct("<20s20sQqBI")  # begin, end, log_bytes, newest_us, whether there is a gap, runs

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 QUEUE_BYTES: Final = 32 << 20
 _GATHER_S: Final = 0.1  # small segments are gathered for so long, so that one record holds many
-_GATHER_BYTES: Final = 256 << 10
+_GATHER_BYTES: Final = 512 << 10
 _SYNC_S: Final = 1.0
 _SYNC_BYTES: Final = 16 << 20
 _AGAIN_S: Final = 5.0  # after a disk could not be written
