@@ -150,7 +150,8 @@ def trim(
     from wormholectl.relay_folders import known_relays
 
     if bool(keep) == everything:
-        raise UsageError("how much is to stay?", hint="give --keep SIZE, such as --keep 2GiB, or --all")
+        what = "--all and --keep exclude each other" if keep else "how much is to stay?"
+        raise UsageError(what, hint="give --keep SIZE, such as --keep 2GiB, or --all")
     keep_bytes = parsed(parse_size, "--keep", keep, "2GiB") if keep else 0
     relays = known_relays(where, log, folder)
     if len(relays) > 1:

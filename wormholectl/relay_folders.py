@@ -40,6 +40,8 @@ def known_relays(where: Where, log: str, folder: Path | None) -> list[KnownRelay
     if folder is not None:
         if not folder.is_dir():
             raise UsageError(f"{folder} is no folder", hint="name the folder with the files relay-*.wrf")
+        if not look(folder):
+            raise UsageError(f"{folder} has no relay files", hint="name the folder with the files relay-*.wrf")
         return [KnownRelay("", folder=folder)]
     silence: WormholeError | None = None
     try:

@@ -134,7 +134,7 @@ def test_without_a_publisher_the_files_are_removed_here(file: Path) -> None:
     ("options", "why"),
     [
         ([], "how much is to stay?"),
-        (["--all", "--keep", "1GiB"], "how much is to stay?"),
+        (["--all", "--keep", "1GiB"], "--all and --keep exclude each other"),
         (["--keep", "much"], "--keep much"),
     ],
 )
