@@ -91,7 +91,7 @@ class Recorder:
         """The files are open."""
         with self._work:
             self.stretches = self._files.stretches
-            self._tip.marker = self.stretches[-1].end if self.stretches else None
+            self._tip.opened(self.stretches[-1].end if self.stretches else None)
             self._unsynced = int(bool(self.stretches))  # nobody knows what a former process did
             self._stopping = False
             self._thread = threading.Thread(target=self._run, name="relay-writer", daemon=True)

@@ -80,6 +80,10 @@ class Tip:
         self._inside = 0  # bytes of the pieces of an unfinished transaction; 0: between transactions
         self._passing = False  # over what cannot be recorded, up to the next datamarker
 
+    def opened(self, end: Datamarker | None) -> None:
+        """The files were opened, and end there."""
+        self.marker = end
+
     # -- readers
 
     def join(self, reader: object) -> None:
