@@ -40,10 +40,9 @@ def doctor(
     log: LogName = "",
 ) -> None:
     """Say what matters for tailing a database: settings, privileges, tables, files. With a configuration file beside
-    the URL also whether the existing rows may be read that its applications begin with, and what its folder of binlog
-    files holds. Without a URL examine an
-    installation: coordinator, monitors, publishers, flows, versions, clocks, disks. Exit code 1 when something should
-    be changed.
+    the URL also whether the existing rows may be read that its applications begin with, and what its binlog_folder
+    holds. Without a URL examine an installation: coordinator, monitors, publishers, flows, versions, clocks, disks.
+    Exit code 1 when something should be changed.
     """
     if not (url or where.publisher or where.coordinator):
         raise UsageError(
