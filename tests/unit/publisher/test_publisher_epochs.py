@@ -181,13 +181,14 @@ async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_applicat
                 await s1.hears("hello")
                 assign = await s1.accepts(await s1.hears("assign"), have=kept)
                 assert assign.rewound
-                assert keys(s1, await s1.hears("batch")) == [b"b"]
+                # On a busy machine the datamarker that it was set back to may be offered before.
+                assert keys(s1, await s1.hears_later("batch")) == [b"b"]
             await world.leaves(s1)
         async with world.publisher():
             await world.register(s1)
             await s1.hears("hello")
             assign = await s1.accepts(await s1.hears("assign"), have=kept)
-            batch = await s1.hears("batch")
+            batch = await s1.hears_later("batch")
             await s1.processed(batch)
             await s1.acks(await s1.hears("datamarker"))
             await eventually(lambda: not world.markers.records[KEY].rewound, "stored")
