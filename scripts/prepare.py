@@ -30,7 +30,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from scripts import compiled_cache, zookeeper_jars
+from scripts import compiled_cache, pinned_jars
 from scripts.debian import (
     DEBIAN_ZOOKEEPER,
     debian_mirror,
@@ -182,13 +182,13 @@ def make_postgres() -> bool:
 
 def prepare_zookeeper() -> None:
     """Put the pinned jars where the embedded server looks first: PySpark's, another checkout's, or from Maven."""
-    pins = zookeeper_jars.pins(zookeeper_jars.PINS.read_text())
+    pins = pinned_jars.pins(pinned_jars.ZOOKEEPER.read_text())
     pyspark = next(VENV.glob("lib/python*/site-packages/pyspark/jars"), VENV)
     kept = compiled_cache.place(os.environ).with_name("zookeeper")
-    if zookeeper_jars.take(pyspark, ZOOKEEPER, pins) and zookeeper_jars.take(kept, ZOOKEEPER, pins):
+    if pinned_jars.take(pyspark, ZOOKEEPER, pins) and pinned_jars.take(kept, ZOOKEEPER, pins):
         say("fetching the jars of the embedded ZooKeeper with Maven (to fetch: 10 MB, at the first time 20 MB more)")
         started = time.monotonic()
-        if problem := zookeeper_jars.fetch(ZOOKEEPER, pins):
+        if problem := pinned_jars.fetch(ZOOKEEPER, pins):
             if pyspark == VENV and not DEBIAN_ZOOKEEPER.exists():
                 stop(f"no jars for the embedded ZooKeeper: {problem}\n"
                      "  Repeat the same make command when Maven is installed and reaches a repository,\n"
@@ -198,7 +198,7 @@ def prepare_zookeeper() -> None:
             return
         say(f"fetched them in {time.monotonic() - started:.0f} s")
         with contextlib.suppress(OSError):
-            zookeeper_jars.take(ZOOKEEPER, kept, pins)
+            pinned_jars.take(ZOOKEEPER, kept, pins)
     _stamp("zookeeper", zookeeper_digest())
 
 
@@ -245,7 +245,7 @@ def postgres_digest() -> str:
 
 def zookeeper_digest() -> str:
     """What the jars of the embedded ZooKeeper must be."""
-    return hashlib.sha256(zookeeper_jars.PINS.read_bytes()).hexdigest()
+    return hashlib.sha256(pinned_jars.ZOOKEEPER.read_bytes()).hexdigest()
 
 
 def kept_digest() -> str:

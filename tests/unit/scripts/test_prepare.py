@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import debian, prepare, zookeeper_jars
+from scripts import debian, pinned_jars, prepare
 from scripts.debian import SystemPackage, install_system_packages
 from scripts.prepare import extension_of, hot_sources, stale
 
@@ -282,7 +282,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "ZOOKEEPER", tmp_path / ".venv" / "share" / "wormhole" / "zookeeper")
     monkeypatch.setattr(prepare, "DEBIAN_ZOOKEEPER", tmp_path / "debian.jar")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(zookeeper_jars, "fetch", lambda target, pins: "")
+    monkeypatch.setattr(pinned_jars, "fetch", lambda target, pins: "")
     return tmp_path
 
 
@@ -383,7 +383,7 @@ def test_the_jars_of_the_embedded_zookeeper_are_fetched_once(
         fetched.append(target)
         return problem
 
-    monkeypatch.setattr(zookeeper_jars, "fetch", fetch)
+    monkeypatch.setattr(pinned_jars, "fetch", fetch)
     with pytest.raises(SystemExit):
         prepare.main(["demo"])
     said = capsys.readouterr().err
@@ -401,18 +401,18 @@ def test_the_jars_of_the_embedded_zookeeper_are_fetched_once(
 
 def test_another_checkout_has_the_jars(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (checkout / ".venv").mkdir()
-    pin = zookeeper_jars.Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one", "1")
-    monkeypatch.setattr(zookeeper_jars, "pins", lambda text: [pin])
+    pin = pinned_jars.Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one", "1")
+    monkeypatch.setattr(pinned_jars, "pins", lambda text: [pin])
 
     def fetch(target: Path, _: object) -> str:
         target.mkdir(parents=True)
         (target / pin.name).write_bytes(b"one")
         return ""
 
-    monkeypatch.setattr(zookeeper_jars, "fetch", fetch)
+    monkeypatch.setattr(pinned_jars, "fetch", fetch)
     prepare.prepare_zookeeper()
     shutil.rmtree(prepare.ZOOKEEPER)
-    monkeypatch.setattr(zookeeper_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
+    monkeypatch.setattr(pinned_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
     prepare.prepare_zookeeper()
     assert (prepare.ZOOKEEPER / pin.name).read_bytes() == b"one"
 
@@ -421,9 +421,9 @@ def test_an_installed_pyspark_has_the_jars(checkout: Path, monkeypatch: pytest.M
     jars = checkout / ".venv" / "lib" / "python3.11" / "site-packages" / "pyspark" / "jars"
     jars.mkdir(parents=True)
     (jars / "one-1.jar").write_bytes(b"one")
-    pin = zookeeper_jars.Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one", "1")
-    monkeypatch.setattr(zookeeper_jars, "pins", lambda text: [pin])
-    monkeypatch.setattr(zookeeper_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
+    pin = pinned_jars.Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one", "1")
+    monkeypatch.setattr(pinned_jars, "pins", lambda text: [pin])
+    monkeypatch.setattr(pinned_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
     prepare.prepare_zookeeper()
     assert [jar.name for jar in prepare.ZOOKEEPER.iterdir()] == ["one-1.jar"]
 

@@ -1,7 +1,7 @@
-"""The jars of the ZooKeeper that demos and tests start: 10 MB, each checked against ``zookeeper-jars.txt``.
+"""Jars of servers that demos and tests start, each checked against the checksum in a list beside this module.
 
-An installed PySpark has them. Elsewhere Maven fetches them from the repository that it is configured for. Standard
-library only.
+``zookeeper-jars.txt``: 10 MB, which an installed PySpark has too. ``hadoop-jars.txt``: 62 MB, for tests of HDFS and
+YARN. Maven fetches them from the repository that it is configured for. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-__all__ = ["PINS", "Pin", "fetch", "pins", "pom", "take"]
+__all__ = ["HADOOP", "ZOOKEEPER", "Pin", "fetch", "pins", "pom", "take"]
 
-PINS = Path(__file__).with_name("zookeeper-jars.txt")
+ZOOKEEPER = Path(__file__).with_name("zookeeper-jars.txt")
+HADOOP = Path(__file__).with_name("hadoop-jars.txt")
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 
@@ -91,4 +92,4 @@ def fetch(target: Path, wanted: Sequence[Pin]) -> str:
         if outcome.returncode:
             return "Maven could not fetch them: " + "\n".join(outcome.stdout.splitlines()[:10])
         wrong = take(jars, target, wanted)
-    return f"not as pinned in {PINS.name}: {', '.join(wrong)}" if wrong else ""
+    return f"not as pinned: {', '.join(wrong)}" if wrong else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.zookeeper_jars import PINS, Pin, fetch, pins, pom, take
+from scripts.pinned_jars import ZOOKEEPER, Pin, fetch, pins, pom, take
 
 ONE = Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one-jar", "1.0")
 TWO = Pin(hashlib.sha256(b"two").hexdigest(), "org.two", "two", "2.0.Final")
@@ -88,6 +88,6 @@ def test_the_pinned_jars_are_those_of_the_locked_pyspark(tmp_path: Path) -> None
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
-    listed = pins(PINS.read_text())
+    listed = pins(ZOOKEEPER.read_text())
     assert len(listed) == 20
     assert take(Path(spec.origin).with_name("jars"), tmp_path / "jars", listed) == []

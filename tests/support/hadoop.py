@@ -1,0 +1,138 @@
+"""A private HDFS, and a YARN beside it: Hadoop's own servers in one JVM on loopback, which ends when this process does.
+
+The servers are Hadoop's minicluster, run with the jars of PySpark, which has the Hadoop client of the same release. Its
+other jars are fetched when a test asks for them first; tests that do are soak tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pyspark
+import pytest
+from py4j.java_gateway import JavaGateway
+
+from scripts import pinned_jars
+from scripts.compiled_cache import place
+from scripts.steps import VENV
+
+__all__ = ["hdfs", "yarn"]
+
+_SPARK_JARS: Final = Path(pyspark.__file__).with_name("jars")
+_KEPT: Final = VENV / "share" / "wormhole"
+_SCHEDULER: Final = """<configuration>
+<property><name>yarn.scheduler.capacity.root.queues</name><value>default</value></property>
+<property><name>yarn.scheduler.capacity.root.default.capacity</name><value>100</value></property>
+<property><name>yarn.scheduler.capacity.maximum-am-resource-percent</name><value>1.0</value></property>
+</configuration>
+"""
+_NODE: Final = {
+    # A disk that others fill would end every container, and so would what a JVM reserves and never touches.
+    "yarn.nodemanager.disk-health-checker.enable": "false",
+    "yarn.nodemanager.vmem-check-enabled": "false",
+    "yarn.nodemanager.resource.memory-mb": "8192",
+    "yarn.nodemanager.resource.cpu-vcores": "8",
+    "yarn.scheduler.minimum-allocation-mb": "128",
+}
+_CONNECT_MS: Final = 300_000
+
+
+@cache
+def _jars() -> Path:
+    """The folder of the minicluster's jars: this environment's, else made from the user's cache or by Maven."""
+    text = pinned_jars.HADOOP.read_text()
+    kept = Path(_KEPT, f"hadoop-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
+    if not kept.exists():
+        wanted, cached = pinned_jars.pins(text), place(os.environ).with_name("hadoop")
+        _KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_KEPT) as name:
+            draft = Path(name, "jars")
+            if pinned_jars.take(cached, draft, wanted):
+                if problem := pinned_jars.fetch(draft, wanted):
+                    pytest.skip(f"no Hadoop minicluster: {problem}")
+                pinned_jars.take(draft, cached, wanted)
+            with contextlib.suppress(OSError):  # another process was first
+                draft.rename(kept)
+    return kept
+
+
+@contextmanager
+def _java(folder: Path) -> Iterator[Any]:
+    """The package ``org.apache.hadoop`` of a JVM of its own, which writes to ``folder/hadoop.log``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "capacity-scheduler.xml").write_text(_SCHEDULER)
+    path = [str(folder), f"{_jars()}/*", f"{_SPARK_JARS}/*"]
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dtest.build.data={folder}", "-Dlog4j2.level=warn"]
+    with (folder / "hadoop.log").open("w") as said:
+        gateway: Any = JavaGateway.launch_gateway(
+            jarpath=str(next(_SPARK_JARS.glob("py4j-*.jar"))),
+            classpath=os.pathsep.join(path),
+            javaopts=options,
+            die_on_exit=True,
+            redirect_stdout=said,
+            redirect_stderr=said,
+            cwd=str(folder),
+        )
+        process: subprocess.Popen[bytes] = gateway.java_process
+        try:
+            yield gateway.jvm.org.apache.hadoop
+        finally:
+            gateway.close()
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+
+
+@contextmanager
+def _files(hadoop: Any, folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
+    conf = hadoop.conf.Configuration()
+    conf.set("hdfs.minidfs.basedir", str(folder / "hdfs"))
+    conf.set("hadoop.tmp.dir", str(folder / "tmp"))
+    for name, value in settings.items():
+        conf.set(name, value)
+    cluster = hadoop.hdfs.MiniDFSCluster.Builder(conf).numDataNodes(1).build()
+    try:
+        yield conf, cluster
+    finally:
+        cluster.shutdown()
+
+
+@contextmanager
+def hdfs(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[tuple[str, Any]]:
+    """An HDFS of a name node and a data node that keeps its files in ``folder``: its URL, ``hdfs://localhost:PORT``,
+    and Hadoop's ``MiniDFSCluster``, of which a test stops and restarts nodes. ``settings``: Hadoop's own.
+    """
+    with _java(folder) as hadoop, _files(hadoop, folder, settings or {}) as (_, cluster):
+        yield cluster.getURI().toString(), cluster
+
+
+@contextmanager
+def yarn(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """An HDFS as of :func:`hdfs`, and a YARN of one node that uses it: the URL of the first, and the environment in
+    which ``spark-submit --master yarn`` finds both.
+    """
+    with ExitStack() as stack:
+        hadoop = stack.enter_context(_java(folder))
+        conf, files = stack.enter_context(_files(hadoop, folder, _NODE))
+        cluster = hadoop.yarn.server.MiniYARNCluster("wormhole", 1, 1, 1)
+        stack.callback(cluster.stop)
+        cluster.init(conf)
+        cluster.start()
+        assert cluster.waitForNodeManagersToConnect(_CONNECT_MS), (folder / "hadoop.log").read_text()
+        site = folder / "hadoop-conf"
+        site.mkdir()
+        client: Any = cluster.getConfig()
+        names = ("fs.defaultFS", "yarn.resourcemanager.address", "yarn.resourcemanager.scheduler.address")
+        lines = [f"<property><name>{name}</name><value>{client.get(name)}</value></property>" for name in names]
+        (site / "yarn-site.xml").write_text(f"<configuration>{''.join(lines)}</configuration>")
+        (site / "core-site.xml").write_text(f"<configuration>{lines[0]}</configuration>")
+        yield files.getURI().toString(), {"HADOOP_CONF_DIR": str(site), "YARN_CONF_DIR": str(site)}
