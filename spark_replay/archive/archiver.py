@@ -79,6 +79,11 @@ class Archiver(Subscriber):
         self._threads = min(4, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wormhole-archive")
 
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """Those that are assigned to it now. Safe for threads."""
+        return tuple(self._shards)
+
     def close(self) -> None:
         """Let the threads go. What is not committed comes again."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -8,15 +8,18 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from spark_replay.archive.archiver import Archiver
+from spark_replay.archive.compactor import Compactor
 from spark_replay.archive.store import store_of
 from subscriber_sdk import RetryPolicy, Running, SubscriberOptions, serve
 from subscriber_sdk.metrics import samples
+from wormhole.admin.client import Admin
 from wormhole.config import Config
 from wormhole.host import allocator
 from wormhole.host.compiled import warn_interpreted
+from wormhole.host.where import Where
 
 __all__ = ["run"]
 
@@ -72,9 +75,24 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
             async with serve(archiver, application=settings.application, **options) as running:
                 _log.info("%s is archived to %s", dataset, store.to)
                 async with _metrics(archiver, running, http, config):
+                    if settings.compact == "auto":
+                        where = Where(coordinator=str(coordinator), tls=config.tls)
+                        await _compact(Compactor(store, lambda: archiver.shards, lambda: _held(where, dataset)))
                     await asyncio.Event().wait()
         finally:
             archiver.close()
+
+
+async def _compact(compactor: Compactor) -> NoReturn:
+    """Until it is cancelled; a merge that has begun is brought to its end."""
+    while True:  # noqa: ASYNC110 - only time passes
+        await asyncio.sleep(await asyncio.to_thread(compactor.step))
+
+
+def _held(where: Where, dataset: str) -> bool:
+    """Whether a replay holds a flow of the dataset by its lease. Blocks; raises where a publisher does not answer."""
+    flows = (flow for one in Admin(where).publishers() if one.dataset == dataset for flow in one.flows)
+    return any(flow.HasField("replay") and flow.replay.lease_left_s > 0 for flow in flows)
 
 
 @contextlib.asynccontextmanager

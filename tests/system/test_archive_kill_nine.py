@@ -1,8 +1,8 @@
 """``kill -9`` of the archiver at any moment: nothing is missing in the archive, and nothing is in it twice.
 
 Each round waits until the archive grew, kills the archiver at a moment that the seed chooses, looks at every file and
-compares every row with what the writer committed. ``WORMHOLE_ROUNDS`` and ``WORMHOLE_SEED`` as in
-``test_kill_nine.py``.
+compares every row with what the writer committed. The archiver merges small files too, when it starts and there are
+enough. ``WORMHOLE_ROUNDS`` and ``WORMHOLE_SEED`` as in ``test_kill_nine.py``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from spark_replay.archive.compactor import LEAST_FILES
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from tests.support.seed import SEED
@@ -34,7 +35,7 @@ def test_kill_nine_of_the_archiver(
     say(f"\narchiver, kill -9: seed {SEED}")
     chance = random.Random(SEED)
     plan = Plan({"archive": Application({"arch": None})}, zookeeper=False, rate=40.0)
-    plan.dataset = 'archive = { to = "archive", flush_every = "200ms", flush_size = "64KiB" }'
+    plan.dataset = 'archive = { to = "archive", flush_every = "200ms", flush_size = "64KiB", compact = "auto" }'
     with running(plan) as ensemble:
         known: Known = {}
         store = open_store(str(ensemble.folder / "archive"), "shop", copy="main", create=True)
@@ -51,6 +52,10 @@ def test_kill_nine_of_the_archiver(
             archiver.start()
             target = int(ensemble.tell("sequence"))
             wait_until(lambda: min(ends(store).values()) >= target, ensemble, archiver)
+            wait_until(lambda: len(files(store)) > LEAST_FILES, ensemble, archiver)
+            assert archiver.stop() == 0, archiver.tail()
+            archiver.start()
+            wait_until(lambda: any(name.startswith("merged-") for name in files(store)), ensemble, archiver)
             assert archiver.stop() == 0, archiver.tail()
             count = check(store, ensemble, known, deep=True)
         finally:
@@ -70,6 +75,12 @@ def ends(store: ArchiveStore) -> dict[str, int]:
     """The store's number up to which each shard is archived."""
     manifests = {shard: store.read(shard) for shard in store.shards()}
     return {shard: int(manifest.end.delivered) for shard, manifest in manifests.items() if manifest is not None}
+
+
+def files(store: ArchiveStore) -> list[str]:
+    """Of the shard that has most."""
+    manifests = store.manifests().values()
+    return max(([one.name for one in manifest.files] for manifest in manifests), key=len)
 
 
 def check(store: ArchiveStore, ensemble: Ensemble, known: Known, *, deep: bool = False) -> int:

@@ -344,7 +344,8 @@ class ArchiveConfig(Settings):
     ``to``: a folder, or a URL of what pyarrow reaches: ``s3://bucket/folder``, ``hdfs://host:port/folder``.
     ``application``: who the archiver subscribes as; it must be configured, without a filter. Passwords and keys do not
     stand here. A file is written every ``flush_every`` seconds, or at ``flush_size`` bytes of updates in memory.
-    ``keep``: how long files are kept, in seconds; ``None``: for ever.
+    ``keep``: how long files are kept, in seconds; ``None``: for ever. ``compact``: whether the archiver merges small
+    files by itself (``auto``).
     """
 
     to: str
@@ -352,6 +353,7 @@ class ArchiveConfig(Settings):
     flush_every: Seconds = 60.0
     flush_size: Size = 64 * MIB
     keep: Seconds | None = None
+    compact: Literal["off", "auto"] = "off"
 
     @field_validator("to")
     @classmethod
