@@ -132,11 +132,17 @@ def merge(store: ArchiveStore, group: Group) -> Merged:
     """
     names = [entry.name for entry in group.files]
     result = Merged(group.shard, "overtaken", len(names), group.bytes)
+    tried = False
 
     def swapped(manifest: Manifest | None, entry: FileEntry) -> Manifest:
         # Asked anew at every attempt: retention and other compactions commit too.
-        if manifest is None or not {*names} <= {one.name for one in manifest.files}:
+        nonlocal tried
+        found = set() if manifest is None else {one.name for one in manifest.files}
+        if manifest is not None and entry.name in found:
+            return manifest  # the attempt before was made, and the answer to it was lost
+        if manifest is None or not {*names} <= found:
             raise _OvertakenError
+        tried = True
         return manifest.swapped(names, entry)
 
     # Also when Spark tries a task again after it had committed.
@@ -147,7 +153,8 @@ def merge(store: ArchiveStore, group: Group) -> Merged:
     try:
         store.change(group.shard, partial(swapped, entry=entry))
     except _OvertakenError:
-        store.delete_data(group.shard, entry.name)  # no manifest ever named it
+        if not tried:  # else a manifest may have named it, and a reader may have planned on that
+            store.delete_data(group.shard, entry.name)
         return result
     return replace(result, state="merged", after=entry.bytes)
 

@@ -15,6 +15,7 @@ from spark_replay.archive.compactor import Compactor
 from spark_replay.archive.store import store_of
 from subscriber_sdk import RetryPolicy, Running, SubscriberOptions, serve
 from subscriber_sdk.metrics import samples
+from subscriber_sdk.options import read_options
 from wormhole.admin.client import Admin
 from wormhole.config import Config
 from wormhole.host import allocator
@@ -76,7 +77,7 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
                 _log.info("%s is archived to %s", dataset, store.to)
                 async with _metrics(archiver, running, http, config):
                     if settings.compact == "auto":
-                        where = Where(coordinator=str(coordinator), tls=config.tls)
+                        where = _publishers(config, str(coordinator), settings.application)
                         await _compact(Compactor(store, lambda: archiver.shards, lambda: _held(where, dataset)))
                     await asyncio.Event().wait()
         finally:
@@ -87,6 +88,12 @@ async def _compact(compactor: Compactor) -> NoReturn:
     """Until it is cancelled; a merge that has begun is brought to its end."""
     while True:  # noqa: ASYNC110 - only time passes
         await asyncio.sleep(await asyncio.to_thread(compactor.step))
+
+
+def _publishers(config: Config, coordinator: str, application: str) -> Where:
+    """How the archiver asks publishers: with its own certificate, the SDK's option, or else the configuration's."""
+    own = read_options({"application": application, "coordinator": coordinator}).tls
+    return Where(coordinator=coordinator, tls=own or config.tls)
 
 
 def _held(where: Where, dataset: str) -> bool:

@@ -9,6 +9,7 @@ from tests.mutants.runner import Fault
 _COMPACT: Final = "tests/unit/spark_replay/archive/test_compact.py"
 _SHARD_WRITER: Final = "tests/unit/spark_replay/archive/test_shard_writer.py"
 _CHECKPOINTS: Final = "tests/unit/spark_replay/archive/test_checkpoints.py"
+_COMPACTOR: Final = "tests/unit/spark_replay/archive/test_compactor.py"
 _ARCHIVER: Final = "tests/unit/spark_replay/archive/test_archiver.py"
 
 ARCHIVE_FAULTS: list[Fault] = [
@@ -159,7 +160,7 @@ ARCHIVE_FAULTS: list[Fault] = [
     Fault(
         name="merged-over-what-retention-took",
         file="spark_replay/archive/compact.py",
-        old="        if manifest is None or not {*names} <= {one.name for one in manifest.files}:\n            raise",
+        old="        if manifest is None or not {*names} <= found:\n            raise",
         new="        if manifest is None:\n            raise",
         tests=(f"{_COMPACT}::test_who_comes_too_late_leaves_nothing",),
         promise="who merges too late changes nothing, and says so",
@@ -167,8 +168,8 @@ ARCHIVE_FAULTS: list[Fault] = [
     Fault(
         name="late-merger-leaves-its-file",
         file="spark_replay/archive/compact.py",
-        old="        store.delete_data(group.shard, entry.name)  # no manifest ever named it\n",
-        new="",
+        old="            store.delete_data(group.shard, entry.name)\n",
+        new="            pass\n",
         tests=(f"{_COMPACT}::test_who_comes_too_late_leaves_nothing",),
         promise="who merges too late leaves no file behind",
     ),
@@ -340,5 +341,69 @@ ARCHIVE_FAULTS: list[Fault] = [
         new="            if not shard:\n",
         tests=(f"{_CHECKPOINTS}::test_only_who_read_every_file_may_change_them",),
         promise="no commit drops files that its writer never read",
+    ),
+    Fault(
+        name="merging-begins-beside-a-replay",
+        file="spark_replay/archive/compactor.py",
+        old="            if not self._held():\n",
+        new="            if self._held() is not None:\n",
+        tests=(f"{_COMPACTOR}::test_nothing_begins_while_a_replay_has_a_lease",),
+        promise="merging takes nothing from a replay",
+    ),
+    Fault(
+        name="a-lease-that-is-over-keeps-files-small",
+        file="spark_replay/archive/run.py",
+        old='flow.HasField("replay") and flow.replay.lease_left_s > 0',
+        new='flow.HasField("replay")',
+        tests=(f"{_COMPACTOR}::test_whose_lease_counts",),
+        promise="a replay that was given up does not end merging for ever",
+    ),
+    Fault(
+        name="the-lease-of-another-dataset-counts",
+        file="spark_replay/archive/run.py",
+        old="if one.dataset == dataset for flow",
+        new="if one.dataset for flow",
+        tests=(f"{_COMPACTOR}::test_whose_lease_counts",),
+        promise="merging stops for the replays of its own dataset",
+    ),
+    Fault(
+        name="publishers-are-asked-about-leases-without-the-archivers-certificate",
+        file="spark_replay/archive/run.py",
+        old="tls=own or config.tls",
+        new="tls=config.tls",
+        tests=(f"{_COMPACTOR}::test_publishers_are_asked_with_the_certificate_of_the_archiver",),
+        promise="with TLS and ZooKeeper the archiver merges as well",
+    ),
+    Fault(
+        name="merging-takes-more-than-its-share",
+        file="spark_replay/archive/compactor.py",
+        old="(1 / SHARE - 1)",
+        new="SHARE",
+        tests=(f"{_COMPACTOR}::test_a_tenth_of_the_time_is_spent_on_it",),
+        promise="an archiver that merges archives as quickly as one that does not",
+    ),
+    Fault(
+        name="what-was-merged-is-rewritten-every-time",
+        file="spark_replay/archive/compactor.py",
+        old="        if entry.bytes <= rest:\n",
+        new="        if entry.bytes:\n",
+        tests=(f"{_COMPACTOR}::test_what_was_merged_is_written_again_when_it_doubles",),
+        promise="a row is rewritten a few times in its life",
+    ),
+    Fault(
+        name="a-merge-whose-answer-got-lost-was-overtaken",
+        file="spark_replay/archive/compact.py",
+        old="        if manifest is not None and entry.name in found:\n",
+        new="        if manifest is None:\n",
+        tests=(f"{_COMPACTOR}::test_an_answer_to_the_commit_that_got_lost_takes_no_file_away",),
+        promise="a merge that was committed is reported as made",
+    ),
+    Fault(
+        name="a-merged-file-that-was-named-is-deleted-at-once",
+        file="spark_replay/archive/compact.py",
+        old="        if not tried:",
+        new="        if entry:",
+        tests=(f"{_COMPACTOR}::test_a_merged_file_that_a_manifest_named_is_left_to_retention",),
+        promise="no file goes that a manifest named, whatever the storage answers",
     ),
 ]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from spark_replay.archive.compact import Merged
+from spark_replay.archive.compact import Group, Merged, merge
 from spark_replay.archive.compactor import IDLE_S, LEAST_FILES, SOON_S, Compactor, worthwhile
 from spark_replay.archive.manifest import FileEntry
-from spark_replay.archive.run import _held
-from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.run import _held, _publishers
+from spark_replay.archive.store import ArchiveStore, NewFile
 from spark_replay.archive.verify import verify
+from spark_replay.replay.delivery import Piece
+from spark_replay.replay.pieces import Selector, log_pieces
 from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
+from tests.support.certificates import Authority
+from wormhole.config import Config
+from wormhole.formats import ValueFormats
 from wormhole.host.where import Where
-from wormhole.model.errors import ArchiveUnavailable, StreamBroken
+from wormhole.model.errors import ArchiveConflict, ArchiveUnavailable, StreamBroken
+from wormhole.wire.body import parse_body
 from wormhole.wire.v1 import admin_pb2
 
 FILES = LEAST_FILES + 1
@@ -41,6 +49,16 @@ class Kit:
 
 def counts(store: ArchiveStore) -> list[int]:
     return [len(manifest_of(store, shard).files) for shard in ("a", "b", "c")]
+
+
+def ids(pieces: Iterable[Piece]) -> list[str]:
+    """Of the updates, in order."""
+    bodies = [parse_body(piece.body.data) for piece in pieces if piece.body is not None]
+    return [
+        f"{body.transaction_id(body.transaction_of(row))}:{body.index_of(row)}"
+        for body in bodies
+        for row in range(len(body.updates))
+    ]
 
 
 def sized(*sizes: int) -> list[FileEntry]:
@@ -83,6 +101,76 @@ def test_nothing_begins_while_a_replay_has_a_lease(store: ArchiveStore) -> None:
     kit.held = False
     kit.compactor.step()
     assert counts(store)[0] == 2
+
+
+@pytest.mark.parametrize("read", [0, 1, 2, 9])
+def test_a_replay_that_begins_while_files_are_merged_reads_each_row_once(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch, read: int
+) -> None:
+    kit = Kit(store)
+    old = manifest_of(store).files
+    pieces = log_pieces(store, "a", marker_at(0), marker_at(FILES), Selector("", "", ValueFormats()))
+    found: list[Piece] = []
+    create = ArchiveStore.create_data
+
+    def begun(store: ArchiveStore, shard: str, name: str) -> NewFile:
+        kit.held = True
+        found.extend(itertools.islice(pieces, read))
+        return create(store, shard, name)
+
+    monkeypatch.setattr(ArchiveStore, "create_data", begun)
+    kit.compactor.step()
+    assert counts(store) == [2, FILES, FILES], "what was begun is brought to its end"
+    kit.compactor.step()
+    assert counts(store) == [2, FILES, FILES], "and nothing begins after it"
+    for entry in old[:-1]:
+        store.delete_data("a", entry.name)  # as `expire` would a day later
+    found += pieces
+    assert ids(found) == [f"source-a:{number}:0" for number in range(1, FILES + 1)]
+
+
+def test_an_answer_to_the_commit_that_got_lost_takes_no_file_away(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S3 may say 409 to a request that a client repeats while its own first one is still being carried out."""
+    create = store.storage.create_if_absent
+    lost: list[str] = []
+
+    def conflict(name: str, data: bytes) -> bool:
+        assert create(name, data)
+        if lost:
+            return True
+        lost.append(name)
+        raise ArchiveConflict("it is being written by somebody else just now")
+
+    monkeypatch.setattr(store.storage, "create_if_absent", conflict)
+    caplog.set_level("INFO")
+    Kit(store).compactor.step()
+    assert len(lost) == 1
+    assert "bytes: merged" in caplog.text
+    assert counts(store) == [2, FILES, FILES]
+    assert verify(store, deep=True).problems == []
+
+
+def test_a_merged_file_that_a_manifest_named_is_left_to_retention(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the commit got lost, and others merged its file before it asked again."""
+    create = store.storage.create_if_absent
+    named: list[str] = []
+
+    def overtaken(name: str, data: bytes) -> bool:
+        assert create(name, data)
+        monkeypatch.undo()
+        named.append(manifest_of(store).files[0].name)
+        write_archive(store.to, {"a": [[tx(put(b"more", b"v"))]]})
+        assert merge(store, Group("a", manifest_of(store).files[:2])).state == "merged"
+        raise ArchiveConflict("it is being written by somebody else just now")
+
+    monkeypatch.setattr(store.storage, "create_if_absent", overtaken)
+    Kit(store).compactor.step()
+    assert {*named} < {one.name for one in store.data_files("a")}
+    assert verify(store, deep=True).problems == []
 
 
 def test_what_goes_wrong_is_tried_again_later(
@@ -128,3 +216,18 @@ def test_whose_lease_counts(monkeypatch: pytest.MonkeyPatch, dataset: str, lease
     assert not _held(Where(), "orders")
     status.flows.add(flow="cache/b").replay.lease_left_s = lease_s
     assert _held(Where(), "orders") is held
+
+
+def test_publishers_are_asked_with_the_certificate_of_the_archiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ZooKeeper no file has one; and the one that a file has is the publisher's."""
+    authority = Authority(tmp_path)
+    publisher, own = authority.issue("publisher"), authority.issue("archiver")
+    stored, file = Config(version=1), Config(version=1, tls=publisher)
+    assert _publishers(stored, "zk1:2181/w", "archive") == Where(coordinator="zk1:2181/w")
+    assert _publishers(file, "shop.toml", "archive") == Where(coordinator="shop.toml", tls=publisher)
+    monkeypatch.setenv("WORMHOLE_TLS", f"{own.cert},{own.key},{own.ca}")
+    monkeypatch.setenv("WORMHOLE_PUBLISHERS", "publisher")
+    assert _publishers(stored, "zk1:2181/w", "archive").tls == own
+    assert _publishers(file, "shop.toml", "archive").tls == own
