@@ -234,9 +234,10 @@ class RelayedReader:
         if segment is None:
             self._recorder.rests(self)
             return None
-        self._recorder.offer(self, segment, self._marker if self._whole else None)
-        if self._recorder.is_doubtful:
-            self._compare()
+        before = self._marker if self._whole else None
+        self._recorder.offer(self, segment, before)
+        if self._recorder.is_doubtful and self._compare():
+            self._recorder.offer(self, segment, before)
         self._recorder.rests(self)
         self._whole = segment.marker is not None
         if segment.marker is not None:
@@ -245,13 +246,18 @@ class RelayedReader:
                 self._enter_files(inner, segment.marker)
         return segment
 
-    def _compare(self) -> None:
-        """Have what is recorded compared with the log, now and then, so that it can be gone on with."""
+    def _compare(self) -> bool:
+        """Have what is recorded compared with the log, so that it can be gone on with. What fails is tried again now
+        and then only.
+        """
         now = self._clock.monotonic()
-        if now >= self._compares_at:
-            self._compares_at = now + _COMPARE_S
-            with suppress(WormholeError):
-                self._access.compare()
+        if now < self._compares_at:
+            return False
+        with suppress(WormholeError):
+            self._access.compare()
+        doubtful = self._recorder.is_doubtful
+        self._compares_at = now + _COMPARE_S if doubtful else 0.0
+        return not doubtful
 
     def _enter_files(self, inner: LogReader, marker: Datamarker) -> None:
         cursor = self._access.find(marker)

@@ -158,6 +158,20 @@ def test_who_reads_on_at_the_tip_when_the_recording_reader_ends_records_and_prov
 
 
 @BOTH
+def test_what_is_read_before_the_log_was_compared_is_recorded_too(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        scene.put(5)
+        lead = scene.open(replace(scene.memory.latest(), anchor=None))  # a server says no more of where its log ends
+        behind = scene.open()
+        scene.read(behind)
+        behind.close()
+        scene.put(3)
+        scene.read(lead)
+        scene.wait_for(scene.catches_up, "what was read at the tip is not recorded")
+        assert scene.relay.stretches == ((scene.start.order, scene.memory.latest().order),)
+
+
+@BOTH
 def test_a_restart_goes_on_where_the_relay_ends(settings: RelaySettings) -> None:
     with scene_of(settings) as scene:
         lead = scene.open()
