@@ -32,7 +32,7 @@ test: prepare-dev ## the suite, after a quick pass over the interpreted decoders
 check: prepare-dev ## style, types, import directions, generated code, maps, links and mutants that fit
 	@$(RUN) -m scripts.check
 
-bench: prepare-dev ## figures and bench.json [CASE=throughput|latency|caravans|mysql|existing_rows|operate|many_flows|replay|peers|postgres|postgres_slots|relay ARGS="..." PROFILE=1 for flame graphs]
+bench: prepare-dev ## figures and bench.json [CASE=throughput|latency|caravans|mysql|existing_rows|operate|many_flows|replay|replay_scale|peers|postgres|postgres_slots|relay ARGS="..." PROFILE=1 for flame graphs]
 	@PROFILE=$(PROFILE) $(RUN) -m benchmarks $(if $(CASE),--only $(CASE)) $(ARGS)
 
 quickstart-test: prepare-dev ## docs/quickstart.md and README.md as readers follow them, with seconds per step [ARGS="MySQL RocksDB"]

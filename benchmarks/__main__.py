@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -30,11 +32,12 @@ from benchmarks.postgres.report import postgres_report
 from benchmarks.postgres.slots_behind import slots_report
 from benchmarks.relay_report import relay_report
 from benchmarks.replay_report import replay_report
+from benchmarks.replay_scale_report import add_options, replay_scale_report
 from wormholectl.show.printer import print_table, print_text
 
 _OUT = Path("build/bench")
-_CASES = ("throughput", "latency", "caravans", "mysql", "existing_rows", "operate", "many_flows", "replay", "peers",
-          "postgres", "postgres_slots", "relay")  # fmt: skip
+_CASES = ("throughput", "latency", "caravans", "mysql", "existing_rows", "operate", "many_flows", "replay",
+          "replay_scale", "peers", "postgres", "postgres_slots", "relay")  # fmt: skip
 _MODES = {
     "values": "values read in on_updates",
     "single values": "values read in on_update",
@@ -131,8 +134,10 @@ def main() -> None:
     )
     parser.add_argument("--picture", default=str(_OUT / "caravans.png"), help="where the caravans' picture goes")
     parser.add_argument("--replay-picture", default=str(_OUT / "replay-latest.png"), help="where the replay's goes")
+    add_options(parser)
     parser.add_argument("--json", default=str(_OUT / "bench.json"), help="where the figures go")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(f"ended by signal {number}"))  # what was started, too
     _OUT.mkdir(parents=True, exist_ok=True)
     machine = Machine.current()
     print_text(str(machine))
@@ -171,6 +176,8 @@ def main() -> None:
         result["replay"] = replay_report(
             runs, quick=arguments.quick, picture=Path(arguments.replay_picture), profile=_profile
         )
+    if arguments.only == "replay_scale":
+        result["replay_scale"] = replay_scale_report(runs, arguments, _profile)
     # These build programs of other languages, so they are for who asks.
     shapes = [name for name in arguments.shapes.split(",") if name]
     if arguments.only == "peers":

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,8 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore, open_store
 from wormhole.model.errors import WormholeError
 
-__all__ = ["SHARDS", "Archived", "Read", "Replayed", "Replayer", "Taken", "World", "configuration", "replayer", "world"]
+__all__ = ["SHARDS", "Archived", "ArchivedWorld", "Read", "Replayed", "Replayer", "Taken", "World"]
+__all__ += ["catch_up", "configuration", "entries", "here", "read", "replayer", "world"]
 
 SHARDS = 4  # twice as many as tasks at a time, so that neither waits long for the other at the end
 _PATIENCE_S = 600.0
@@ -56,13 +57,14 @@ class Taken:
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """``push_s``: from the first update to the last; ``whole_s``: from the first flow that was held; ``command_s``: of
-    the command.
+    the command; ``ended``: the moment of the last update (monotonic).
     """
 
     updates: int
     push_s: float
     whole_s: float
     command_s: float
+    ended: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Read:
 
 
 class World:
-    """A log of ``count`` updates to ``keys`` keys, its archive, and an application that has all of it."""
+    """An archive of ``count`` updates to ``keys`` keys, and an application that has all of it."""
 
     def __init__(
         self,
@@ -82,17 +84,16 @@ class World:
         count: int,
         keys: int,
         store: ArchiveStore,
-        archived: Archived,
         taken: Taken,
         subscriber: subprocess.Popen[str],
     ) -> None:
         self.folder, self.count, self.keys = folder, count, keys
         self.store = store
-        self.archived, self.taken = archived, taken
+        self.taken = taken
         self._subscriber = subscriber
 
     def replay(self, replayer: Replayer, mode: str, handler_us: float = 0.0) -> Replayed:
-        """The whole log again, to the same application, whose handler works ``handler_us`` microseconds on each update.
+        """The whole archive, to the same application, whose handler works ``handler_us`` microseconds on each update.
         Raises ``RuntimeError`` when the command fails.
         """
         updates = self.count if mode == "log" else self.keys
@@ -101,16 +102,31 @@ class World:
         words = ["replay", "-c", str(self.folder / "bench.toml"), "--app", "app", "--from", "earliest"]
         command_s = replayer.run([*words, "--mode", mode, "--master", replayer.master, "--json"])
         told: dict[str, Any] = json.loads(line(self._subscriber))
-        return Replayed(updates, told["last"] - told["first"], told["last"] - told["held"], command_s)
+        last = told["last"]
+        return Replayed(updates, last - told["first"], last - told["held"], command_s, last)
 
     def read(self) -> Read:
         """The same files in one process, without anything of ours."""
-        files = [self.store.data_path(shard, entry.name) for shard, entry in entries(self.store)]
-        with program("benchmarks.parquet", *files) as process:
-            told: dict[str, Any] = json.loads(line(process))
-        if told["rows"] != self.count:
-            raise RuntimeError(f"the archive holds {told['rows']} rows of {self.count}")
-        return Read(told["arrow_s"], told["objects_s"])
+        return read(self.store, entries(self.store), self.count)
+
+
+def read(store: ArchiveStore, named: Sequence[tuple[str, FileEntry]], count: int) -> Read:
+    """These files in one process, without anything of ours. Raises ``RuntimeError`` where they hold another number of
+    rows.
+    """
+    with program("benchmarks.parquet", *(store.data_path(shard, entry.name) for shard, entry in named)) as process:
+        told: dict[str, Any] = json.loads(line(process))
+    if told["rows"] != count:
+        raise RuntimeError(f"the archive holds {told['rows']} rows of {count}")
+    return Read(told["arrow_s"], told["objects_s"])
+
+
+class ArchivedWorld(World):
+    """One whose archive was made of its log."""
+
+    def __init__(self, archived: Archived, *world: Any) -> None:
+        super().__init__(*world)
+        self.archived = archived
 
 
 class Replayer:
@@ -134,7 +150,8 @@ class Replayer:
 def replayer(
     folder: Path, master: str, environment: Mapping[str, str] | None = None, profile: Path | None = None
 ) -> Iterator[Replayer]:
-    """Ended with its block. ``profile``: where a flame graph of it and of Spark's Python workers under it goes."""
+    """Ended with its block. ``profile``: where a flame graph of it and of Spark's Python workers under it goes,
+    or with the ending ``.txt`` its stacks and how often each was seen."""
     log = folder / "replays.log"
     spy = [
         str(Path(sys.executable).with_name("py-spy")),
@@ -143,6 +160,7 @@ def replayer(
         "--rate",
         "100",
         "--threads",
+        *(["--format", "raw"] if profile and profile.suffix == ".txt" else []),
         "-o",
     ]
     process = subprocess.Popen(
@@ -173,8 +191,12 @@ def entries(store: ArchiveStore) -> list[tuple[str, FileEntry]]:
     return found
 
 
-def configuration(folder: Path, archiver: int, application: int) -> Path:
-    """The publisher's, archiver's and application's; the numbers are their ports."""
+def configuration(
+    folder: Path, archiver: int, application: int, shards: int = SHARDS, archive: Path | None = None
+) -> Path:
+    """The publisher's, archiver's and application's; the numbers are their ports. ``archive``: another folder than one
+    beside them.
+    """
     path = folder / "bench.toml"
     path.write_text(f"""version = 1
 [coordinator]
@@ -183,9 +205,9 @@ static = true
 state_dir = "{folder}/state"
 admin_listen = "127.0.0.1:{free_ports(1)[0]}"
 [datasets.bench]
-shard_by = {{ hash = {SHARDS} }}
+shard_by = {{ hash = {shards} }}
 [datasets.bench.archive]
-to = "{folder}/archive"
+to = "{archive or folder / "archive"}"
 flush_every = "1s"
 [datasets.bench.copies.main.logs.db]
 source = "rocksdb://{folder}/store"
@@ -204,7 +226,7 @@ s = "127.0.0.1:{application}"
 
 
 @contextmanager
-def world(count: int, size: int, keys: int, profile: Path | None = None) -> Iterator[World]:
+def world(count: int, size: int, keys: int, profile: Path | None = None) -> Iterator[ArchivedWorld]:
     """``count`` updates of ``size`` bytes, ten in each transaction, to ``keys`` keys.
 
     ``profile``: where the archiver's flame graph goes.
@@ -217,11 +239,16 @@ def world(count: int, size: int, keys: int, profile: Path | None = None) -> Iter
         publisher = stack.enter_context(program("benchmarks.publisher", str(config)))
         store, archived = _archive(folder, config, count, publisher, profile)
         subscriber = stack.enter_context(program("benchmarks.replayed", str(port), str(count)))
-        line(subscriber)
-        before = cpu_s(publisher.pid)
-        told: dict[str, Any] = json.loads(line(subscriber))
-        taken = Taken(told["last"] - told["first"], cpu_s(publisher.pid) - before)
-        yield World(folder, count, keys, store, archived, taken, subscriber)
+        taken = catch_up(subscriber, publisher)
+        yield ArchivedWorld(archived, folder, count, keys, store, taken, subscriber)
+
+
+def catch_up(subscriber: subprocess.Popen[str], publisher: subprocess.Popen[str]) -> Taken:
+    """Until the application, which has just been started, has all that it waits for."""
+    line(subscriber)
+    before = cpu_s(publisher.pid)
+    told: dict[str, Any] = json.loads(line(subscriber))
+    return Taken(told["last"] - told["first"], cpu_s(publisher.pid) - before)
 
 
 def _archive(

@@ -59,7 +59,7 @@ def test_ratios_are_taken_run_by_run_and_the_picture_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def replayed(push_s: float) -> dict[str, float]:
-        return {"updates": 1000, "push_s": push_s, "whole_s": push_s + 2, "command_s": push_s + 10}
+        return {"updates": 1000, "push_s": push_s, "whole_s": push_s + 2, "command_s": push_s + 10, "ended": 0.0}
 
     archived = {"seconds": 3.0, "log_bytes": 100, "archive_bytes": 40, "files": 4, "cpu_s": 2.0, "peak_mib": 70.0}
     speed: dict[str, Any] = {

@@ -1,0 +1,39 @@
+"""All that a replay's task does but push: the same files are read and folded by the same jobs of Spark, the same bodies
+are made, and dropped.
+
+A worker that gets an :class:`Unpushed` imports this module, which is how the task comes to be run in this way there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_replay.replay import task as tasks
+from spark_replay.replay.pieces import Selector
+from spark_replay.replay.task import Ended, Outcome, Task
+from wormhole.host.clock import Clock
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Unpushed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpushed(Task):
+    """A task whose flow nobody has: no publisher is asked, and no subscriber dialled."""
+
+
+def _run(task: Task, source: tasks._Sources, clock: Clock) -> Outcome:
+    opened = admin_pb2.OpenedReplay(epoch=1, marker=marker_to_message(task.begin))
+    found = source(opened, Selector("", task.where, task.formats.open()))
+    updates = size = 0
+    for piece in found.pieces(task.begin):
+        if piece.body is not None:
+            updates += piece.body.updates
+            size += piece.body.size
+        if piece.offer is not None:
+            found.stored(piece.offer)
+    return Outcome(Ended.DONE, 1, task.until, updates, size)
+
+
+tasks._run = _run
