@@ -13,8 +13,9 @@
 Only ``wormhole`` and ``subscriber_sdk`` are imported. Nothing here imports PySpark before it is needed: archiving needs
 pyarrow only.
 
-For queries of one's own: :func:`open_store`, :func:`read` and :func:`stream` (its updates), :func:`rows` and
-:func:`history` (as a table). To replay from a program: :func:`run_replay`, :func:`plan_replay`, :func:`cancel_replay`.
+For queries of one's own: :func:`register` (the format ``wormhole``), or :func:`open_store`, :func:`read` and
+:func:`stream` (its updates), :func:`rows` and :func:`history` (as a table); :func:`reading` (their errors). To replay
+from a program: :func:`run_replay`, :func:`plan_replay`, :func:`cancel_replay`.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from spark_replay.archive.store import open_store
+    from spark_replay.frames import reading
     from spark_replay.replay.job import Replay, cancel_replay, plan_replay, run_replay
     from spark_replay.tables.history import history
     from spark_replay.tables.rows import read, rows
-    from spark_replay.tables.stream import stream
+    from spark_replay.tables.source import register, stream
 
 __all__ = [
     "Replay",
@@ -36,6 +38,8 @@ __all__ = [
     "open_store",
     "plan_replay",
     "read",
+    "reading",
+    "register",
     "rows",
     "run_replay",
     "stream",
@@ -49,8 +53,10 @@ _WHERE: Final = {
     "history": "spark_replay.tables.history",
     "open_store": "spark_replay.archive.store",
     "read": "spark_replay.tables.rows",
+    "reading": "spark_replay.frames",
+    "register": "spark_replay.tables.source",
     "rows": "spark_replay.tables.rows",
-    "stream": "spark_replay.tables.stream",
+    "stream": "spark_replay.tables.source",
 }
 
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from spark_replay.archive.columns import read_number, read_place
 from spark_replay.archive.storage import Storage
 from spark_replay.baseline.work import Done
-from spark_replay.frames import PLAIN, TYPES
 from spark_replay.images import read_row
+from spark_replay.selected import PLAIN, TYPES
 from spark_replay.tables.updates import UpdatesFile, file_rows
 from wormhole.model.errors import ReplayError
 from wormhole.model.position import LogPosition

@@ -23,7 +23,7 @@ from spark_replay.archive.rows import ReadsAt, Rows
 from spark_replay.archive.storage import Storage, storage_errors
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.baseline.work import FOLDER, Done, Range, archive_end, done_path, of_log
-from spark_replay.frames import PLAIN, plain_rows
+from spark_replay.selected import PLAIN, plain_rows
 from spark_replay.tables.updates import UpdatesFile
 from wormhole.model.errors import ReplayError, SourceUnavailable, UnreadableTable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition

@@ -22,6 +22,7 @@ from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
+from spark_replay.selected import PLAIN, Condition, Wanted
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach, lookup, schemas_of
@@ -114,7 +115,8 @@ def write_history(
     with frames.reading():
         for table in names:
             how, name = readings.get(table, TableOptions()), table_folder(table)
-            source = attach(frames.read(spark, store, selection.shards, table=table), selection.schemas)
+            wanted = Wanted((Condition("table", "in", (table,)),))
+            source = attach(frames.read(spark, store, selection.shards, wanted=wanted), selection.schemas)
             shaped = history(
                 source,
                 table,
@@ -164,7 +166,7 @@ def version_rows(
     return attach(sorted_.mapInArrow(task.batches, from_arrow_schema(_SHAPE)), schemas)
 
 
-_SHAPE: Final = pa.schema([*frames.PLAIN, *(pa.field(name, kind) for name, kind in _LIFE.items())])
+_SHAPE: Final = pa.schema([*PLAIN, *(pa.field(name, kind) for name, kind in _LIFE.items())])
 
 
 @dataclass(slots=True)

@@ -32,10 +32,11 @@ from wormhole.wire.rows import number_of_op
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Decoding", "decoded", "decoding", "read", "rows"]
+__all__ = ["NEEDED", "Decoding", "decoded", "decoding", "read", "rows"]
 
 _VALUE: Final = "value"  # a store of bytes has one column of this name
-_GIVEN: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
+NEEDED: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
+"""Of the archive's columns those that the changes of a table are made of."""
 _KNOWN: Final = bytes(map(number_of_op, Op))
 _MERGE: Final = number_of_op(Op.MERGE)
 # Bytes to 1 or 0: operations without an image; kinds of cells in which there is nothing.
@@ -109,7 +110,7 @@ def decoded(df: DataFrame, table: str, plan: Decoding) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     kept = [one for one in df.schema.fields if one.name.startswith("_")]
-    wanted = df.where(f.col("table") == table).select(*_GIVEN, *(one.name for one in kept))
+    wanted = df.where(f.col("table") == table).select(*NEEDED, *(one.name for one in kept))
     shape = from_arrow_schema(plan.shape())
     for one in kept:
         shape.add(one)

@@ -17,7 +17,7 @@ from wormhole.model.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["METADATA", "attach", "by_signed_id", "lookup", "schemas_of"]
+__all__ = ["METADATA", "attach", "by_signed_id", "lookup", "metadata", "schemas_of"]
 
 METADATA: Final = "wormhole.schemas"
 """Key of the metadata: canonical schemas in base64, oldest first."""
@@ -25,8 +25,12 @@ METADATA: Final = "wormhole.schemas"
 
 def attach(df: DataFrame, schemas: Iterable[Schema]) -> DataFrame:
     """``df`` with what its rows' schemas are; ``schemas`` oldest first."""
-    texts = [base64.b64encode(schema.canonical).decode() for schema in schemas]
-    return df.withMetadata("schema_id", {METADATA: texts})
+    return df.withMetadata("schema_id", metadata(schemas))
+
+
+def metadata(schemas: Iterable[Schema]) -> dict[str, list[str]]:
+    """What the column ``schema_id`` carries; ``schemas`` oldest first."""
+    return {METADATA: [base64.b64encode(schema.canonical).decode() for schema in schemas]}
 
 
 def schemas_of(df: DataFrame) -> tuple[Schema, ...]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from spark_replay.archive.checksums import Blocks, CheckedSource, blocks_of
 from spark_replay.archive.storage import Storage
-from spark_replay.frames import PLAIN, TYPES
+from spark_replay.selected import PLAIN, TYPES
 from wormhole.model.errors import ArchiveError
 
 if TYPE_CHECKING:

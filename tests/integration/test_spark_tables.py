@@ -26,8 +26,8 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.writer import DataFileWriter
 from spark_replay.tables.history import history
 from spark_replay.tables.rows import rows
+from spark_replay.tables.source import stream
 from spark_replay.tables.start import start_rows
-from spark_replay.tables.stream import stream
 from tests.support.archives import KEYS as STORE
 from tests.support.archives import Change, Tx, gone, marker_at, segments, tx, write_archive
 from tests.support.chunks import chunk, progressed
@@ -266,7 +266,9 @@ def test_queries_of_ones_own_as_the_page_has_them(
     (own,) = [block for block in page.blocks("python") if "open_store" in block]
     exec(own, {"spark": spark})
     changes = [change for one in server.log for change in one.changes]
-    assert capsys.readouterr().out == f"{sum(one.op is Op.UPDATE for one in changes)}\n"
+    (as_format,) = [block for block in page.blocks("python") if 'format("wormhole")' in block]
+    exec(as_format, {"spark": spark})
+    assert capsys.readouterr().out == f"{sum(one.op is Op.UPDATE for one in changes)}\n" * 2
     live = Path(own.partition('"path", "')[2].partition('"')[0])
     found = by_duckdb(live, "select _op, count(*) as n from t group by _op")
     assert {row["_op"]: row["n"] for row in found} == Counter(change.op.value for change in changes)

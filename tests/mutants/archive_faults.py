@@ -8,6 +8,7 @@ from tests.mutants.runner import Fault
 
 _COMPACT: Final = "tests/unit/spark_replay/archive/test_compact.py"
 _SHARD_WRITER: Final = "tests/unit/spark_replay/archive/test_shard_writer.py"
+_SELECTED: Final = "tests/unit/spark_replay/test_selected.py"
 _CHECKPOINTS: Final = "tests/unit/spark_replay/archive/test_checkpoints.py"
 _COMPACTOR: Final = "tests/unit/spark_replay/archive/test_compactor.py"
 _ARCHIVER: Final = "tests/unit/spark_replay/archive/test_archiver.py"
@@ -213,6 +214,46 @@ ARCHIVE_FAULTS: list[Fault] = [
         new="        if not entry.name:\n",
         tests=("tests/unit/spark_replay/test_frames.py::test_a_damaged_file_is_named",),
         promise="snapshot, history and audit compare every byte that they use",
+    ),
+    Fault(
+        name="a-condition-is-dropped-and-not-applied",
+        file="spark_replay/selected.py",
+        old="            batch = batch if kept is None else batch.filter(kept)\n",
+        new="",
+        tests=(f"{_SELECTED}::test_asked_of_files_and_rows_is_the_same_as_asked_of_everything",),
+        promise="rows that conditions choose are those of a query that reads everything",
+    ),
+    Fault(
+        name="a-place-at-the-border-is-lost",
+        file="spark_replay/selected.py",
+        old="            return _before(least), END\n",
+        new="            return _upto(least), END\n",
+        tests=(f"{_SELECTED}::test_places_at_the_border_itself",),
+        promise="a condition on places has its border where SQL has it",
+    ),
+    Fault(
+        name="another-place-at-the-border-comes-too",
+        file="spark_replay/selected.py",
+        old='            return b"", _before(most)\n',
+        new='            return b"", _upto(most)\n',
+        tests=(f"{_SELECTED}::test_places_at_the_border_itself",),
+        promise="a condition on places has its border where SQL has it",
+    ),
+    Fault(
+        name="rows-that-were-read-twice-stand-for-those-of-a-merged-file",
+        file="spark_replay/selected.py",
+        old="    if count != entry.rows:\n",
+        new="    if count < entry.rows:\n",
+        tests=(f"{_SELECTED}::test_of_rows_at_the_border_of_merged_files_nobody_knows_which_were_whose",),
+        promise="a query has each row once, also if files were merged while it ran",
+    ),
+    Fault(
+        name="conditions-of-one-query-choose-for-another",
+        file="spark_replay/tables/source.py",
+        old='    return _ASKING in sys.modules and hasattr(DataSourceReader, "pushLimit")\n',
+        new="    return _ASKING in sys.modules\n",
+        tests=("tests/unit/spark_replay/test_frames.py::test_queries_of_one_frame_of_the_format_do_not_mix",),
+        promise="each query on one DataFrame has its own rows",
     ),
     Fault(
         name="a-snapshot-is-pushed-without-being-compared",

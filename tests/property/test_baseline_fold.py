@@ -17,8 +17,8 @@ import pytest
 
 from spark_replay.archive.columns import place_bytes, read_place
 from spark_replay.baseline.rows import split_moves
-from spark_replay.frames import PLAIN
 from spark_replay.images import read_row
+from spark_replay.selected import PLAIN
 from spark_replay.tables.versions import Barriers, Change, Ended, versions
 from tests.support.seed import SEED
 from wormhole.model.position import LogPosition

@@ -11,10 +11,12 @@ import pytest
 
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import COLUMNS, ShardFiles, _Piece, _Reading, _tasks, read, reading, schemas_of, within_times
+from spark_replay.frames import ShardFiles, read, reading, schemas_of, within_times
 from spark_replay.replay.estimate import Estimate, estimate
+from spark_replay.selected import COLUMNS, Piece, piece_rows, tasks_of
+from spark_replay.tables.source import register
 from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Tx, gone, marker_at, put, row, tx, write_archive
-from wormhole.model.errors import ArchiveError
+from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.rows import decode_row, values_of
 
@@ -85,12 +87,40 @@ def test_only_the_columns_that_are_asked_for(spark: SparkSession, store: Archive
     assert sorted(frame.collect()) == [(KEYS.table, number, "a") for number in (2, 3, 4)]
 
 
+def test_queries_of_one_frame_of_the_format_do_not_mix(spark: SparkSession, store: ArchiveStore) -> None:
+    """Spark 4.3 gives a second query the rows that conditions of the first one chose, where a source takes these."""
+    register(spark)
+    frame = spark.read.format("wormhole").options(to=store.to, dataset=store.dataset).load()
+    everything = sorted(frame.collect())
+    assert len(everything) == 20
+    assert everything == sorted(read(spark, store, [of(store, shard) for shard in store.shards()]).collect())
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        some = frame.where("shard = 'tables' and committed_at > timestamp'1970-01-01' and place > X'00'")
+        true = [one for one in everything if one["shard"] == "tables"]
+        assert sorted(some.collect()) == true
+        assert sorted(frame.collect()) == everything
+        assert some.unionByName(frame.where("shard = 'a'")).count() == len(true) + 11
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_what_is_wrong_with_options_is_one_line(spark: SparkSession, store: ArchiveStore) -> None:
+    register(spark)
+    with (
+        pytest.raises(UsageError, match=r"^the format wormhole has no option dateset\. Next: it has to, ") as caught,
+        reading(),
+    ):
+        spark.read.format("wormhole").options(to=store.to, dateset=store.dataset).load()
+    assert "\n" not in str(caught.value)
+
+
 def test_files_are_read_by_as_many_tasks_as_there_is_work_for(store: ArchiveStore) -> None:
     entry = of(store, "a").files[0]
 
     def tasks(raw: int, files: int, slots: int) -> list[int]:
-        given = [_Piece("a", replace(entry, raw=raw), b"", b"") for _ in range(files)]
-        found = _tasks(given, slots)
+        given = [Piece("a", replace(entry, raw=raw), b"", b"") for _ in range(files)]
+        found = tasks_of(given, slots)
         assert [one for some in found for one in some] == given
         return [len(some) for some in found]
 
@@ -131,12 +161,11 @@ def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     store = write_archive(tmp_path / "archive", {"a": [puts(1)]})
     (entry,) = of(store, "a").files
-    task = _Reading(store, ((_Piece("a", entry, b"", b"\xff"),),), COLUMNS)
-    number = pa.RecordBatch.from_pydict({"id": [0]})
-    assert sum(batch.num_rows for batch in task([number])) == 1
+    piece = Piece("a", entry, b"", b"\xff")
+    assert sum(batch.num_rows for batch in piece_rows(store, piece)) == 1
     Path(store.data_path("a", entry.name)).unlink()
     with pytest.raises(ArchiveError, match=f"{entry.name}: the manifest names it, and it is not there") as caught:
-        list(task([number]))
+        list(piece_rows(store, piece))
     assert "archive verify" in str(caught.value.hint)
 
 

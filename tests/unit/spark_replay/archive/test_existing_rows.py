@@ -17,12 +17,13 @@ from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from spark_replay.audit.archived import Selecting, _Selected
-from spark_replay.frames import ShardFiles, plain_rows, schemas_of
+from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.delivery import Piece
 from spark_replay.replay.keyed import last_changes, rows_of
 from spark_replay.replay.latest import net_op
 from spark_replay.replay.pieces import Formats, Selector, log_pieces
 from spark_replay.replay.plan import Asked, files_between, range_of
+from spark_replay.selected import plain_rows
 from spark_replay.tables.versions import Barriers, Change, versions
 from tests.support.archives import KEYS, manifest_of, marker_at, put, segments, tx
 from tests.support.archives import Change as Written

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.archive.storage import open_storage
-from spark_replay.frames import PLAIN
+from spark_replay.selected import PLAIN
 from spark_replay.tables.updates import TableRows, UpdatesFile, _Reading, _summed, file_from_json, file_to_json
 from wormhole.model.errors import ArchiveError
 

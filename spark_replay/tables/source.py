@@ -1,0 +1,468 @@
+"""The archive as a data source of Spark: ``spark.read.format("wormhole")`` and ``spark.readStream``.
+
+A DataFrame holds the ranges that the archive had when it was loaded; which files have them, the newest manifests say
+each time when a query is planned. Conditions on shard, table, operation, place and time choose files, row groups and
+rows before anything goes to Spark.
+
+A stream's offset is a place in each shard: up to there everything was read. Which files hold what lies between two
+offsets is looked up in the newest manifests each time, so that files which were merged meanwhile, or a restart from a
+checkpoint, change nothing about the rows. Only rows that a backfill read at an offset's place may come twice: it does
+not say which of them were read. This module imports PySpark: others import it when they need it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+
+from spark_replay.archive.columns import before_reads
+from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.reader import after, upto
+from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.frames import reading
+from spark_replay.replay.plan import asked_from, asked_until, files_between
+from spark_replay.selected import COLUMNS, PLAIN, Condition, Piece, Wanted, piece_rows, tasks_of
+from spark_replay.tables.pushdown import conditions_of
+from spark_replay.tables.rows import NEEDED, Decoding, decoding
+from spark_replay.tables.schemas import metadata
+from spark_replay.tables.selection import select
+from wormhole.model.errors import ArchiveError, ReplayError, UsageError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.values import Op
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+__all__ = [
+    "FORMAT_NAME",
+    "ArchiveReader",
+    "ArchiveStreamReader",
+    "FilteringReader",
+    "Options",
+    "WormholeSource",
+    "next_offset",
+    "pieces",
+    "register",
+    "stream",
+]
+
+FORMAT_NAME: Final = "wormhole"
+_ASKING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+_MOST_FILES: Final = 64  # of a shard in one batch, so that the first does not hold the whole archive
+_SLOTS: Final = 16  # how many tasks run at one time is not known where a query is planned
+_OF_BATCHES: Final = ("from", "until")
+_OF_STREAMS: Final = ("start", "max_files", "gaps")
+_OF_BOTH: Final = ("to", "dataset", "shards", "tables", "table", "columns")
+
+
+def register(spark: SparkSession) -> None:
+    """Let a session know the format ``wormhole``, where Spark does not find it by itself."""
+    spark.dataSource.register(WormholeSource)
+
+
+def stream(
+    spark: SparkSession,
+    store: ArchiveStore,
+    *,
+    start: str = "earliest",
+    max_files: int = _MOST_FILES,
+    gaps: str = "refuse",
+) -> DataFrame:
+    """The updates of an archive as a streaming DataFrame: the archive's columns and ``shard``, for
+    :func:`spark_replay.tables.rows.rows`.
+
+    ``start``: where a query without a checkpoint begins, ``earliest`` or ``latest``. ``max_files``: of each shard in
+    one batch. ``gaps``: what becomes of a query that comes to updates which the archive lost (retention, a gap in the
+    log): ``refuse`` ends it with an error that says what is missing, ``skip`` goes on behind. Columns are those of the
+    tables at the start: a query ends with an error when a table it reads changes, and goes on when it is started again.
+    Raises :class:`~wormhole.model.errors.UsageError`.
+    """
+    given = {"to": store.to, "dataset": store.dataset, "start": start, "max_files": str(max_files), "gaps": gaps}
+    Options.read(given)
+    register(spark)
+    with reading():
+        return spark.readStream.format(FORMAT_NAME).options(**given).load()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What ``option(...)`` says. ``shards``, ``tables`` and ``columns`` empty: all. ``table``: its changes with its
+    columns, empty: the archive's own. ``named``: the options that were given.
+    """
+
+    to: str
+    dataset: str
+    shards: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    table: str = ""
+    columns: tuple[str, ...] = ()
+    begin: str = "earliest"
+    until: str = "end"
+    start: str = "earliest"
+    max_files: int = _MOST_FILES
+    gaps: str = "refuse"
+    named: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> Options:
+        """Raises :class:`~wormhole.model.errors.UsageError`."""
+        known = (*_OF_BOTH, *_OF_BATCHES, *_OF_STREAMS)
+        if strangers := sorted(given.keys() - {*known}):
+            raise UsageError(
+                f"the format {FORMAT_NAME} has no option {', '.join(strangers)}", hint=f"it has {', '.join(known)}"
+            )
+        for name in ("to", "dataset"):
+            if not given.get(name):
+                raise UsageError(
+                    f"the option {name} is missing",
+                    hint='for example .option("to", "s3://bucket/folder").option("dataset", "orders")',
+                )
+        start, files, gaps = (
+            given.get("start", "earliest"),
+            given.get("max_files", str(_MOST_FILES)),
+            given.get("gaps", "refuse"),
+        )
+        if start not in ("earliest", "latest"):
+            raise UsageError(f"start is {start!r}", hint='write "earliest" or "latest"')
+        if gaps not in ("refuse", "skip"):
+            raise UsageError(f"gaps is {gaps!r}", hint='write "refuse" or "skip"')
+        if given.get("table") and given.get("tables"):
+            raise UsageError(
+                "the options table and tables are both given",
+                hint="table gives one table's own columns, tables the archive's columns of several",
+            )
+        if given.get("from") == "marker":
+            raise UsageError("a query has no datamarker", hint="write earliest, a place or a time")
+        if not files.isdecimal() or int(files) < 1:
+            raise UsageError(f"max_files is {files!r}", hint="write a number of files, at least 1")
+        return cls(
+            given["to"],
+            given["dataset"],
+            _listed(given.get("shards", "")),
+            _listed(given.get("tables", "")),
+            given.get("table", ""),
+            _listed(given.get("columns", "")),
+            given.get("from", "earliest"),
+            given.get("until", "end"),
+            start,
+            int(files),
+            gaps,
+            frozenset(given),
+        )
+
+    def only(self, names: Iterable[str], what: str) -> None:
+        """Raises :class:`~wormhole.model.errors.UsageError` for options that ``what`` does not have."""
+        if others := sorted({*names} & self.named):
+            raise UsageError(f"{what} has no option {', '.join(others)}", hint="leave it out")
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What rows are made into. ``ranges``: by shard, what the archive had. ``tables``: whose rows, empty: all.
+    ``plan``: of a table's columns, ``None``: they stay the archive's own; ``columns``: those that are shown of these.
+    """
+
+    ranges: Mapping[str, tuple[Datamarker, Datamarker]]
+    tables: tuple[str, ...]
+    schemas: tuple[Schema, ...]
+    plan: Decoding | None
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, options: Options) -> _Shape:
+        """Looks into the archive. Raises as :func:`~spark_replay.tables.selection.select`."""
+        now_us = time.time_ns() // 1000
+        store = open_store(options.to, options.dataset)
+        begin, until = asked_from(options.begin, "", now_us), asked_until(options.until, now_us)
+        found = select(store, options.shards, begin, until)
+        plan = decoding(found.schemas, options.table) if options.table else None
+        every = (plan.shape() if plan else PLAIN).names
+        if strangers := [name for name in options.columns if name not in every]:
+            raise UsageError(f"there is no column {', '.join(strangers)}", hint=f"there are {', '.join(every)}")
+        ranges = {
+            one.shard: (one.begin, one.until) for one in found.shards if one.begin is not None and one.until is not None
+        }
+        if unknown := sorted({*options.tables} - {one.table for one in found.schemas}):
+            known = ", ".join(sorted({one.table for one in found.schemas})) or "none"
+            raise UsageError(f"the archive has no table {', '.join(unknown)} here", hint=f"its tables are {known}")
+        tables = (options.table,) if plan else options.tables
+        return cls(ranges, tables, found.schemas, plan, options.columns or tuple(every))
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The columns that are shown."""
+        every = self.plan.shape() if self.plan else PLAIN
+        return pa.schema([every.field(name) for name in self.columns])
+
+    @property
+    def spark(self) -> StructType:
+        """The same as Spark's, with what the rows' schemas are."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        shape = from_arrow_schema(self.arrow)
+        for field in shape.fields:
+            if self.plan is None and field.name == "schema_id":
+                field.metadata = metadata(self.schemas)
+        return shape
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What columns that conditions may be about are called here, and which ones of the archive they are."""
+        if self.plan is None:
+            return {name: name for name in PLAIN.names}
+        return {f"_{name}": name for name in ("shard", "place", "op", "committed_at")}
+
+    def wanted(self, conditions: Iterable[Condition] = ()) -> Wanted:
+        """What of the archive's rows is read."""
+        own = (Condition("table", "in", self.tables),) if self.tables else ()
+        return Wanted((*own, *conditions))
+
+    def rows(self, store: ArchiveStore, some: Iterable[Piece], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+        """What a task reads, as it goes to Spark."""
+        needed = self.columns if self.plan is None else NEEDED
+        plain = tuple(name for name in COLUMNS if name in needed)
+        batches = (batch for piece in some for batch in piece_rows(store, piece, plain, wanted))
+        for batch in batches if self.plan is None else self.plan.batches(batches):
+            yield batch.select(self.columns)
+
+
+class WormholeSource(DataSource):
+    """The format ``wormhole``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = Options.read({name: value for name, value in options.items() if value is not None})
+
+    @classmethod
+    def name(cls) -> str:
+        """How Spark calls it."""
+        return FORMAT_NAME
+
+    @cached_property
+    def _shape(self) -> _Shape:
+        # Asked first for the schema, and then handed on with this object: the ranges stay.
+        return _Shape.of(self._options)
+
+    def schema(self) -> StructType:
+        """The archive's columns and ``shard``, or those of the table."""
+        return self._shape.spark
+
+    def reader(self, schema: StructType) -> ArchiveReader:
+        """What reads it once."""
+        self._check(schema)
+        self._options.only(_OF_STREAMS, "a query that is no stream")
+        return (FilteringReader if _may_filter() else ArchiveReader)(self._options, self._shape)
+
+    def streamReader(self, schema: StructType) -> ArchiveStreamReader:  # noqa: N802  # Spark's name
+        """What reads it as it grows."""
+        self._check(schema)
+        self._options.only(_OF_BATCHES, "a stream")
+        return ArchiveStreamReader(self._options, self._shape)
+
+    def _check(self, schema: StructType) -> None:
+        if schema.names != list(self._shape.columns):
+            raise UsageError(
+                "the columns of an archive are its own", hint="leave out .schema(...); the option columns chooses some"
+            )
+
+
+def _may_filter() -> bool:
+    """Whether Spark hands on conditions here, and does not mix them up. It refuses a reader that takes them where it is
+    not to hand on any. And up to 4.3 a query gets the rows that conditions of another query chose, if both are made of
+    one DataFrame; what ended that brought `pushLimit`.
+    """
+    return _ASKING in sys.modules and hasattr(DataSourceReader, "pushLimit")
+
+
+class _Pieces(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, pieces_: Sequence[Piece]) -> None:
+        super().__init__(None)
+        self.pieces = tuple(pieces_)
+
+
+class ArchiveReader(DataSourceReader):
+    """Reads the ranges that the archive had when the DataFrame was made."""
+
+    def __init__(self, options: Options, shape: _Shape) -> None:
+        self._store = open_store(options.to, options.dataset)
+        self._shape = shape
+        self._conditions: list[Condition] = []
+
+    def partitions(self) -> list[_Pieces]:
+        """Which files, as the newest manifests say.
+
+        Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive does not hold any more.
+        """
+        wanted = self._shape.wanted(self._conditions)
+        found = []
+        for shard, (begin, until) in self._shape.ranges.items():
+            manifest = self._store.read(shard)
+            if manifest is None or manifest.end.order < until.order or manifest.begin.order > begin.order:
+                raise ReplayError(
+                    f"{begin.order} to {until.order} is not held any more: the archive changed since it was loaded",
+                    shard=shard,
+                    hint="load it again",
+                )
+            bounds = after(begin), upto(until)
+            every = (Piece(shard, entry, *bounds) for entry in files_between(manifest, begin, until))
+            found += [piece for one in every if (piece := wanted.cut(one)) is not None]
+        return [_Pieces(some) for some in tasks_of(found, _SLOTS)] or [_Pieces(())]
+
+    def read(self, partition: _Pieces) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """The rows of one task."""
+        return self._shape.rows(self._store, partition.pieces, self._shape.wanted(self._conditions))
+
+
+class FilteringReader(ArchiveReader):
+    """The same where Spark hands on conditions."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
+        """Take what can be asked of files and their rows exactly; give back the others."""
+        for one in filters:
+            found = conditions_of(one, self._shape.names)
+            if found is None:
+                yield one
+            else:
+                self._conditions += found
+
+
+class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are ``{shard: place}``, places as text."""
+
+    def __init__(self, options: Options, shape: _Shape) -> None:
+        self._options = options
+        self._shape = shape
+        self._store = open_store(options.to, options.dataset)
+        self._target: dict[str, str] | None = None
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's names, here and below
+        """Where a query without a checkpoint begins."""
+        latest = self._options.start == "latest"
+        return {one.shard: str(one.end.order if latest else one.begin.order) for one in self._manifests()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much goes into one batch."""
+        return ReadMaxFiles(self._options.max_files)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The query ends where the archive ends now."""
+        self._target = {one.shard: str(one.end.order) for one in self._manifests()}
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
+        """Up to where the next batch reads."""
+        most = None if isinstance(limit, ReadAllAvailable) else self._options.max_files
+        return next_offset(self._manifests(), start, most, self._target)
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[_Pieces]:
+        """What lies between two offsets.
+
+        Raises :class:`~wormhole.model.errors.ArchiveError` for what the archive does not hold any more.
+        """
+        every = pieces(self._manifests(), start, end, skip_gaps=self._options.gaps == "skip")
+        wanted = self._shape.wanted()
+        found = [piece for one in every if (piece := wanted.cut(one)) is not None]
+        return [_Pieces(some) for some in tasks_of(found, _SLOTS)]
+
+    def read(self, partition: _Pieces) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """The rows of one task."""
+        return self._shape.rows(self._store, partition.pieces, self._shape.wanted())
+
+    def _manifests(self) -> list[Manifest]:
+        chosen = self._options.shards or self._store.shards()
+        return [one for shard in chosen if (one := self._store.read(shard)) is not None]
+
+
+def next_offset(
+    manifests: list[Manifest], start: Mapping[str, str], max_files: int | None, target: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The offset behind at most ``max_files`` further files of each shard, and not behind ``target``. A shard that was
+    not there yet is read from where it begins; one that went keeps its place.
+    """
+    offset = dict(start)
+    for manifest in manifests:
+        shard = manifest.shard
+        if target is not None and shard not in target:
+            continue
+        at = LogPosition.parse(start[shard]) if shard in start else manifest.begin.order
+        behind = [entry for entry in manifest.files if entry.end.order > at]
+        end = manifest.end.order if max_files is None or len(behind) <= max_files else behind[max_files - 1].end.order
+        if target is not None:
+            end = min(end, LogPosition.parse(target[shard]))
+        offset[shard] = str(max(at, end))
+    return offset
+
+
+def pieces(
+    manifests: list[Manifest], start: Mapping[str, str], end: Mapping[str, str], *, skip_gaps: bool = False
+) -> list[Piece]:
+    """The files, and which of their rows, that lie between two offsets. Raises
+    :class:`~wormhole.model.errors.ArchiveError` where something is missing in between, unless ``skip_gaps``.
+    """
+    by_shard = {manifest.shard: manifest for manifest in manifests}
+    found: list[Piece] = []
+    for shard, last in end.items():
+        manifest = by_shard.get(shard)
+        until = LogPosition.parse(last)
+        at = LogPosition.parse(start[shard]) if shard in start else None
+        if manifest is None or until > manifest.end.order:
+            if at == until:
+                continue
+            raise ArchiveError(
+                f"the archive does not reach up to {last}, which a query has read before",
+                shard=shard,
+                hint="the checkpoint belongs to another archive, or this one was restored from an older backup",
+            )
+        after = manifest.begin.order if at is None else at
+        if after == until:
+            continue
+        if not skip_gaps:
+            _refuse_gaps(manifest, after, until)
+        # Rows that a backfill read at a place come with what follows it. Until then more of them may come there, and a
+        # batch that is planned again has to have the same rows.
+        low, high = before_reads(after), before_reads(until)
+        found += [Piece(shard, entry, low, high) for entry in manifest.files if _between(entry, after, until)]
+    return found
+
+
+def _between(entry: FileEntry, after: LogPosition, until: LogPosition) -> bool:
+    goes_on = entry.end.order > after or (entry.end.order == after and bool(entry.ops.get(Op.READ.value)))
+    return bool(entry.rows) and goes_on and entry.begin.order < until
+
+
+def _refuse_gaps(manifest: Manifest, after: LogPosition, until: LogPosition) -> None:
+    if manifest.begin.order > after:
+        raise ArchiveError(
+            (
+                f"the archive begins at {manifest.begin.order} now: what follows {after} was let go before this query "
+                "read it"
+            ),
+            shard=manifest.shard,
+            hint=(
+                'start the query with a new checkpoint, or with gaps="skip" to go on behind; a longer `keep` '
+                "prevents it"
+            ),
+        )
+    for loss in manifest.losses:
+        if after < loss.resume.order <= until:
+            raise ArchiveError(
+                f"updates before {loss.resume.order} never came into the archive: {loss.message}",
+                shard=manifest.shard,
+                hint='start the query with gaps="skip" to go on behind',
+            )
