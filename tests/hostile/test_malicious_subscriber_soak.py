@@ -99,7 +99,7 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
     unharmed: list[float] = []
     harmed: list[float] = []
     cores: list[float] = []
-    with running(Plan(applications, zookeeper=False, shard_by="{ hash = 8 }")) as ensemble:
+    with running(Plan(applications, zookeeper=False, shard_by="{ hash = 8 }", measured=True)) as ensemble:
         publisher = ensemble.publisher.pid
         ensemble.tell("fill 50 64")
         ensemble.await_all(["good"])

@@ -26,7 +26,7 @@ Running = Callable[[Plan], AbstractContextManager[Ensemble]]
 
 def plan(datastore: str = "rocksdb") -> Plan:
     applications = {"live": Application({"live-1": {"callback": "batch"}}), "dead": Application({"dead-1": {}})}
-    return Plan(applications, datastore=datastore, zookeeper=False, tables=(), heartbeat="5s")
+    return Plan(applications, datastore=datastore, zookeeper=False, tables=(), heartbeat="5s", measured=True)
 
 
 def told(ensemble: Ensemble, what: str, seconds: float, size: int) -> str:

@@ -46,6 +46,7 @@ class Application:
 class Plan:
     """What to set up. ``datastore``: rocksdb, mariadb, mysql or postgres; ``zookeeper``: coordination through it, else
     static; ``publisher``: TOML lines under [publisher]. ``tree``: the checkout whose code the subscribers run at first.
+    ``measured``: what processes take is measured, so they share nothing.
     """
 
     applications: dict[str, Application]
@@ -65,6 +66,7 @@ class Plan:
     session_timeout: str = "2s"
     heartbeat: str = "500ms"
     tree: Path = ROOT
+    measured: bool = False
 
     def sharder(self) -> Sharder:
         """The documented sharding, computed by the tests themselves."""
@@ -109,7 +111,7 @@ class Ensemble:
         self._journal_lines = Lines(folder / "journal")
         self.writer = Process("writer", ["-m", "tests.system.harness.writer", ""], folder, talks=True)
         run = ["-c", WORMHOLECTL, "publisher", "run", "-c", str(self.config)]
-        self.publisher = Process("publisher", run, folder)
+        self.publisher = Process("publisher", run, folder, whole=plan.measured)
         self.members: dict[str, _Member] = {}
         self.checkers: dict[str, Checker] = {}
         self.ports: dict[str, int] = {}
@@ -285,7 +287,8 @@ class Ensemble:
         if not self.plan.zookeeper:
             options = {"listen": f"127.0.0.1:{self.ports[name]}", **options}
         whole = {"application": application, **settings, "options": options}
-        process = Process(name, ["-m", "tests.system.harness.subscriber", ""], self.folder)
+        given = ["-m", "tests.system.harness.subscriber", ""]
+        process = Process(name, given, self.folder, whole=self.plan.measured)
         process.tree = self.plan.tree
         self.members[name] = _Member(process, application, self.folder, whole)
         self.start_subscriber(name)

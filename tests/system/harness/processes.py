@@ -12,6 +12,7 @@ from pathlib import Path
 
 from scripts.prepare import ROOT
 from tests.support.eventually import PATIENCE_S, until
+from tests.system.harness import forked
 
 _TAIL = 4000
 
@@ -20,7 +21,8 @@ class Process:
     """A Python process; every start is a run of its own with its own output file ``<folder>/<name>.<run>.out``.
 
     ``talks``: commands go to its standard input and answers come from its standard output. ``environment``: what it has
-    besides ours.
+    besides ours. ``whole``: it begins with the interpreter, as what is measured does; otherwise it is forked from a
+    process that has imported our packages (:mod:`tests.system.harness.forked`).
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Process:
         *,
         talks: bool = False,
         environment: Mapping[str, str] | None = None,
+        whole: bool = False,
     ) -> None:
         self.name = name
         self.arguments = list(arguments)
@@ -40,7 +43,8 @@ class Process:
         """The checkout whose code the next run has, and what it starts in turn."""
         self._talks = talks
         self._environment = {"PYTHONUNBUFFERED": "1", "WORMHOLE_DEBUG": "1", **(environment or {})}
-        self._popen: subprocess.Popen[str] | None = None
+        self.whole = whole or environment is not None
+        self._popen: subprocess.Popen[str] | forked.Forked | None = None
 
     @property
     def output(self) -> Path:
@@ -67,15 +71,21 @@ class Process:
         """Start another run."""
         assert not self.alive, f"{self.name} runs already"
         self.runs += 1
-        with self.output.open("wb") as output:
+        environment = {**os.environ, "PYTHONPATH": str(self.tree), **self._environment}
+        with self.output.open("wb") as output, open(os.devnull) as nothing:
+            stdin = subprocess.PIPE if self._talks else nothing.fileno()
+            stdout = subprocess.PIPE if self._talks else output.fileno()
+            if not self.whole and self.tree == ROOT:
+                self._popen = forked.start(self.arguments, environment, stdin, stdout, output.fileno())
+                return
             self._popen = subprocess.Popen(
                 [sys.executable, *self.arguments],
                 cwd=self.tree,
-                stdin=subprocess.PIPE if self._talks else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if self._talks else output,
+                stdin=stdin,
+                stdout=stdout,
                 stderr=output,
                 text=True,
-                env={**os.environ, "PYTHONPATH": str(self.tree), **self._environment},
+                env=environment,
             )
 
     def kill(self) -> None:
