@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_replay.frames import ShardFiles, reading, schemas_of
 from spark_replay.replay.keyed import LastChanges, parts
-from spark_replay.replay.shuffled import in_order, shuffled
+from spark_replay.replay.shuffled import Piece, in_order, shuffled
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
 from spark_replay.tables.start import Start
 from wormhole.host.compiled import warn_interpreted
@@ -115,7 +115,7 @@ class Jobs:
         self._spark.sparkContext.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
 
 
-def _push_pieces(task: Task, pieces: Iterable[tuple[int, bytes]]) -> Iterator[Outcome]:
+def _push_pieces(task: Task, pieces: Iterable[Piece]) -> Iterator[Outcome]:
     yield push_latest(task, in_order(pieces))
 
 

@@ -24,7 +24,18 @@ from spark_replay.replay.plan import files_between, holding
 from wormhole.model.errors import ArchiveError
 from wormhole.model.schema import Schema
 
-__all__ = ["PART_BYTES", "LastChanges", "by_place", "joined", "last_changes", "numbers", "parts", "rows_of", "slices"]
+__all__ = [
+    "COLUMNS",
+    "PART_BYTES",
+    "LastChanges",
+    "by_place",
+    "joined",
+    "last_changes",
+    "numbers",
+    "parts",
+    "rows_of",
+    "slices",
+]
 
 PART_BYTES: Final = 128 << 20
 """Bytes of rows that are brought together by key at once.
@@ -33,7 +44,8 @@ A task needs twice as much: the rows as they were read, then in one piece.
 """
 
 _BATCH_BYTES: Final = 4 << 20
-_COLUMNS: Final = tuple(name for name in SCHEMA.names if name != "old_key")
+COLUMNS: Final = tuple(name for name in SCHEMA.names if name != "old_key")
+"""What is read of the files."""
 
 
 def parts(files: Sequence[FileEntry]) -> int:
@@ -42,15 +54,16 @@ def parts(files: Sequence[FileEntry]) -> int:
 
 
 def slices(files: Sequence[FileEntry]) -> list[tuple[FileEntry, ...]]:
-    """The same files in groups that adjoin, each of about one part's bytes: what one task reads."""
+    """The same files in groups that adjoin, none of more than one part's bytes unless it is one file: what one task
+    reads."""
     found: list[tuple[FileEntry, ...]] = []
     size = PART_BYTES
     for entry in files:
-        if size >= PART_BYTES:
-            found.append(())
-            size = 0
-        found[-1] = (*found[-1], entry)
         size += entry.raw
+        if size > PART_BYTES or not found:
+            found.append(())
+            size = entry.raw
+        found[-1] = (*found[-1], entry)
     return found
 
 
@@ -86,7 +99,7 @@ class LastChanges:
         return replace(self.chosen, files=files_between(manifest, begin, until))
 
 
-def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = _COLUMNS) -> Iterator[pa.RecordBatch]:
+def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = COLUMNS) -> Iterator[pa.RecordBatch]:
     """The rows of a range, a row group at a time.
 
     Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged.
@@ -143,7 +156,7 @@ def _taken(rows: pa.RecordBatch, order: pa.Array) -> Iterator[pa.RecordBatch]:
     size = max(1, rows.num_rows * _BATCH_BYTES // max(1, rows.nbytes))
     for first in range(0, rows.num_rows, size):
         batch = rows.take(order.slice(first, size))
-        for name in ("op", "table"):
+        for name in {"op", "table"}.intersection(batch.schema.names):
             at = batch.schema.get_field_index(name)
             batch = batch.set_column(at, name, batch.column(at).cast(pa.string()))
         yield batch

@@ -32,7 +32,7 @@ from wormhole.model.schema import Schema
 from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["FOLDABLE", "folded", "keyless", "net_op"]
+__all__ = ["FOLDABLE", "folded", "keyless", "net_op", "refuse_others"]
 
 FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE, Op.READ)
 """The operations that say what becomes of one row.
@@ -149,7 +149,7 @@ class _Folder:
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The next rows; what they show to be over comes back."""
-        _refuse_others(batch)
+        refuse_others(batch)
         cells, starts = _Cells(batch), _starts(batch)
         # The first group may have begun in an earlier batch and the last may go on in the next one.
         if self._open is not None and _same_key(self._open.last.kept, batch):
@@ -287,17 +287,17 @@ def _same_key(row: pa.RecordBatch | None, batch: pa.RecordBatch) -> bool:
     return all(row.column(name)[0].as_py() == batch.column(name)[0].as_py() for name in _KEY)
 
 
-def _refuse_others(batch: pa.RecordBatch) -> None:
+def refuse_others(batch: pa.RecordBatch) -> None:
+    """Raises :class:`~wormhole.model.errors.ReplayError` for an operation that cannot be folded."""
     known = pa.array([op.value for op in FOLDABLE])
     if not pc.all(pc.is_in(batch.column("op"), known)).as_py():
         others = sorted(set(batch.column("op").to_pylist()) - set(known.to_pylist()))
         raise ReplayError(
             (
-                f"the range holds {', '.join(others)}, which no row per key can stand for, although its manifest does "
-                "not "
-                "say so"
+                f"the range holds {', '.join(others)}, which no row per key can stand for, although its manifest says "
+                "otherwise: the archive is damaged"
             ),
-            hint="replay with --mode log; `wormholectl archive verify` shows what the manifest says wrongly",
+            hint="`wormholectl archive verify --deep` names the files; restore their manifest from a backup",
         )
 
 

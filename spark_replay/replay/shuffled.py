@@ -2,57 +2,68 @@
 
 ::
 
-    split   a task for some files each: their rows, a piece for each part of the keys
-    fold    a task for each part: one row per key, ascending by place, cut where the pieces of the range are
-    push    one task: the pieces of the range one after the other, each of all parts, ascending by place
+    split   a task for each slice of the range: its changes brought together by key, a piece for each part of the keys
+    fold    a task for each part: its pieces in the order of the slices, to one row per key, in pieces by place
+    push    one task: the pieces of one slice's places after those of the one before
 
-What travels between tasks are a few large pieces of bytes (Arrow's format for streams), not rows: Spark's own sorts and
-shuffles of rows take more than ten times the processor time. The push holds a piece of the range, a fold one part of
-its keys.
+A slice is what lies between two places, about 128 MiB of rows, so a row's last change says to which piece it belongs.
+What travels between tasks are a few large pieces of bytes, not rows: Spark's own sorts and shuffles of rows take four
+times as long. Spark's shuffle has all of it on disk, and hands the push one piece after the other. No task holds more
+than a slice, a part or a piece, each some 128 MiB: of one key's changes there are four rows at the most wherever rows
+are held.
 """
 
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
-from spark_replay.replay.keyed import PART_BYTES, by_place, joined, last_changes, numbers, rows_of, slices
-from spark_replay.replay.latest import keyless
-from wormhole.model.errors import ReplayError
+from spark_replay.replay import keyed
+from spark_replay.replay.combine import combined
+from spark_replay.replay.keyed import COLUMNS, by_place, joined, last_changes
+from spark_replay.replay.latest import keyless, refuse_others
+from spark_replay.replay.packed import Folding, Packed, Pushing
+from spark_replay.replay.shelf import Shelf
 from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-__all__ = ["fold", "in_order", "shuffled", "split"]
+__all__ = ["Piece", "Slice", "fold", "in_order", "shuffled", "slices", "split"]
 
-_PIECE_BYTES: Final = 32 << 20
-"""Bytes of the range's rows in a piece, about."""
+_WINDOW_BYTES: Final = 64 << 20
+"""Bytes of rows that a push sorts at once."""
+_ROUNDS: Final = 1 << 32
+
 _PIECE: Final = "piece"
-_MOST: Final = 4 * PART_BYTES
-"""Bytes of rows that a part may come to: keys are spread evenly over the parts, and of one key's changes the first and
-the last of each row group count, unless they are parts of rows.
-"""
 
-Piece = tuple[int, bytes]
+Piece = tuple[int, Packed]
+"""What travels, under a number that says its place among others."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Slice:
-    """What one task reads: ``first`` is the number of its first piece, which those of the slice behind it are above."""
+class Slice:
+    """What one task reads: of ``files`` the rows with ``after < place <= until``. ``number``: of the slice in the
+    range, by place."""
 
-    chosen: ShardFiles
-    first: int
+    shard: str
+    files: tuple[FileEntry, ...]
+    after: bytes
+    until: bytes
+    number: int
 
 
 def shuffled(
@@ -66,46 +77,100 @@ def shuffled(
 ) -> RDD[Piece]:
     """The range's last changes as pieces in order, all in one partition, for :func:`in_order`.
 
-    ``schemas``: that the rows refer to.
+    ``schemas``: that the rows refer to. Raises :class:`~wormhole.model.errors.ArchiveError` for a large file that is
+    missing or damaged.
     """
-    cut = [_Slice(replace(chosen, files=files), number << 32) for number, files in enumerate(slices(chosen.files))]
-    rows: Any = context.parallelize(cut, len(cut)).flatMap(partial(split, store, parts))
+    cut = slices(store, chosen)
+    read: Any = context.parallelize(cut, len(cut)).flatMap(partial(split, store, schemas, parts))
     folding = partial(fold, schemas, by_values)
-    pieces: RDD[Piece] = rows.partitionBy(parts, int).mapPartitions(folding).repartitionAndSortWithinPartitions(1, _one)
-    return pieces
+    pieces: Any = read.partitionBy(parts, int).mapPartitions(folding).partitionBy(len(cut), int)
+    # One task reads all partitions, one after the other and in their order, each from where the shuffle has it.
+    in_one: RDD[Piece] = pieces.coalesce(1)
+    return in_one
 
 
-def _one(piece: int) -> int:
-    return 0
+def slices(store: ArchiveStore, chosen: ShardFiles) -> list[Slice]:
+    """The range in pieces of about one part's bytes: some files together, or some row groups of a large file."""
+    first, last = chosen.bounds
+    found: list[Slice] = []
+    for files in keyed.slices(chosen.files):
+        bounds = [first, *_cuts(store, chosen.shard, files[0], len(files)), last]
+        for after, until in pairwise(bounds):
+            if max(after, first) < min(until, last):
+                found.append(Slice(chosen.shard, files, max(after, first), min(until, last), len(found)))
+    return found
 
 
-def split(store: ArchiveStore, parts: int, one: _Slice) -> Iterator[tuple[int, Piece]]:
-    """The rows of some files: the part, the number of the piece, and the piece."""
-    piece, size = one.first, 0
-    for number, batch in enumerate(rows_of(store, one.chosen)):
-        size += batch.nbytes
-        if size > _PIECE_BYTES:
-            piece, size = one.first + number, batch.nbytes
-        rows = _ends(batch)
-        rows = rows.append_column(_PIECE, pa.array([piece] * rows.num_rows, pa.int64()))
-        of = _parts(rows, parts)
-        rows = rows.take(pc.array_sort_indices(of))
-        begin = 0
-        for one_part in sorted(pc.value_counts(of).to_pylist(), key=itemgetter("values")):
-            yield one_part["values"], (one.first + number, _to_bytes(rows.slice(begin, one_part["counts"])))
-            begin += one_part["counts"]
+def _cuts(store: ArchiveStore, shard: str, entry: FileEntry, files: int) -> list[bytes]:
+    """Places at which a large file, which is alone, is divided: where row groups end."""
+    shares = -(-entry.raw // keyed.PART_BYTES)
+    if files > 1 or shares < 2:
+        return []
+    with open_file(store, shard, entry) as file:
+        ends = [last for _, last in file.spans()]
+    return sorted({ends[at - 1] for at in (len(ends) * share // shares for share in range(1, shares)) if at})
 
 
-def _ends(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without what lies between the first and the last change of a key, which say what both come to where rows are
-    whole.
-    """
-    if pc.any(batch.column("partial")).as_py():
-        return batch
-    at = pa.table({"key": numbers(batch), "at": pa.array(range(batch.num_rows), pa.int64())})
-    ends = at.group_by("key").aggregate([("at", "min"), ("at", "max")])
-    kept = pc.unique(pa.concat_arrays([*ends["at_min"].chunks, *ends["at_max"].chunks]))
-    return batch if len(kept) == batch.num_rows else batch.take(kept.take(pc.array_sort_indices(kept)))
+def _rows(store: ArchiveStore, one: Slice) -> Iterator[pa.RecordBatch]:
+    for entry in one.files:
+        with open_file(store, one.shard, entry) as file:
+            yield from file.batches(one.after, one.until, COLUMNS)
+
+
+def split(
+    store: ArchiveStore, schemas: Mapping[int, Schema], parts: int, one: Slice
+) -> Iterator[tuple[int, tuple[int, Packed]]]:
+    """The rows of a slice: the part, what orders its pieces, and the piece."""
+    form, held = Folding(schemas), _Held(schemas)
+    number = one.number * _ROUNDS
+    for batch in _rows(store, one):
+        refuse_others(batch)
+        held.add(batch)
+        if held.least > keyed.PART_BYTES // 2:  # many keys: little would be gained
+            yield from _divided(form, held.take(), parts, number)
+            number += 1
+    if held.size:
+        yield from _divided(form, held.take(), parts, number)
+
+
+class _Held:
+    """Rows ascending by place, brought together by key whenever they have become twice as many as they came to."""
+
+    def __init__(self, schemas: Mapping[int, Schema]) -> None:
+        self._schemas = schemas
+        self._batches: list[pa.RecordBatch] = []
+        self.least = 0
+        """Bytes that the rows came to when they were brought together last."""
+        self.size = 0
+        """Bytes of the rows, some of which may have come since."""
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """The next rows."""
+        self._batches.append(rows)
+        self.size += rows.nbytes
+        if self.size > max(keyed.PART_BYTES, 2 * self.least):
+            self._batches = [self._combined()]
+            self.least = self.size = self._batches[0].nbytes
+
+    def take(self) -> pa.RecordBatch:
+        """What they come to; none are left here."""
+        rows = self._combined()
+        self._batches, self.least, self.size = [], 0, 0
+        return rows
+
+    def _combined(self) -> pa.RecordBatch:
+        whole = joined(self._batches)
+        self._batches = []
+        return combined(whole, self._schemas)
+
+
+def _divided(form: Folding, rows: pa.RecordBatch, parts: int, number: int) -> Iterator[tuple[int, Piece]]:
+    of = _parts(rows, parts)
+    rows = rows.take(pc.array_sort_indices(of))  # those of one part stay in the order of their places
+    begin = 0
+    for one_part in sorted(pc.value_counts(of).to_pylist(), key=itemgetter("values")):
+        yield one_part["values"], (number, form.pack(rows.slice(begin, one_part["counts"])))
+        begin += one_part["counts"]
 
 
 def _parts(rows: pa.RecordBatch, parts: int) -> pa.Array:
@@ -119,45 +184,68 @@ def _parts(rows: pa.RecordBatch, parts: int) -> pa.Array:
 
 
 def fold(schemas: Mapping[int, Schema], by_values: bool, given: Iterable[tuple[int, Piece]]) -> Iterator[Piece]:
-    """The rows of one part, in no order, to one row per key, in pieces with the number of theirs.
-
-    Raises :class:`~wormhole.model.errors.ReplayError` for a part that is too large to be brought together.
-    """
-    found: list[Piece] = []
-    size = 0
-    for _, piece in given:
-        found.append(piece)
-        size += len(piece[1])
-        if size > _MOST:
-            raise ReplayError(
-                f"more than {_MOST >> 20} MiB are parts of rows of too few keys to be brought together",
-                hint="replay with --mode log",
-            )
-    found.sort(key=itemgetter(0))
-    rows = [batch for _, data in found for batch in _from_bytes(data)]
-    found.clear()
-    for batch in last_changes(rows, schemas, by_values):
+    """The rows of one part, in no order, to one row per key, in pieces with the number of theirs."""
+    shelf = Shelf()
+    for _, (number, (sources, message)) in given:
+        shelf.put(number, sources, message)
+    form, held = Folding(schemas), _Held(schemas)
+    for number, sources, message in shelf:
+        rows = form.unpack(sources, message)
+        held.add(rows.append_column(_PIECE, pa.repeat(pa.scalar(number // _ROUNDS, pa.int32()), rows.num_rows)))
+    del shelf
+    if not held.size:
+        return
+    pushing = Pushing()
+    for batch in last_changes([held.take()], schemas, by_values):
         begin = 0
         for run in pc.run_end_encode(batch.column(_PIECE)).values.to_pylist():
             count = pc.sum(pc.equal(batch.column(_PIECE), run)).as_py()
-            yield run, _to_bytes(batch.slice(begin, count))
+            yield run, pushing.pack(batch.slice(begin, count))
             begin += count
 
 
 def in_order(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    """The rows of pieces that come in order, ascending by place."""
-    for _, same in groupby(pieces, key=itemgetter(0)):
-        yield from by_place(joined([batch for _, data in same for batch in _from_bytes(data)]))
+    """The rows of pieces that come in order, ascending by place. What one slice came to is in memory, or on the disk
+    where it is more than that."""
+    form = Pushing()
+    before = -1
+    for number, same in groupby(pieces, key=itemgetter(0)):
+        if number < before:
+            raise RuntimeError(f"piece {number} came after piece {before}")
+        before = number
+        shelf = Shelf()
+        for _, (sources, message) in same:
+            shelf.put(0, sources, message)
+        yield from _windows([form.unpack(sources, message) for _, sources, message in shelf])
 
 
-def _to_bytes(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def _windows(runs: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows by place, of runs that are so each, about as many at once as are sorted in memory."""
+    size = sum(run.nbytes for run in runs)
+    if size <= _WINDOW_BYTES:
+        yield from by_place(joined(runs))
+        return
+    begins = [0] * len(runs)
+    for bound in _bounds(runs, -(-size // _WINDOW_BYTES)):
+        ends = [bisect_right(range(run.num_rows), bound, key=partial(_place, run)) for run in runs]
+        cut = [run.slice(begin, end - begin) for run, begin, end in zip(runs, begins, ends, strict=True) if begin < end]
+        begins = ends
+        if cut:
+            yield from by_place(joined(cut))
 
 
-def _from_bytes(data: bytes) -> list[pa.RecordBatch]:
-    with pa.ipc.open_stream(data) as stream:
-        return list(stream)
+def _place(run: pa.RecordBatch, at: int) -> bytes:
+    place: bytes = run.column("place")[at].as_py()
+    return place
+
+
+def _bounds(runs: list[pa.RecordBatch], count: int) -> list[bytes]:
+    """The last places of ``count`` windows of as many bytes each."""
+    places = pa.concat_arrays([run.column("place") for run in runs])
+    sizes = pa.concat_arrays([pc.binary_length(run.column("update")) for run in runs]).cast(pa.int64())
+    order = pc.array_sort_indices(places)
+    reached = pc.cumulative_sum(sizes.take(order))
+    total = reached[-1].as_py()
+    wanted = (total * one // count for one in range(1, count + 1))
+    ends = (bisect_left(range(len(reached)), one, key=lambda at: reached[at].as_py()) for one in wanted)
+    return [places[order[min(end, len(order) - 1)].as_py()].as_py() for end in ends]

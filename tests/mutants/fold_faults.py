@@ -8,6 +8,7 @@ from tests.mutants.runner import Fault
 
 _LATEST: Final = "tests/unit/spark_replay/replay/test_latest.py"
 _KEYED: Final = "tests/unit/spark_replay/replay/test_keyed.py"
+_SHUFFLED: Final = "tests/unit/spark_replay/replay/test_shuffled.py"
 
 FOLD_FAULTS: list[Fault] = [
     Fault(
@@ -47,7 +48,7 @@ FOLD_FAULTS: list[Fault] = [
         file="spark_replay/replay/keyed.py",
         old="pc.if_else(alone, pa.array(range(first, first + rows.num_rows), pa.int64()), found)",
         new="found",
-        tests=("tests/unit/spark_replay/replay/test_shuffled.py::test_rows_without_a_key_are_spread_over_the_parts",),
+        tests=(f"{_SHUFFLED}::test_rows_without_a_key_are_spread_over_the_parts",),
         promise="every change of a table without a key arrives, also from a range of several tasks",
     ),
     Fault(
@@ -60,10 +61,34 @@ FOLD_FAULTS: list[Fault] = [
     ),
     Fault(
         name="first-changes-are-left-behind",
-        file="spark_replay/replay/shuffled.py",
-        old='[*ends["at_min"].chunks, *ends["at_max"].chunks]',
-        new='[*ends["at_max"].chunks]',
-        tests=("tests/unit/spark_replay/replay/test_shuffled.py::test_the_rows_are_those_of_one_task",),
+        file="spark_replay/replay/combine.py",
+        old="pc.invert(pc.and_(plain.take(firsts), plain.take(lasts)))",
+        new="pc.less(firsts, 0)",
+        tests=(f"{_SHUFFLED}::test_the_rows_are_those_of_one_task",),
+        promise="a large range comes to the same as a small one",
+    ),
+    Fault(
+        name="columns-of-earlier-changes-are-lost",
+        file="spark_replay/replay/combine.py",
+        old="tail = tail.then(self._parts(at))",
+        new="tail = self._parts(at)",
+        tests=(f"{_SHUFFLED}::test_the_rows_are_those_of_one_task",),
+        promise="a large range comes to the same as a small one",
+    ),
+    Fault(
+        name="partial-insert-forgets-the-delete-before-it",
+        file="spark_replay/replay/combine.py",
+        old="stay, tail = [before, at], None",
+        new="stay, tail = [at], None",
+        tests=(f"{_SHUFFLED}::test_the_rows_are_those_of_one_task",),
+        promise="a large range comes to the same as a small one",
+    ),
+    Fault(
+        name="pieces-in-the-order-in-which-they-arrive",
+        file="spark_replay/replay/shelf.py",
+        old="for number, about, data in sorted(self._memory, key=itemgetter(0)):",
+        new="for number, about, data in self._memory:",
+        tests=(f"{_SHUFFLED}::test_the_rows_are_those_of_one_task",),
         promise="a large range comes to the same as a small one",
     ),
     Fault(

@@ -315,4 +315,4 @@ def test_the_memory_of_a_key_does_not_grow_with_its_changes() -> None:
 def test_what_no_row_per_key_can_stand_for_is_refused(op: Op) -> None:
     with pytest.raises(ReplayError, match=f"holds {op.value}") as caught:
         latest([Change(Op.INSERT, 1, {"a": 1, "b": 1}), Change(op, 1)])
-    assert "--mode log" in str(caught.value.hint)
+    assert "archive verify" in str(caught.value.hint)

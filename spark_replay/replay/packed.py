@@ -1,0 +1,88 @@
+"""Rows between the tasks of a large range: the columns that are needed there, as one message of Arrow without a schema.
+
+A stream of Arrow has its schema and dictionaries in each piece: at three hundred parts these were thirty times the
+rows. Here both ends know the columns; operation and table are numbers, and the sources of ids stand beside the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_replay.archive.columns import PLACE_BYTES
+from spark_replay.replay.latest import FOLDABLE
+from wormhole.model.schema import Schema
+
+__all__ = ["Folding", "Packed", "Pushing"]
+
+Packed = tuple[tuple[str, ...], bytes]
+"""The sources of the rows' ids, and the message."""
+
+_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "place": pa.binary(PLACE_BYTES),
+    "tx_source": pa.int32(),
+    "tx_number": pa.int64(),
+    "tx_index": pa.int32(),
+    "ends_tx": pa.bool_(),
+    "committed_at": pa.timestamp("us", tz="UTC"),
+    "op": pa.int32(),
+    "table": pa.int32(),
+    "key": pa.binary(),
+    "schema_id": pa.int64(),
+    "partial": pa.bool_(),
+    "update": pa.binary(),
+}
+_PUSHED: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "committed_at", "schema_id", "update")
+_OPS: Final = pa.array([op.value for op in FOLDABLE])
+
+
+class Pushing:
+    """What a push needs of rows."""
+
+    columns: tuple[str, ...] = _PUSHED
+
+    def __init__(self) -> None:
+        self._schema = pa.schema([pa.field(name, _TYPES[name]) for name in self.columns])
+        self._names: dict[str, pa.Array] = {}
+
+    def pack(self, rows: pa.RecordBatch) -> Packed:
+        """Rows, with texts as such or in dictionaries."""
+        sources = _encoded(rows.column("tx_source"))
+        found = []
+        for name in self.columns:
+            column: Any = rows.column(name)
+            if name == "tx_source":
+                column = sources.indices
+            elif name in self._names:
+                column = _encoded(column)
+                column = pc.index_in(column.dictionary, self._names[name]).take(column.indices)
+            found.append(column.cast(_TYPES[name]))
+        packed = pa.RecordBatch.from_arrays(found, schema=self._schema)
+        return tuple(sources.dictionary.to_pylist()), packed.serialize().to_pybytes()
+
+    def unpack(self, sources: tuple[str, ...], message: pa.Buffer) -> pa.RecordBatch:
+        """The same rows, which share the message's memory."""
+        rows = pa.ipc.read_record_batch(message, self._schema)
+        names = {"tx_source": pa.array(sources, pa.string()), **self._names}
+        columns = [
+            pa.DictionaryArray.from_arrays(column, names[name]) if name in names else column
+            for name, column in zip(self.columns, rows.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, list(self.columns))
+
+
+class Folding(Pushing):
+    """What a fold needs of rows. ``schemas``: of all of them, by id."""
+
+    columns = tuple(_TYPES)
+
+    def __init__(self, schemas: Mapping[int, Schema]) -> None:
+        super().__init__()
+        self._names = {"op": _OPS, "table": pa.array(sorted({schema.table for schema in schemas.values()}))}
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
