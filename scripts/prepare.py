@@ -71,9 +71,9 @@ GROUPS = {
     "demo-mysql": (("publisher", "mysql"), "gRPC, the ZooKeeper client, what talks to MySQL", "30 MB"),
     "demo-postgres": (("publisher", "postgres"), "gRPC, the ZooKeeper client, what talks to PostgreSQL", "30 MB"),
     "dev": (
-        ("publisher", "rocksdb", "mysql", "postgres", "spark", "dev"),
+        ("publisher", "rocksdb", "mysql", "postgres", "spark", "delta", "iceberg", "dev"),
         "the packages of a publisher, Spark, and what tests and checks the code",
-        "750 MB",
+        "810 MB",
     ),
 }
 # What pip installs: uv installs everything else, and builds with setuptools.

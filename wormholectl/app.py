@@ -22,6 +22,7 @@ from wormholectl import (
     backfill,
     config,
     doctor,
+    exports,
     filters,
     flows,
     hosts,
@@ -71,6 +72,7 @@ _NOUNS: Final = (  # in the order of `--help`
     (replay.app, None),
     (audit.app, None),
     (snapshots.app, None),
+    (exports.app, "export"),
     (zookeeper.app, "zookeeper"),
 )
 

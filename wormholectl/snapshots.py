@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from spark_replay.archive.store import ArchiveStore
     from spark_replay.tables.folder import Written
 
-__all__ = ["app"]
+__all__ = ["Tables", "Types", "Until", "app", "by_table"]
 
 app = typer.Typer()
 
@@ -136,7 +136,7 @@ def _selected(
     now_us = round(now() * 1e6)
     chosen = archived(coordinator or "", dataset or "", archives or ())
     store, settings = store_of(chosen.config, chosen.name), chosen.config.datasets[chosen.name]
-    typed, named = _by_table("--type", types or ()), _by_table("--field", fields or ())
+    typed, named = by_table("--type", types or ()), by_table("--field", fields or ())
     readings = {
         table: TableOptions(
             typed.get(table, {}), named.get(table, {}), settings.values.get(table, settings.value_format)
@@ -149,7 +149,8 @@ def _selected(
     return Selection(chosen, store, master or "", {"tables": tuple(tables or ()), "readings": readings, **given})
 
 
-def _by_table(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
+def by_table(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
+    """``TABLE:NAME=TYPE`` as types by table and name. Raises :class:`~wormhole.model.errors.UsageError`."""
     found: dict[str, dict[str, str]] = {}
     for text in given:
         table, _, rest = text.partition(":")

@@ -19,7 +19,7 @@ any others together                     text
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -30,7 +30,7 @@ from wormhole.model.errors import UsageError
 from wormhole.model.schema import Schema, free_names
 from wormhole.model.values import UNAVAILABLE, Value
 
-__all__ = ["TableColumn", "arrow_type", "converter", "parse_type", "unite"]
+__all__ = ["TableColumn", "arrow_type", "common_type", "converter", "parse_type", "unite"]
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "bytes": pa.binary(),
@@ -79,12 +79,13 @@ def unite(
         )
     shown = free_names(found)
     return tuple(
-        TableColumn(name, shown[name], parse_type(wanted[name]) if name in wanted else _common(kinds))
+        TableColumn(name, shown[name], parse_type(wanted[name]) if name in wanted else common_type(kinds))
         for name, kinds in found.items()
     )
 
 
-def _common(kinds: set[str]) -> str:
+def common_type(kinds: Set[str]) -> str:
+    """The one type that holds every value of all of these exactly."""
     if len(kinds) == 1:
         return next(iter(kinds))
     if kinds <= _INTEGERS:

@@ -22,38 +22,38 @@ ANEW: Final = (
 )
 
 
-def select_since(store: ArchiveStore, previous: SnapshotAbout, to: str, stop: Asked = LATEST) -> Selection:
-    """What the archive holds after the ``previous`` snapshot, which lies in ``to``, up to ``stop``; with the schemas of
-    both.
+def select_since(
+    store: ArchiveStore, previous: SnapshotAbout, named: str, stop: Asked = LATEST, hint: str = ANEW
+) -> Selection:
+    """What the archive holds after ``previous``, which is ``named`` so in messages, up to ``stop``; with the schemas of
+    both. ``hint``: the next step where it does not go on.
 
     Raises :class:`~wormhole.model.errors.ReplayError` that gives every reason why the two together are not the whole:
     the previous one is not complete, is of other shards, ends after ``stop``, or the archive does not go on from it.
     """
     if not previous.continues:
-        raise ReplayError(
-            f"the snapshot in {to} is of an earlier release, which did not store what the next one needs", hint=ANEW
-        )
+        raise ReplayError(f"{named} is of an earlier release, which did not store what the next one needs", hint=hint)
     if previous.general:
-        raise ReplayError(f"the snapshot in {to} is not complete: {'; '.join(previous.general)}", hint=ANEW)
+        raise ReplayError(f"{named} is not complete: {'; '.join(previous.general)}", hint=hint)
     manifests = store.manifests()
     gone = sorted(previous.shards.keys() - manifests.keys())
-    problems = [f"the archive has no shard {shard}, which the snapshot in {to} has" for shard in gone]
+    problems = [f"the archive has no shard {shard}, which {named} has" for shard in gone]
     ranges: list[ShardFiles] = []
     for shard, manifest in manifests.items():
         before = previous.shards.get(shard)
-        if found := list(_problems(manifest, before, to)):
+        if found := list(_problems(manifest, before, named)):
             problems += found
             continue
         begin = manifest.begin if before is None else before.marker
         until = shard_range(store, manifest, EARLIEST, stop).until
         assert until is not None
         if until.order < begin.order or _is_before(stop, manifest):
-            problems.append(f"the snapshot in {to} holds {shard} up to {begin.order}, which is after {stop.text}")
+            problems.append(f"{named} holds {shard} up to {begin.order}, which is after {stop.text}")
             continue
         files = files_between(manifest, begin, until)
         ranges.append(ShardFiles(shard, files, begin, until))
     if problems:
-        raise ReplayError("; ".join(problems), hint=ANEW)
+        raise ReplayError("; ".join(problems), hint=hint)
     return _selection(store, previous, ranges, manifests)
 
 
@@ -71,18 +71,18 @@ def _selection(
     return Selection(tuple(ranges), manifests, whole, ordered, newest)
 
 
-def _problems(manifest: Manifest, before: SnapshotShard | None, to: str) -> Iterator[str]:
+def _problems(manifest: Manifest, before: SnapshotShard | None, named: str) -> Iterator[str]:
     shard = manifest.shard
     if before is None:
         if not manifest.whole:
             yield (
-                f"shard {shard} is not in the snapshot in {to}, and its archive begins at {manifest.begin.order}, not "
+                f"shard {shard} is not in {named}, and its archive begins at {manifest.begin.order}, not "
                 "at its first row"
             )
     elif before.log != manifest.log:
-        yield f"shard {shard} was of log {before.log} in the snapshot in {to}, and is of {manifest.log} now"
+        yield f"shard {shard} was of log {before.log} in {named}, and is of {manifest.log} now"
     elif not manifest.begin.order <= before.marker.order <= manifest.end.order:
-        yield f"the archive does not go on where the snapshot in {to} ends, {before.marker.order}: {held(manifest)}"
+        yield f"the archive does not go on where {named} ends, {before.marker.order}: {held(manifest)}"
 
 
 def _is_before(stop: Asked, manifest: Manifest) -> bool:

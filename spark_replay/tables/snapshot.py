@@ -66,7 +66,7 @@ def _planned(store: ArchiveStore, tables: Collection[str], until: Asked, previou
         names, left_out = select_tables(selection.schemas, tables)
         return SnapshotPlan(selection, names, left_out, _others(selection, names, left_out))
     before = read_about(previous, store.dataset, store.copy)
-    selection = select_since(store, before, previous, until)
+    selection = select_since(store, before, f"the snapshot in {previous}", until)
     if missing := sorted({*tables} & {*before.left_out, *before.others}):
         why = "; ".join(before.problems_of(table)[0] for table in missing)
         raise UsageError(f"the snapshot in {previous} cannot be continued for all of these tables: {why}", hint=ANEW)

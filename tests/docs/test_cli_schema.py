@@ -80,9 +80,10 @@ BACKFILL = {"backfill-change", "backfill-progress", "backfill-show"}  # tests/un
 REPAIR = {"repair"}  # tests/unit/wormholectl/test_verify.py
 RELAY = {"relay-show", "relay-verify", "relay-trim"}  # tests/unit/wormholectl/test_relay.py
 OF_SPARK = {
+    "tables-exported",
     "tables-written",
     "audit",
-}  # tests/integration/test_spark_tables.py, tests/unit/wormholectl/test_auditing.py
+}  # tests/integration/test_spark_tables.py, tests/unit/wormholectl/test_auditing.py, test_exports.py
 
 
 @pytest.fixture

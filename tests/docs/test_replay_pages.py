@@ -15,7 +15,7 @@ from tests.support.command_line import can_be_typed
 from tests.support.pages import Page
 from wormhole.config import parse
 
-PAGES = {name: Page(f"docs/{name}.md", {}) for name in ("replay", "archive", "tables", "audit")}
+PAGES = {name: Page(f"docs/{name}.md", {}) for name in ("replay", "archive", "tables", "export", "audit")}
 
 _DATASET = 'version = 1\n[datasets.orders.copies.main.logs.db1]\nsource = "rocksdb:///var/lib/orders"\n'
 

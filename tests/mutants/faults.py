@@ -11,6 +11,7 @@ from tests.mutants.bounds_faults import BOUNDS_FAULTS
 from tests.mutants.certificate_faults import CERTIFICATE_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.existing_rows_faults import EXISTING_ROWS_FAULTS
+from tests.mutants.export_faults import EXPORT_FAULTS
 from tests.mutants.fold_faults import FOLD_FAULTS
 from tests.mutants.host_faults import HOST_FAULTS
 from tests.mutants.mask_faults import MASK_FAULTS
@@ -380,6 +381,7 @@ FAULTS: list[Fault] = [
     *FOLD_FAULTS,
     *ARCHIVE_FAULTS,
     *SNAPSHOT_FAULTS,
+    *EXPORT_FAULTS,
     *HOST_FAULTS,
     *ACCESS_FAULTS,
     *VERIFY_FAULTS,

@@ -40,19 +40,24 @@ def snapshot(**numbers: int) -> SnapshotAbout:
 
 def test_what_comes_after_it_in_every_shard(tmp_path: Path) -> None:
     store = archive(tmp_path)
-    selection = select_since(store, snapshot(a=2, b=1), "/s")
+    selection = select_since(store, snapshot(a=2, b=1), "the snapshot in /s")
     assert [(one.shard, one.begin, one.until, len(one.files)) for one in selection.shards] == [
         ("a", marker_at(2, "a"), marker_at(4, "a"), 1),
         ("b", marker_at(1, "b"), marker_at(1, "b"), 0),
     ]
     assert selection.schemas == (KEYS, CUSTOMERS)
     changed(store, "a", lambda now: now.without_first(1))
-    assert select_since(store, snapshot(a=2, b=1), "/s").shards == selection.shards, "what it holds may be gone"
+    assert select_since(store, snapshot(a=2, b=1), "the snapshot in /s").shards == selection.shards, (
+        "what it holds may be gone"
+    )
 
 
 def test_a_shard_that_is_new_is_read_from_its_first_row(tmp_path: Path) -> None:
     store = archive(tmp_path)
-    assert [one.begin for one in select_since(store, snapshot(a=2), "/s").shards] == [marker_at(2), marker_at(0, "b")]
+    assert [one.begin for one in select_since(store, snapshot(a=2), "the snapshot in /s").shards] == [
+        marker_at(2),
+        marker_at(0, "b"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ def test_a_shard_that_is_new_is_read_from_its_first_row(tmp_path: Path) -> None:
 )
 def test_refusals(previous: SnapshotAbout, stop: Asked, problem: str, tmp_path: Path) -> None:
     with pytest.raises(ReplayError) as caught:
-        select_since(archive(tmp_path), previous, "/s", stop)
+        select_since(archive(tmp_path), previous, "the snapshot in /s", stop)
     assert problem in caught.value.message
     assert "name another snapshot with --from" in str(caught.value.hint)
 
@@ -90,7 +95,7 @@ def test_what_the_archive_let_go_cannot_be_continued_and_all_shards_are_named(tm
     changed(store, "a", lambda now: now.without_first(1))
     changed(store, "b", lambda now: now.without_first(1))
     with pytest.raises(ReplayError) as caught:
-        select_since(store, snapshot(a=1), "/s")
+        select_since(store, snapshot(a=1), "the snapshot in /s")
     assert caught.value.message == (
         "the archive does not go on where the snapshot in /s ends, 1/1/100: the archive of a holds 1/1/200 to 1/1/400, "
         "committed from 2023-11-14T22:13:23Z to 2023-11-14T22:13:24Z; "
@@ -98,13 +103,13 @@ def test_what_the_archive_let_go_cannot_be_continued_and_all_shards_are_named(tm
     )
     for stop in (Asked("1/1/100", place=LogPosition(1, 1, 100)), Asked("1/1/100", at_us=1)):
         with pytest.raises(ReplayError, match="holds a up to 1/1/200, which is after 1/1/100"):
-            select_since(store, snapshot(a=2, b=1), "/s", stop)
+            select_since(store, snapshot(a=2, b=1), "the snapshot in /s", stop)
 
 
 def test_an_accepted_loss_makes_the_next_one_incomplete(tmp_path: Path) -> None:
     store = archive(tmp_path)
     changed(store, "a", lambda now: now.gap_accepted(KnownLoss(marker_at(6), "the log was purged"), 2))
-    selection = select_since(store, snapshot(a=2, b=1), "/s")
+    selection = select_since(store, snapshot(a=2, b=1), "the snapshot in /s")
     assert selection.whole == {"b"}
     assert lost_after(selection.manifests["a"], selection.shards[0]) == "the archive of a lacks what is before 1/1/600"
     assert lost_after(selection.manifests["b"], selection.shards[1]) == ""

@@ -1,0 +1,233 @@
+"""One run over all tables: see what each holds, write what comes after it, commit; again where somebody was first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.export.job import Changed, Work
+from spark_replay.export.leftovers import Run, clean
+from spark_replay.export.plan import KeylessError, Plan, continued, first, planned
+from spark_replay.export.port import Draft, OpenTable, Seen
+from spark_replay.replay.plan import Asked
+from spark_replay.tables.about import SnapshotAbout
+from spark_replay.tables.selection import LATEST, Selection
+from spark_replay.tables.start import read_about, snapshot_rows
+from wormhole.model.errors import ArchiveConflict, ReplayError, UsageError, WormholeError
+from wormhole.model.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Exporter", "Result", "Start", "start_from"]
+
+_ATTEMPTS: Final = 5
+_IDLE_US: Final = 3_600_000_000
+"""A table without changes is moved to later places once an hour of the log."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The snapshot from which tables begin that are not there yet. ``rows``: its rows of all tables."""
+
+    folder: str
+    about: SnapshotAbout
+    rows: Callable[[SparkSession], DataFrame]
+
+    def check(self, table: str) -> None:
+        """Raises :class:`~wormhole.model.errors.ReplayError` for a table that the snapshot was made without."""
+        if table in self.about.left_out or table in self.about.others:
+            raise ReplayError(
+                f"{table} cannot begin from the snapshot in {self.folder}: {self.about.problems_of(table)[-1]}",
+                hint="name another snapshot with --from, or leave the table out (-t names those to export)",
+            )
+
+
+def start_from(folder: str, store: ArchiveStore) -> Start:
+    """The snapshot in ``folder``. Raises :class:`~wormhole.model.errors.ReplayError` for one of something else."""
+    about = read_about(folder, store.dataset, store.copy)
+    return Start(folder, about, lambda spark: snapshot_rows(spark, folder, about)(""))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run did to one table. ``did``: ``created``, ``changed``, ``moved`` (later places, the same rows),
+    ``nothing``, or ``left_out``: it cannot be exported, and nobody asked for it. ``rows``: how many the table has.
+    ``changes``: about so many of the archive were read. ``added`` and ``removed``: files. ``places``: by shard, up to
+    which the table holds the log. ``problem``: why nothing was done.
+    """
+
+    table: str
+    name: str
+    did: str
+    version: str = ""
+    rows: int = 0
+    changes: int = 0
+    added: int = 0
+    removed: int = 0
+    places: Mapping[str, str] = field(default_factory=dict)
+    problem: WormholeError | None = None
+
+
+@dataclass
+class Exporter:
+    """``open``: the open table of a table of the dataset. ``job``: writes the new files. ``tables``: only these.
+    ``types``: of columns, by table. ``until``: no further than there. Not safe for threads.
+    """
+
+    store: ArchiveStore
+    open: Callable[[str], OpenTable]
+    job: Callable[[Work], Changed]
+    tables: Collection[str] = ()
+    types: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    until: Asked = LATEST
+    start: Start | None = None
+    dry: bool = False
+    _cleaned: set[str] = field(default_factory=set)
+
+    def run(self) -> list[Result]:
+        """Each table's result, in alphabetical order. What is wrong with one table is in its result, and does not stop
+        the others. Raises :class:`~wormhole.model.errors.WormholeError` for what concerns all.
+        """
+        return [self._table(table) for table in self._names()]
+
+    def _names(self) -> list[str]:
+        manifests = self.store.manifests()
+        if not manifests:
+            raise UsageError(
+                f"the archive of {self.store.dataset} holds nothing yet", hint="see `wormholectl archive show`"
+            )
+        known = {table for one in manifests.values() for entry in one.files for table in entry.tables}
+        if self.start is not None:
+            known |= self.start.about.tables.keys()
+        if strangers := sorted({*self.tables, *self.types} - known):
+            raise UsageError(
+                f"the archive has no rows of {', '.join(strangers)}",
+                hint=f"its tables are {', '.join(sorted(known)) or 'none'}",
+            )
+        return sorted(self.tables or known)
+
+    def _table(self, table: str) -> Result:
+        opened = self.open(table)
+        try:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return self._attempt(table, opened)
+                except ArchiveConflict:
+                    continue
+            raise ArchiveConflict(
+                f"others committed to {opened.name} during each of {_ATTEMPTS} attempts",
+                hint="see who writes to it; nothing of these attempts was committed",
+            )
+        except KeylessError as error:
+            return Result(table, opened.name, "nothing" if self.tables else "left_out", problem=error)
+        except WormholeError as error:
+            return Result(table, opened.name, "nothing", problem=error)
+
+    def _attempt(self, table: str, opened: OpenTable) -> Result:
+        seen = opened.look()
+        if table not in self._cleaned and not self.dry:
+            clean(opened, seen.version)
+            self._cleaned.add(table)
+        selection = self._selection(seen, table, opened.name)
+        plan = planned(table, seen, selection, self._start_schemas(), self.types.get(table, {}))
+        did = _needed(seen, plan)
+        if did == "nothing" or self.dry:
+            return _result(table, opened, seen, plan, did)
+        return self._commit(table, opened, seen, plan, did)
+
+    def _selection(self, seen: Seen, table: str, name: str) -> Selection:
+        if seen.state is not None:
+            return continued(self.store, seen.state, name, self.until)
+        start = self.start
+        if start is not None:
+            start.check(table)
+            return first(self.store, start.about, start.folder, self.until)
+        return first(self.store, None, "", self.until)
+
+    def _start_schemas(self) -> tuple[Schema, ...]:
+        return self.start.about.schemas if self.start is not None else ()
+
+    def _commit(self, table: str, opened: OpenTable, seen: Seen, plan: Plan, did: str) -> Result:
+        draft = opened.draft(plan.columns)
+        run = Run(opened, seen.version)
+        run.begin()
+        changed = Changed((), ())
+        if did != "moved":
+            changed = self._write(table, opened, seen, plan, draft, run)
+        try:
+            version = draft.commit(plan.state(self.store, table, run.name), changed.added, changed.removed)
+        except ArchiveConflict:
+            if not opened.committed(run.name, seen.version):
+                run.abandon()
+                raise
+            version = opened.look().version
+        run.committed()
+        return _result(table, opened, seen, plan, did, version, changed)
+
+    def _write(self, table: str, opened: OpenTable, seen: Seen, plan: Plan, draft: Draft, run: Run) -> Changed:
+        state = seen.state
+        before = plan.columns if state is None else state.columns
+        start = self.start if state is None else None
+        work = Work(
+            self.store,
+            table,
+            plan.ranges,
+            plan.schemas,
+            plan.key,
+            before,
+            plan.columns,
+            seen.files,
+            opened.filesystem,
+            run.folder,
+            draft.shape,
+            plan.selection.needs_inspection,
+            before != plan.columns,
+            None if start is None else start.rows,
+        )
+        try:
+            return self.job(work)
+        except BaseException:
+            run.abandon()
+            if opened.look().version != seen.version:
+                raise ArchiveConflict(f"somebody else committed to {opened.name} meanwhile") from None
+            raise
+
+
+def _needed(seen: Seen, plan: Plan) -> str:
+    state = seen.state
+    if state is None:
+        return "created"
+    if plan.changes or state.columns != plan.columns:
+        return "changed"
+    newest = max((one.until.committed_at_us for one in plan.ranges if one.until is not None), default=0)
+    moved = {one.shard for one in plan.ranges} != state.shards.keys() or newest - state.committed_at_us() >= _IDLE_US
+    return "moved" if moved else "nothing"
+
+
+def _result(
+    table: str,
+    opened: OpenTable,
+    seen: Seen,
+    plan: Plan,
+    did: str,
+    version: str = "",
+    changed: Changed = Changed((), ()),  # noqa: B008  # nothing changes it
+) -> Result:
+    rows = sum(one.rows for one in seen.files) - sum(one.rows for one in changed.removed)
+    places = {one.shard: str(one.until.order) for one in plan.ranges if one.until is not None}
+    if did == "nothing" and seen.state is not None:
+        places = {shard: str(one.marker.order) for shard, one in seen.state.shards.items()}
+    return Result(
+        table,
+        opened.name,
+        did,
+        version or seen.version,
+        rows + sum(one.rows for one in changed.added),
+        plan.changes,
+        len(changed.added),
+        len(changed.removed),
+        places,
+    )

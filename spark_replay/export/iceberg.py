@@ -1,0 +1,329 @@
+"""Iceberg tables, by pyiceberg, in any catalogue that it knows.
+
+A commit is one snapshot, whose summary has our places. The catalogue takes it only while the snapshot before is the one
+that was read; ours are never tried again on a newer one: the rows were decided on that.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import (
+    PyArrowFileIO,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import CreateTableTransaction, Table, Transaction
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.typedef import Record
+
+from spark_replay.export.leftovers import noted
+from spark_replay.export.port import DataFile, NewFile, Seen, table_shape
+from spark_replay.export.state import ANEW, KEY, Exported, state_from_text, state_to_text
+from spark_replay.tables.columns import TableColumn
+from wormhole.model.errors import ArchiveConflict, ArchiveUnavailable, ReplayError, UsageError, WormholeError
+
+__all__ = ["OpenIcebergTable", "open_catalogue"]
+
+_NAMESPACE_SEPARATOR: Final = "_"
+
+
+def open_catalogue(name: str, properties: Mapping[str, str]) -> Catalog:
+    """The catalogue ``name`` of pyiceberg's own configuration, with ``properties`` over that.
+
+    Raises :class:`~wormhole.model.errors.UsageError` where there is none, or it lacks a package.
+    """
+    try:
+        return load_catalog(name, **properties)
+    except Exception as error:
+        raise UsageError(
+            f"catalogue {name} cannot be opened: {type(error).__name__}: {error}",
+            hint="describe it in ~/.pyiceberg.yaml, or with --property type=rest --property uri=https://...",
+        ) from error
+
+
+class _Once(Transaction):
+    """A commit that is not tried again on another snapshot: it registers nothing that could be."""
+
+    def _register_snapshot_producer(self, producer: Any) -> None:
+        pass
+
+
+class OpenIcebergTable:
+    """The Iceberg table of one table of the dataset. ``shop.orders`` is table ``orders`` in the namespace ``shop``; a
+    table without a dot is in that of the dataset.
+    """
+
+    data = "data"
+
+    def __init__(self, catalogue: Catalog, dataset: str, copy: str, table: str) -> None:
+        namespace, _, own = table.rpartition(".")
+        self.identifier = (namespace.replace(".", _NAMESPACE_SEPARATOR) or dataset, own)
+        self.name = f"{catalogue.name}.{'.'.join(self.identifier)}"
+        self._whose = dataset, copy, table
+        self._catalogue = catalogue
+        self._seen: Table | None = None
+        self._staged: CreateTableTransaction | None = None
+
+    @property
+    def location(self) -> str:
+        """The URL of the table's folder."""
+        if self._seen is not None:
+            return self._seen.location()
+        return self._stage(pa.schema([pa.field("_", pa.bool_())]))._table.location()
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """See :class:`~spark_replay.export.port.OpenTable`."""
+        return self._place()[0]
+
+    @property
+    def root(self) -> str:
+        """See :class:`~spark_replay.export.port.OpenTable`."""
+        return self._place()[1]
+
+    def _place(self) -> tuple[fs.FileSystem, str]:
+        table = self._seen
+        properties = dict(table.io.properties if table is not None else self._catalogue.properties)
+        given = PyArrowFileIO(properties)
+        scheme, netloc, path = PyArrowFileIO.parse_location(self.location.rstrip("/"), properties)
+        return given.fs_by_scheme(scheme, netloc), path
+
+    def _stage(self, shape: pa.Schema) -> CreateTableTransaction:
+        with self.errors("create"):
+            self._catalogue.create_namespace_if_not_exists(self.identifier[0])
+            return self._catalogue.create_table_transaction(self.identifier, shape)
+
+    def url(self, path: str) -> str:
+        """How the table's metadata names a file within the file system."""
+        return f"{self.location.rstrip('/')}/{path.removeprefix(self.root + '/')}"
+
+    def look(self) -> Seen:
+        """See :meth:`~spark_replay.export.port.OpenTable.look`."""
+        self._seen = None
+        with self.errors("read"):
+            try:
+                table = self._catalogue.load_table(self.identifier)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                self._check_location()
+                return Seen(None, "")
+            state = self._state(table)
+            state.check(*self._whose, self.name)
+            self._check_schema(table, state)
+            self._seen = table
+            current = table.current_snapshot()
+            return Seen(state, str(current.snapshot_id) if current else "", tuple(self._files(table)))
+
+    def draft(self, columns: Sequence[TableColumn]) -> IcebergDraft:
+        """See :meth:`~spark_replay.export.port.OpenTable.draft`."""
+        try:
+            return IcebergDraft(self, columns)
+        except WormholeError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"Iceberg cannot hold the columns of {self._whose[2]}: {error}",
+                hint="give another type with --type, or leave the table out (-t names those to export)",
+            ) from error
+
+    def committed(self, run: str, base: str) -> bool | None:
+        """See :meth:`~spark_replay.export.port.OpenTable.committed`."""
+        with self.errors("read"):
+            try:
+                table = self._catalogue.load_table(self.identifier)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return False
+            after = [one for one in table.snapshots() if str(one.parent_snapshot_id or "") == base]
+            texts = filter(None, map(_ours, after))
+            if any(state_from_text(text, self.name).run == run for text in texts):
+                return True
+            known = not base or table.snapshot_by_id(int(base)) is not None
+            return False if known and after else None
+
+    def _check_location(self) -> None:
+        """Metadata in the place of a new table is that of a table in another catalogue; or of a run of ours that was
+        killed while it created one here."""
+        filesystem, root = self._place()
+        found = filesystem.get_file_info(fs.FileSelector(f"{root}/metadata", allow_not_found=True))
+        others = [one.base_name for one in found if one.base_name.endswith(".metadata.json")]
+        if others and "" not in noted(self).values():
+            raise ReplayError(
+                f"{self.name} is in another catalogue's hands: {self.location} has the metadata of an Iceberg table "
+                f"({others[0]}) that this catalogue does not know",
+                hint="export through that catalogue, or give this one another warehouse; nothing was changed",
+            )
+
+    def _state(self, table: Table) -> Exported:
+        """Of our last snapshot. Those behind it may be of others who move rows to other files, and change none."""
+        snapshot = table.current_snapshot()
+        while snapshot is not None:
+            if (text := _ours(snapshot)) is not None:
+                return state_from_text(text, f"snapshot {snapshot.snapshot_id} of {self.name}")
+            done = snapshot.summary.operation if snapshot.summary is not None else None
+            if done is not Operation.REPLACE:
+                raise ReplayError(
+                    f"somebody else wrote to {self.name}: snapshot {snapshot.snapshot_id} "
+                    f"({done.value if done else 'unknown'}) changed its rows",
+                    hint="stop that writer, then set the table back to the snapshot before (rollback_to_snapshot)",
+                )
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else table.snapshot_by_id(parent)
+        raise ReplayError(
+            f"{self.name} is not of this export: none of its snapshots says up to which place of the log it is",
+            hint=f"name another catalogue; if it was exported here once, our last snapshot is expired: {ANEW}",
+        )
+
+    def _check_schema(self, table: Table, state: Exported) -> None:
+        given = {(field.name, str(_plain(field.type))) for field in schema_to_pyarrow(table.schema())}
+        ours = {(field.name, str(_plain(field.type))) for field in table_shape(state.columns)}
+        if changed := sorted({name for name, _ in given ^ ours}):
+            raise ReplayError(f"somebody else changed the columns of {self.name}: {', '.join(changed)}", hint=ANEW)
+
+    def _files(self, table: Table) -> Iterator[DataFile]:
+        root = self._root_of(table)
+        prefix = table.location().rstrip("/")
+        for task in table.scan().plan_files():
+            if task.delete_files:
+                raise ReplayError(f"somebody else deleted rows of {self.name}", hint=ANEW)
+            file = task.file
+            if not file.file_path.startswith(f"{prefix}/"):
+                raise ReplayError(f"{self.name} has files in another place: {file.file_path}", hint=ANEW)
+            path = f"{root}{file.file_path.removeprefix(prefix)}"
+            yield DataFile(path, file.record_count, file.file_size_in_bytes, file)
+
+    @staticmethod
+    def _root_of(table: Table) -> str:
+        _, _, path = PyArrowFileIO.parse_location(table.location().rstrip("/"), table.io.properties)
+        return path
+
+    @contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """What the library raises within becomes one of our errors."""
+        try:
+            yield
+        except WormholeError:
+            raise
+        except CommitStateUnknownException as error:
+            raise ArchiveUnavailable(
+                f"nobody knows whether {self.name} has the commit: {error}",
+                hint="run it again: it reads from the table what was committed",
+            ) from error
+        except OSError as error:
+            raise ArchiveUnavailable(
+                f"cannot {doing} {self.name}: {error}",
+                hint="see whether the catalogue and its storage are well, then try again",
+            ) from error
+        except Exception as error:
+            raise ReplayError(
+                f"cannot {doing} {self.name}: {type(error).__name__}: {error}",
+                hint="see what the catalogue says of it",
+            ) from error
+
+
+class IcebergDraft:
+    """See :class:`~spark_replay.export.port.Draft`."""
+
+    def __init__(self, table: OpenIcebergTable, columns: Sequence[TableColumn]) -> None:
+        self._table = table
+        shape = table_shape(columns)
+        seen = table._seen
+        self._transaction: Transaction = table._stage(shape) if seen is None else _Once(seen)
+        if seen is not None:
+            self._evolve(seen, shape)
+        self._schema = self._transaction.table_metadata.schema()
+        self.shape = schema_to_pyarrow(self._schema, include_field_ids=True)
+
+    def _evolve(self, seen: Table, shape: pa.Schema) -> None:
+        """A column of another type is a new one of that name: it has its own values only."""
+        given = {field.name: str(_plain(field.type)) for field in schema_to_pyarrow(seen.schema())}
+        gone = [name for name, kind in given.items() if str(_plain(shape.field(name).type)) != kind]
+        if gone:
+            with self._transaction.update_schema(allow_incompatible_changes=True) as update:
+                for name in gone:
+                    update.delete_column((name,))
+        new = [field for field in shape if field.name in gone or field.name not in given]
+        if new:
+            fresh = self._table._catalogue._convert_schema_if_needed(pa.schema(new))
+            with self._transaction.update_schema(allow_incompatible_changes=True) as update:
+                for field in fresh.fields:
+                    update.add_column((field.name,), field.field_type)
+                    before = (
+                        shape.names[shape.get_field_index(field.name) - 1] if shape.get_field_index(field.name) else ""
+                    )
+                    if before:
+                        update.move_after((field.name,), (before,))
+                    else:
+                        update.move_first((field.name,))
+
+    def commit(self, state: Exported, added: Sequence[NewFile], removed: Sequence[DataFile]) -> str:
+        """See :meth:`~spark_replay.export.port.Draft.commit`."""
+        transaction = self._transaction
+        summary = {KEY: state_to_text(state)}
+        with self._table.errors("commit to"):
+            try:
+                update = transaction.update_snapshot(snapshot_properties=summary)
+                with update.overwrite() if removed else update.fast_append() as producer:
+                    for new in added:
+                        producer.append_data_file(self._file(new))
+                    for old in removed:
+                        producer.delete_data_file(old.handle)
+                    number = producer.snapshot_id
+                transaction.commit_transaction()
+            except (CommitFailedException, TableAlreadyExistsError) as error:
+                raise ArchiveConflict(f"somebody else committed to {self._table.name} first") from error
+        return str(number)
+
+    def _file(self, new: NewFile) -> IcebergFile:
+        metadata = self._transaction.table_metadata
+        statistics = data_file_statistics_from_parquet_metadata(
+            pq.read_metadata(io.BytesIO(new.footer)),
+            stats_columns=compute_statistics_plan(self._schema, metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(self._schema),
+        )
+        return IcebergFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=self._table.url(new.path),
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            file_size_in_bytes=new.size,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+
+def _ours(snapshot: Snapshot) -> str | None:
+    return None if snapshot.summary is None else snapshot.summary.additional_properties.get(KEY)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Without the names of fields within, and without sizes of offsets: both are the library's."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    return kind

@@ -1,0 +1,200 @@
+"""The rows of one table after the archive's changes: Spark's executors read, fold and write, the driver sees counts.
+
+Copy on write: a file of the table is written anew if one of its rows may have changed. Such rows become updates that
+come before those of the archive, so that the fold of snapshots (:mod:`spark_replay.tables.history`) decides what is
+left of them. The other rows of the file are copied as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark_replay import frames
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.export.columns import base_schema
+from spark_replay.export.files import WRITTEN, AsUpdates, FileRows, FileWriter, KeyRows, new_files
+from spark_replay.export.port import DataFile, NewFile, table_shape
+from spark_replay.frames import ShardFiles
+from spark_replay.selected import TYPES, Condition, Wanted
+from spark_replay.tables.columns import TableColumn, arrow_type
+from spark_replay.tables.history import version_rows
+from spark_replay.tables.rows import Decoding, decoded
+from spark_replay.tables.schemas import attach
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Op
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Changed", "Work", "run"]
+
+_ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
+_TASK_ROWS: Final = 500_000
+_TASK_BYTES: Final = 128 << 20
+_SMALL_BYTES: Final = 16 << 20
+_MOST_SMALL: Final = 16
+"""So many files under that size are merged into the next commit that writes rows."""
+_BROADCAST_KEYS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Work:
+    """``ranges``: of the archive, with ``schemas`` of their rows, oldest first. ``files``: the table's, with columns
+    ``before``; ``columns``: those that it is to have. ``start``: rows of a snapshot before the ranges, as the archive
+    has them. ``inspect``: whether the ranges may have changes that end many rows. ``rewrites``: every row of the table
+    is read and written. ``filesystem``, ``folder`` and ``shape``: where and how new files are written.
+    """
+
+    store: ArchiveStore
+    table: str
+    ranges: tuple[ShardFiles, ...]
+    schemas: tuple[Schema, ...]
+    key: tuple[Column, ...]
+    before: tuple[TableColumn, ...]
+    columns: tuple[TableColumn, ...]
+    files: tuple[DataFile, ...]
+    filesystem: fs.FileSystem
+    folder: str
+    shape: pa.Schema
+    inspect: bool = True
+    rewrites: bool = False
+    start: Callable[[SparkSession], DataFrame] | None = field(default=None, compare=False)
+
+    @property
+    def changes(self) -> int:
+        """How many rows of the table the ranges hold about."""
+        return sum(entry.tables.get(self.table, 0) for one in self.ranges for entry in one.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a commit has to add and to remove."""
+
+    added: tuple[NewFile, ...]
+    removed: tuple[DataFile, ...]
+
+
+def run(spark: SparkSession, work: Work) -> Changed:
+    """Write the new files. Raises :class:`~wormhole.model.errors.ArchiveError`, and
+    :class:`~wormhole.model.errors.UsageError` for a value that a column's type does not hold.
+    """
+    with frames.reading():
+        return _Job(spark, work).run()
+
+
+class _Job:
+    def __init__(self, spark: SparkSession, work: Work) -> None:
+        import pyspark.sql.functions as f
+
+        self._spark = spark
+        self._work = work
+        wanted = Wanted((Condition("table", "in", (work.table,)),))
+        archived = frames.read(spark, work.store, work.ranges, wanted=wanted)
+        self._changes = archived
+        if work.start is not None:
+            self._changes = work.start(spark).where(f.col("table") == work.table).unionByName(archived)
+        self._base = base_schema(work.table, work.key, work.before)
+
+    def run(self) -> Changed:
+        work = self._work
+        if not work.files:
+            return Changed(self._written(self._folded(self._changes)), ())
+        touched = self._touched().persist()
+        try:
+            everything = work.rewrites or self._ends_many()
+            removed = work.files if everything else self._hit(touched)
+            if not removed:
+                return Changed(self._written(self._folded(self._changes)), ())
+            rows = self._rows(removed, [column.shown for column in work.before])
+            base = rows.join(touched, self._same(rows, touched), "left" if everything else "inner")
+            folded = self._folded(self._updates(base).unionByName(self._changes), removed if everything else ())
+            if everything:
+                return Changed(self._written(folded), removed)
+            kept = rows.join(touched, self._same(rows, touched), "left_anti").drop("_file")
+            tasks = math.ceil(sum(file.size for file in removed) / _TASK_BYTES)
+            return Changed(self._written(folded.unionByName(kept.coalesce(tasks))), removed)
+        finally:
+            touched.unpersist()
+
+    def _touched(self) -> DataFrame:
+        """Shard and key of every row that may change, and the key's values: ``_k0``, ``_k1``, ..."""
+        import pyspark.sql.functions as f
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        rows = self._changes.where(~f.col("op").isin(*_ENDING))
+        keys = rows.select("shard", "key")
+        keys = keys.union(rows.where("old_key is not null").select("shard", "old_key")).distinct()
+        kinds = {column.name: column.type for column in self._work.before}
+        own = [kinds[column.name] for column in self._work.key]
+        shape = pa.schema(
+            [
+                pa.field("_of", pa.string()),
+                pa.field("_key", pa.binary()),
+                *(pa.field(f"_k{i}", arrow_type(kind)) for i, kind in enumerate(own)),
+            ]
+        )
+        return keys.mapInArrow(KeyRows(tuple(own), shape), from_arrow_schema(shape))
+
+    def _same(self, rows: DataFrame, touched: DataFrame) -> SparkColumn:
+        shown = {column.name: column.shown for column in self._work.before}
+        same = rows["_shard"] == touched["_of"]
+        for i, column in enumerate(self._work.key):
+            same &= rows[_quoted(shown[column.name])] == touched[f"_k{i}"]
+        return same
+
+    def _ends_many(self) -> bool:
+        import pyspark.sql.functions as f
+
+        return self._work.inspect and bool(self._changes.where(f.col("op").isin(*_ENDING)).take(1))
+
+    def _hit(self, touched: DataFrame) -> tuple[DataFile, ...]:
+        """The files with rows that may change; and the small ones, if they became many."""
+        import pyspark.sql.functions as f
+
+        work = self._work
+        shown = {column.name: column.shown for column in work.before}
+        keys = self._rows(work.files, [shown[column.name] for column in work.key])
+        few = touched.count() <= _BROADCAST_KEYS
+        found = keys.join(f.broadcast(touched) if few else touched, self._same(keys, touched), "left_semi")
+        hit = {row[0] for row in found.select("_file").distinct().collect()}
+        small = [i for i, file in enumerate(work.files) if file.size < _SMALL_BYTES]
+        if len(small) > _MOST_SMALL:
+            hit.update(small)
+        return tuple(work.files[i] for i in sorted(hit))
+
+    def _rows(self, files: Sequence[DataFile], names: Sequence[str]) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        shape = table_shape(self._work.before)
+        wanted = {*names, "_shard"} if len(names) < len(self._work.before) else {*shape.names}
+        shape = pa.schema([*(one for one in shape if one.name in wanted), pa.field("_file", pa.int32())])
+        numbers = self._spark.range(0, len(files), 1, len(files))
+        reading = FileRows(self._work.filesystem, tuple(file.path for file in files), shape)
+        return numbers.mapInArrow(reading, from_arrow_schema(shape))
+
+    def _updates(self, base: DataFrame) -> DataFrame:
+        return base.mapInArrow(AsUpdates(self._base, self._work.before), f"{TYPES}, shard string")
+
+    def _folded(self, rows: DataFrame, files: Sequence[DataFile] = ()) -> DataFrame:
+        work = self._work
+        schemas = (self._base, *work.schemas)
+        whole = {one.shard for one in work.ranges}
+        current = version_rows(attach(rows, schemas), whole, current=True, inspect=work.inspect)
+        table = decoded(current, work.table, Decoding(schemas, work.columns))
+        count = work.changes + sum(file.rows for file in files)
+        return table.select(*map(_quoted, table_shape(work.columns).names)).coalesce(math.ceil(count / _TASK_ROWS) or 1)
+
+    def _written(self, rows: DataFrame) -> tuple[NewFile, ...]:
+        writer = FileWriter(self._work.filesystem, self._work.folder, self._work.shape)
+        return new_files(rows.mapInArrow(writer, WRITTEN).collect())
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,115 @@
+"""What runs leave that were killed: files that no commit names.
+
+A run notes itself beside the table before it writes, in ``_wormhole/RUN.json`` with the version that it began on, and
+has its files in a folder of its own, ``wormhole-RUN``. A commit of a run succeeds only on the version that it began on.
+So once the table has another version, a run that did not commit on that never will, and its files may go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from typing import Final
+
+from pyarrow import fs
+
+from spark_replay.archive.storage import storage_errors
+from spark_replay.export.port import OpenTable
+
+__all__ = ["NOTES", "Run", "clean", "is_ours", "noted"]
+
+NOTES: Final = "_wormhole"
+_PREFIX: Final = "wormhole-"
+
+
+def is_ours(name: str) -> bool:
+    """Whether the name in a table's folder is one of a run's notes or of its files."""
+    return name == NOTES or name.startswith(_PREFIX)
+
+
+class Run:
+    """One attempt to commit. ``name``: a random one."""
+
+    def __init__(self, table: OpenTable, version: str) -> None:
+        self.name = secrets.token_hex(8)
+        self._table = table
+        self._version = version
+
+    @property
+    def folder(self) -> str:
+        """Where its files go, within the table's file system."""
+        return _folder(self._table, self.name)
+
+    def begin(self) -> None:
+        """Note it: before the first file."""
+        note = _note(self._table, self.name)
+        with storage_errors("write", note):
+            filesystem = self._table.filesystem
+            filesystem.create_dir(note.rpartition("/")[0], recursive=True)
+            filesystem.create_dir(self.folder, recursive=True)
+            with filesystem.open_output_stream(note) as sink:
+                sink.write(json.dumps({"base": self._version}).encode())
+
+    def committed(self) -> None:
+        """Its files count."""
+        _remove_note(self._table, self.name)
+
+    def abandon(self) -> None:
+        """It did not commit, and will not."""
+        _remove_files(self._table, self.name)
+        _remove_note(self._table, self.name)
+
+
+def noted(table: OpenTable) -> dict[str, str]:
+    """Runs that did not end, with the version that each began on."""
+    folder = f"{table.root}/{NOTES}"
+    found = {}
+    with storage_errors("read", folder):
+        for one in table.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+            if one.is_file and one.base_name.endswith(".json"):
+                with (
+                    contextlib.suppress(FileNotFoundError),
+                    table.filesystem.open_input_stream(one.path) as source,
+                ):
+                    found[one.base_name.removesuffix(".json")] = _base(source.read())
+    return found
+
+
+def _base(note: bytes) -> str:
+    try:
+        return str(json.loads(note)["base"])
+    except (ValueError, KeyError, TypeError):
+        return ""  # it was killed before it wrote anything else
+
+
+def clean(table: OpenTable, version: str) -> list[str]:
+    """Remove what killed runs left of a table that is at ``version`` now; returns their names."""
+    cleaned = []
+    for run, base in noted(table).items():
+        if base == version:
+            continue  # it may still be at work
+        committed = table.committed(run, base)
+        if committed is False:
+            _remove_files(table, run)
+            cleaned.append(run)
+        _remove_note(table, run)
+    return cleaned
+
+
+def _folder(table: OpenTable, run: str) -> str:
+    return "/".join(filter(None, (table.root, table.data, _PREFIX + run)))
+
+
+def _note(table: OpenTable, run: str) -> str:
+    return f"{table.root}/{NOTES}/{run}.json"
+
+
+def _remove_files(table: OpenTable, run: str) -> None:
+    with storage_errors("delete", _folder(table, run)), contextlib.suppress(FileNotFoundError):
+        table.filesystem.delete_dir(_folder(table, run))
+
+
+def _remove_note(table: OpenTable, run: str) -> None:
+    with storage_errors("delete", _note(table, run)), contextlib.suppress(FileNotFoundError):
+        table.filesystem.delete_file(_note(table, run))

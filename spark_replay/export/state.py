@@ -1,0 +1,142 @@
+"""What a commit of ours says of a table: whose it is, and up to which place of each shard it holds the log. Pure.
+
+It is stored in the metadata of the table's own commit, so rows and places change together or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from spark_replay.archive.manifest import marker_from_text, marker_to_text
+from spark_replay.tables.about import SnapshotAbout, SnapshotShard
+from spark_replay.tables.columns import TableColumn
+from wormhole.model.errors import PositionError, ProtocolError, ReplayError
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Column
+
+__all__ = ["KEY", "Exported", "ExportedShard", "state_from_text", "state_to_text"]
+
+KEY: Final = "wormhole"
+"""Key of the metadata in a commit."""
+FORMAT: Final = 1
+ANEW: Final = "export into another place, or drop this table and export it anew"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedShard:
+    """Of one shard: the table has everything up to ``marker``. ``log``: whose place that is. ``file``: the last of the
+    archive that was read, which tells rows that a backfill read at that place since from those that are known.
+    """
+
+    marker: Datamarker
+    log: str
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """``table``: as the database calls it. ``key`` and ``columns``: its own, ours not among them. ``run``: which run
+    committed, a random name.
+    """
+
+    dataset: str
+    copy: str
+    table: str
+    shards: Mapping[str, ExportedShard]
+    key: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
+    run: str
+
+    def about(self) -> SnapshotAbout:
+        """As the snapshot that the next rows come after."""
+        shards = {shard: SnapshotShard("", one.marker, one.log) for shard, one in self.shards.items()}
+        return SnapshotAbout(self.dataset, self.copy, shards, {})
+
+    def committed_at_us(self) -> int:
+        """The newest commit time of the database that the table shows; 0: none is known."""
+        return max((one.marker.committed_at_us for one in self.shards.values()), default=0)
+
+    def check(self, dataset: str, copy: str, table: str, where: str) -> None:
+        """Raises :class:`~wormhole.model.errors.ReplayError` for the table of another export."""
+        for what, mine, given in (
+            ("dataset", dataset, self.dataset),
+            ("copy", copy, self.copy),
+            ("table", table, self.table),
+        ):
+            if mine != given:
+                raise ReplayError(
+                    f"{where} belongs to another export: it is of {what} {given}, not of {mine}", hint=ANEW
+                )
+
+
+def state_to_text(state: Exported) -> str:
+    """JSON for the metadata of a commit."""
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "release": _release(),
+            "dataset": state.dataset,
+            "copy": state.copy,
+            "table": state.table,
+            "run": state.run,
+            "key": [[column.name, column.type] for column in state.key],
+            "columns": [[column.name, column.shown, column.type] for column in state.columns],
+            "shards": {shard: _shard_to_json(one) for shard, one in sorted(state.shards.items())},
+        },
+        ensure_ascii=False,
+    )
+
+
+def _shard_to_json(one: ExportedShard) -> dict[str, Any]:
+    at_us = one.marker.committed_at_us
+    at = datetime.fromtimestamp(at_us / 1e6, UTC).isoformat() if at_us else None
+    return {
+        "place": str(one.marker.order),
+        "committed_at": at,
+        "log": one.log,
+        "file": one.file,
+        "marker": marker_to_text(one.marker),
+    }
+
+
+def _release() -> str:
+    try:
+        return version("wormhole-pubsub")
+    except PackageNotFoundError:
+        return ""
+
+
+def state_from_text(text: str, where: str) -> Exported:
+    """Inverse of :func:`state_to_text`; ``where``: for the message.
+
+    Raises :class:`~wormhole.model.errors.ReplayError` for what cannot be read.
+    """
+    try:
+        given = json.loads(text)
+        newer = given["format"] > FORMAT
+        if not newer:
+            return Exported(
+                str(given["dataset"]),
+                str(given["copy"]),
+                str(given["table"]),
+                {
+                    str(shard): ExportedShard(marker_from_text(one["marker"]), str(one["log"]), str(one["file"]))
+                    for shard, one in given["shards"].items()
+                },
+                tuple(Column(str(name), str(kind)) for name, kind in given["key"]),
+                tuple(TableColumn(str(name), str(shown), str(kind)) for name, shown, kind in given["columns"]),
+                str(given["run"]),
+            )
+    except (ValueError, KeyError, TypeError, AttributeError, ProtocolError, PositionError) as error:
+        raise ReplayError(
+            f"what {where} says of its places cannot be read: {type(error).__name__} {error}", hint=ANEW
+        ) from error
+    raise ReplayError(
+        f"{where} was written by a newer release: the format of its places is {given['format']}",
+        hint="install the release that wrote it, or a later one",
+    )
