@@ -23,6 +23,7 @@ __all__ = [
     "free_ports",
     "line",
     "memory_peak_mib",
+    "profiler",
     "program",
     "raw_mb_per_s",
     "scratch",
@@ -68,7 +69,7 @@ def program(
     process = subprocess.Popen(
         [sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
     )
-    watching = None if profile is None else _profiler(process.pid, profile)
+    watching = None if profile is None else profiler(process.pid, profile)
     try:
         yield process
     finally:
@@ -81,9 +82,13 @@ def program(
             _end(watching, lambda: None)  # it writes its picture when what it watches has ended
 
 
-def _profiler(pid: int, picture: Path) -> subprocess.Popen[str]:
+def profiler(pid: int, picture: Path, *, below: bool = False) -> subprocess.Popen[str]:
+    """Watches a process until that ends; ``picture``: as in :func:`program`. ``below``: and the Python processes that
+    it starts.
+    """
     spy = Path(sys.executable).with_name("py-spy")
-    kind = ["--format", "raw", "--gil"] if picture.suffix == ".txt" else ["--native"]
+    kind = ["--format", "raw", *([] if below else ["--gil"])] if picture.suffix == ".txt" else ["--native"]
+    kind += ["--subprocesses"] if below else []
     options = [*kind, "--rate", "200", "--threads", "-o", str(picture), "--pid", str(pid)]
     return subprocess.Popen([spy, "record", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
 

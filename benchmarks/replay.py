@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import cpu_s, free_ports, line, memory_peak_mib, program, scratch, tell
+from benchmarks.cases import cpu_s, free_ports, line, memory_peak_mib, profiler, program, scratch, tell
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore, open_store
 from wormhole.model.errors import WormholeError
@@ -153,23 +153,14 @@ def replayer(
     """Ended with its block. ``profile``: where a flame graph of it and of Spark's Python workers under it goes,
     or with the ending ``.txt`` its stacks and how often each was seen."""
     log = folder / "replays.log"
-    spy = [
-        str(Path(sys.executable).with_name("py-spy")),
-        "record",
-        "--subprocesses",
-        "--rate",
-        "100",
-        "--threads",
-        *(["--format", "raw"] if profile and profile.suffix == ".txt" else []),
-        "-o",
-    ]
     process = subprocess.Popen(
-        [*([*spy, str(profile), "--"] if profile else []), sys.executable, "-m", "benchmarks.replayer", str(log)],
+        [sys.executable, "-m", "benchmarks.replayer", str(log)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env=here(folder) if environment is None else dict(environment),
     )
+    watching = None if profile is None else profiler(process.pid, profile, below=True)
     try:
         yield Replayer(process, log, master)
     finally:
@@ -180,6 +171,8 @@ def replayer(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if watching is not None:
+            watching.wait()  # it writes its picture now
 
 
 def entries(store: ArchiveStore) -> list[tuple[str, FileEntry]]:

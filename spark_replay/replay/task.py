@@ -187,7 +187,9 @@ def _loop(process: int) -> asyncio.AbstractEventLoop:
     """The one event loop of a worker's process, for all its tasks: gRPC goes on telling a loop of what it knows, and
     must not find it closed.
     """
-    loop = asyncio.new_event_loop()
+    import uvloop
+
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     threading.Thread(target=loop.run_forever, name="replay", daemon=True).start()
     return loop
 

@@ -238,8 +238,10 @@ NOT_COUNTED: Final = _NotCounted(LogPosition(0, 0, 0))
 
 def _beyond(body: Body, place: LogPosition) -> dict[int, Tally]:
     """Of a body, what lies behind ``place``: after a flow went back in the log, what is sent is counted already."""
-    parsed = parse_body(body.data)
     found: dict[int, Tally] = {}
+    if body.last is not None and (body.last < place or (body.last == place and not body.unfinished)):
+        return found  # so is nearly every body of a replay, and to look at each update costs as much as to push it
+    parsed = parse_body(body.data)
     for i in range(len(parsed.updates)):
         tx = parsed.transaction_of(i)
         at = parsed.position_of(tx)  # of an unfinished transaction where it begins

@@ -48,7 +48,7 @@ class Body:
     ``pieces``: its bytes, to be joined where they are copied anyway. The updates of a whole run are not copied.
     ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why. ``tallies``: of its
     updates by window of commit time, for the delivery counts of every flow that sends it. ``unfinished``: the last
-    transaction goes on in the next segment.
+    transaction goes on in the next segment. ``last``: the place after the last transaction, or where that one begins.
     """
 
     pieces: tuple[bytes, ...]
@@ -57,6 +57,7 @@ class Body:
     bad: tuple[BadUpdate, ...] = ()
     tallies: Mapping[int, Tally] = field(default_factory=dict)
     unfinished: bool = False
+    last: LogPosition | None = None
 
     @property
     def size(self) -> int:
@@ -129,7 +130,8 @@ def build_body(
         (message.window,) = tallies
     bad_updates = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
     unfinished = len(message.tx_end) < len(message.tx_number)
-    return Body((blob, message.SerializeToString()), updates, run.schemas, bad_updates, tallies, unfinished)
+    last = LogPosition(incarnation, message.tx_file[-1], message.tx_offset[-1])
+    return Body((blob, message.SerializeToString()), updates, run.schemas, bad_updates, tallies, unfinished, last)
 
 
 def _tallied(sources: Sequence[str], message: update_pb2.BatchBody, updates: int) -> dict[int, Tally]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from tests.support.letters import letter
 from tests.support.markers import marker
 from tests.unit.publisher.flows.test_delivery_counter import WINDOW, body, told
+from wormhole.audit import sent_counts
 from wormhole.audit.sent_counts import NOT_COUNTED, EarlierCounts, SentCounts, Settled
 from wormhole.audit.window_counts import ProcessedCount
+from wormhole.wire.body import ParsedBody
 from wormhole.wire.tally import total
+from wormhole.wire.v1 import update_pb2
 
 
 def test_what_lies_before_an_acknowledged_datamarker_is_settled() -> None:
@@ -65,6 +72,29 @@ def test_what_is_counted_already_is_sent_and_not_counted() -> None:
     settled = counts.acknowledged(marker(3))
     assert settled is not None
     assert (total(settled.sent).updates, settled.counted) == (6, body(2, 1).tallies)
+
+
+def test_of_a_body_that_is_counted_already_no_update_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(data: bytes) -> ParsedBody:
+        raise AssertionError("a replay has millions of them")
+
+    counts = SentCounts(marker(0).order, marker(2).order)
+    monkeypatch.setattr(sent_counts, "parse_body", opened)
+    counts.sent(body(0, 1))
+    counts.sent(body(1, 1))
+    counts.offered(marker(2))
+    settled = counts.acknowledged(marker(2))
+    assert settled is not None
+    assert (total(settled.sent).updates, settled.counted) == (4, {})
+
+
+def test_a_transaction_that_begins_where_counting_ended_is_not_counted_yet() -> None:
+    whole = body(1, 1)
+    message = update_pb2.BatchBody.FromString(whole.data)
+    del message.tx_end[:]
+    counts = SentCounts(marker(0).order, marker(2).order)
+    counts.sent(replace(whole, pieces=(message.SerializeToString(),), unfinished=True))
+    assert total(counts.ended().sent).updates == 2
 
 
 def test_of_an_epoch_that_ended_it_is_known_what_was_reported_and_sent() -> None:
