@@ -217,7 +217,7 @@ def _prepared(where: Where | str, replay: Replay) -> _Prepared:
 
 @contextmanager
 def _jobs(found: _Prepared, master: str) -> Iterator[tuple[SparkSession, Jobs]]:
-    spark = session.spark_session(f"wormhole replay {found.request.id}", master or None)
+    spark = session.spark_session(f"wormhole replay {found.request.id}", master or None, pushing=True)
     try:
         start = None
         if found.request.snapshot:

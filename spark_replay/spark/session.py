@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from spark_replay.spark.executors import checked, executor_fault
+from spark_replay.spark.settings import check_settings, filled_in
+from spark_replay.spark.yarn import resource_managers
 from wormhole.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_spark", "local_master", "local_slots", "reach_master", "spark_session"]
 
+_log = logging.getLogger(__name__)
+
 _LEAST_JAVA: Final = 17
 _ATTEMPTS: Final = 4  # of a task: locally Spark gives each one only, unless the master says otherwise
 _JAVA_S: Final = 30.0
@@ -30,14 +36,23 @@ _LONGEST: Final = 400
 _REACH_S: Final = 10.0
 _PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _UNNAMED: Final = {None, "pyspark-shell", "submit.py"}  # how Spark calls an application that nobody named
+_MASTERS: Final = {
+    "spark": ("Spark master", "start the master (Spark's sbin/start-master.sh)"),
+    "k8s": ("API server of Kubernetes", "see with `kubectl cluster-info` where it is"),
+    "yarn": ("resource manager of YARN", "start it, or name another configuration with HADOOP_CONF_DIR"),
+}
 _CONFIGURING: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER")
 """Variables of the environment with which an empty master need not be ``local[*]``."""
+_NO_ROOM: Final = {
+    "yarn": "see with `yarn logs -applicationId {}` whether the queue has free cores and memory",
+    "k8s": "see with `kubectl describe pods -l spark-app-selector={}` whether a node has free cores and memory",
+    "spark": "see on the master's page whether a worker has free cores and memory",
+}
 _WAIT: Final = "spark.wormhole.executorWait"
 _WAIT_DEFAULT: Final = "5min"
 _TELLING: Final = re.compile(r"Exception|Error|not found|cannot", re.IGNORECASE)
 _GIVEN_UP: Final = "stopped SparkContext"  # it stops by itself a minute after it asked a master for the first time
 _ALWAYS: Final = {
-    # A task pushes to a subscriber: a second copy of it would only take the flow from the first.
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
     # Of what Spark's own reader reads: tables that a user joins, snapshots of an earlier release. It compares no
@@ -70,6 +85,11 @@ def check_spark() -> None:
         raise UsageError(
             "this command needs pyspark, which is not installed", hint="pip install 'wormhole-pubsub[spark]'"
         ) from error
+    if remote := os.environ.get("SPARK_REMOTE"):
+        raise UsageError(
+            f"SPARK_REMOTE is {remote}: Spark Connect runs no jobs of this kind",
+            hint="unset SPARK_REMOTE, and name a master with --master or spark-submit; nothing was changed",
+        )
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return  # spark-submit started us: its Java runs
     java = _java()
@@ -122,15 +142,19 @@ def local_slots(master: str) -> int | None:
     return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
 
 
-def spark_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+def spark_session(
+    name: str, master: str | None = None, settings: Mapping[str, str] | None = None, *, pushing: bool = False
+) -> SparkSession:
     """The session of this process, made if there is none yet. ``master`` ``None``: what ``spark-submit`` or
     ``spark-defaults.conf`` says, else ``local[*]``. ``settings``: Spark's own, over ours; those of
-    ``spark-submit --conf`` and ``spark-defaults.conf`` are kept.
+    ``spark-submit --conf`` and ``spark-defaults.conf`` are kept, and logged by name where they cost something.
+    ``pushing``: its tasks push to subscribers.
 
     Blocks for seconds at first; on a cluster until the first executor runs, at most as long as the setting
     ``spark.wormhole.executorWait`` says. What Spark writes goes nowhere: a JVM that we start writes its warnings among
     what people and programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.model.errors.UsageError`
-    with what Spark said when it does not start, when no master listens, or when no executor comes.
+    with what Spark said when it does not start, when no master listens, when a setting would make results wrong, when
+    no executor comes, or when that one has other packages than this process.
     """
     check_spark()
     from py4j.protocol import Py4JError
@@ -150,6 +174,9 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
             chosen = local_master(master or given.get("spark.master", None) or "local[*]")
             if not master:
                 reach_master(chosen)
+            set_ = dict(given.getAll())
+            for sentence in check_settings(set_, pushing=pushing):
+                _log.warning("Spark's setting %s", sentence)
             local = chosen.startswith("local")
             if not local:
                 for variable in ours:
@@ -157,8 +184,8 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
             builder = SparkSession.builder.master(chosen)
             if given.get("spark.app.name", None) in _UNNAMED:
                 builder = builder.appName(name)
-            for key, value in {**_ALWAYS, **(_LOCAL if local else {})}.items():
-                if not given.contains(key):
+            for key, value in {**_ALWAYS, **(_LOCAL if local else {}), **filled_in(chosen, set_)}.items():
+                if key not in set_:
                     builder = builder.config(key, value)
             for key, value in (settings or {}).items():
                 builder = builder.config(key, value)
@@ -187,17 +214,15 @@ def _cause(lines: Sequence[str]) -> str:
 
 
 def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
-    """Return when a standalone master's port accepts a connection: Spark itself tries for minutes. Other masters are
-    not looked at.
+    """Return when the port of a cluster's master accepts a connection: a standalone master's, the API server's of
+    Kubernetes, the resource manager's that YARN's configuration names. Spark and Hadoop try for minutes.
 
     Raises :class:`~wormhole.model.errors.UsageError` for a URL without host and port, and when none of its hosts
     answers within ``timeout_s`` seconds each.
     """
-    if not master.startswith("spark://"):
-        return
     problems = []
-    for host in master.removeprefix("spark://").split(","):
-        url = urlsplit(f"spark://{host}")
+    for host in (hosts := _hosts_of(master)):
+        url = urlsplit(f"//{host}")
         try:
             if not url.hostname or url.port is None:
                 raise ValueError("it has no host and port")
@@ -205,10 +230,26 @@ def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
             return
         except (OSError, ValueError) as error:
             problems.append(f"{host}: {error}")
+    if not hosts:
+        return
+    what, then = _MASTERS[master.partition(":")[0]]
+    at = "the address in yarn-site.xml" if master == "yarn" else master
     raise UsageError(
-        f"no Spark master answers at {master}: {'; '.join(problems)}",
-        hint="start the master (Spark's sbin/start-master.sh), or name another one with --master; nothing was changed",
+        f"no {what} answers at {at}: {'; '.join(problems)}",
+        hint=f"{then}, or name another one with --master; nothing was changed",
     )
+
+
+def _hosts_of(master: str) -> list[str]:
+    """Where one of them has to answer; none where that is not known, or nobody has to."""
+    kind, _, rest = master.partition("://")
+    if kind == "spark":
+        return rest.split(",")
+    if kind == "k8s":
+        url = urlsplit(rest if "://" in rest else f"https://{rest}")
+        known = url.port or {"http": 80, "https": 443}.get(url.scheme)
+        return [f"{url.hostname or ''}:{known}"]
+    return resource_managers(os.environ) if master == "yarn" else []
 
 
 def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes]) -> SparkConf:
@@ -238,15 +279,27 @@ def _await_executor(session: SparkSession, master: str) -> None:
     timer.daemon = True
     timer.start()
     try:
-        context.parallelize([0], 1).count()
+        context.parallelize([0], 1).map(checked(_ready)).count()
     except Py4JError as error:
+        application = context.applicationId
         session.stop()
         if timer.is_alive():
-            raise
+            found = executor_fault(str(error))
+            if found is None:
+                raise
+            raise UsageError(found[0], hint=f"{found[1]}; nothing was changed") from error
+        where = next((then for kind, then in _NO_ROOM.items() if master.startswith(kind)), _NO_ROOM["spark"])
         raise UsageError(
             f"no executor ran on {master} within {wait_s:g} s",
-            hint="see on the master's page whether a worker has free cores and memory, free some, or wait longer with "
-            f"the Spark setting {_WAIT}; nothing was changed",
+            hint=f"{where.format(application)}, free some, or wait longer with the Spark setting {_WAIT}; nothing was "
+            "changed",
         ) from error
     finally:
         timer.cancel()
+
+
+def _ready(slot: int) -> int:
+    import pandas  # noqa: F401 - what every job of ours needs
+    import pyarrow  # noqa: F401
+
+    return slot

@@ -135,6 +135,37 @@ def test_a_url_of_no_host_and_port_is_refused(master: str) -> None:
         reach_master(master)
 
 
-@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://nowhere:1"])
-def test_other_masters_are_spark_s_business(master: str) -> None:
+@pytest.mark.parametrize("master", ["local[2]", "yarn"])
+def test_what_has_no_known_master_is_spark_s_business(monkeypatch: pytest.MonkeyPatch, master: str) -> None:
+    for name in ("YARN_CONF_DIR", "HADOOP_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
     reach_master(master)
+
+
+def test_a_resource_manager_and_an_api_server_have_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path))
+
+    def named(port: int) -> None:
+        site = f"<property><name>yarn.resourcemanager.address</name><value>127.0.0.1:{port}</value></property>"
+        (tmp_path / "yarn-site.xml").write_text(f"<configuration>{site}</configuration>")
+
+    nobody = free_port()
+    named(nobody)
+    with pytest.raises(
+        UsageError, match="no resource manager of YARN answers at the address in yarn-site"
+    ) as caught:
+        reach_master("yarn")
+    assert "HADOOP_CONF_DIR" in str(caught.value.hint)
+    with pytest.raises(UsageError, match=f"no API server of Kubernetes answers at k8s://http://127.0.0.1:{nobody}"):
+        reach_master(f"k8s://http://127.0.0.1:{nobody}")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        named(port)
+        reach_master("yarn")
+        reach_master(f"k8s://127.0.0.1:{port}")
+
+
+def test_spark_connect_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    with pytest.raises(UsageError, match="SPARK_REMOTE is sc://host"):
+        check_spark()
