@@ -36,6 +36,7 @@ from wormholectl import (
     replay,
     run,
     snapshots,
+    spark,
     support_dump,
     tail,
     verify,
@@ -73,6 +74,7 @@ _NOUNS: Final = (  # in the order of `--help`
     (audit.app, None),
     (snapshots.app, None),
     (exports.app, "export"),
+    (spark.app, "spark"),
     (zookeeper.app, "zookeeper"),
 )
 

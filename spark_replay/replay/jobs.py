@@ -13,6 +13,7 @@ from spark_replay.frames import ShardFiles, reading, schemas_of
 from spark_replay.replay.keyed import LastChanges, parts
 from spark_replay.replay.shuffled import Piece, in_order, shuffled
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
+from spark_replay.spark.executors import checked, executor_fault
 from spark_replay.tables.start import Start
 from wormhole.host.compiled import warn_interpreted
 from wormhole.model.errors import ReplayError
@@ -44,7 +45,7 @@ class Jobs:
         slots, before = self.slots, 0
         while slots > before:  # there are more as executors come
             with _giving_up():
-                self._spark.sparkContext.parallelize(range(slots), slots).map(_ready).collect()
+                self._spark.sparkContext.parallelize(range(slots), slots).map(checked(_ready)).collect()
             slots, before = self.slots, slots
 
     @property
@@ -68,7 +69,7 @@ class Jobs:
             if count == 1:
                 return self._one(task, partial(push_latest, batches=LastChanges(task.store, chosen, by_values)))
             pieces = shuffled(self._spark.sparkContext, task.store, chosen, schemas, count, by_values=by_values)
-            outcome: Outcome = pieces.mapPartitions(partial(_push_pieces, task)).collect()[0]
+            outcome: Outcome = pieces.mapPartitions(checked(partial(_push_pieces, task))).collect()[0]
             return outcome
 
     def snapshot(self, task: Task) -> Outcome:
@@ -95,7 +96,7 @@ class Jobs:
         self._describe(task)
         with _giving_up(task.flow), reading():
             ordered = rows().repartition(1).sortWithinPartitions("place")
-            collected: Any = ordered.mapInArrow(push, "outcome binary").collect()
+            collected: Any = ordered.mapInArrow(checked(push), "outcome binary").collect()
             # Spark runs nothing where it knows that there are no rows; the end of the range is to be acknowledged all
             # the same
             if not collected:
@@ -104,7 +105,8 @@ class Jobs:
         return outcome
 
     def _one(self, task: Task, does: Callable[[Task], Outcome]) -> Outcome:
-        outcome: Outcome = self._spark.sparkContext.parallelize([task], 1).map(does).collect()[0]
+        alone = checked(partial(_alone, does, task))
+        outcome: Outcome = self._spark.sparkContext.parallelize([0], 1).map(alone).collect()[0]
         return outcome
 
     def stop(self) -> None:
@@ -113,6 +115,10 @@ class Jobs:
 
     def _describe(self, task: Task) -> None:
         self._spark.sparkContext.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
+
+
+def _alone(does: Callable[[Task], Outcome], task: Task, slot: int) -> Outcome:
+    return does(task)
 
 
 def _push_pieces(task: Task, pieces: Iterable[Piece]) -> Iterator[Outcome]:
@@ -140,6 +146,8 @@ def _giving_up(flow: str | None = None) -> Iterator[None]:
         ours = next((line.partition(": ")[2] for line in lines if line.startswith("wormhole.model.errors.")), "")
         if ours:
             raise ReplayError(f"Spark gave the task up: {ours[:_LONGEST]}", flow=flow) from error
+        if fault := executor_fault(str(error)):
+            raise ReplayError(fault[0][:_LONGEST], flow=flow, hint=fault[1]) from error
         why = next((line for line in lines if "most recent failure" in line or "Exception: " in line), first)
         raise ReplayError(
             f"Spark gave the task up: {why[:_LONGEST]}",

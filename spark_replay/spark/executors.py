@@ -25,7 +25,9 @@ _LOST: Final = re.compile(r"\(TID \d+\) \((\S+) executor")
 _VERSIONS: Final = re.compile(r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version: ([\w.]+) than that "
                               r"in driver: ([\w.]+)")  # fmt: skip
 _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
-_NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)")
+_NO_MODULE: Final = re.compile(
+    r"(?:ModuleNotFoundError|Error from python worker)[^']*?No module named '?([\w.]+)", re.DOTALL
+)
 _HINT: Final = (
     "give executors the driver's packages: `wormholectl spark pack --to wormhole-env.tar.gz` packs them and prints the "
     "options of spark-submit"
@@ -45,8 +47,9 @@ def checked(function: Callable[..., _Result]) -> Callable[..., _Result]:
 
     Give Spark no objects of ours beside it, since those are unpickled before.
     """
-    from pyspark import cloudpickle
+    from pyspark import cloudpickle as untyped
 
+    cloudpickle: Any = untyped
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     pickled, wanted = cloudpickle.dumps(function), needed()
 
@@ -67,7 +70,7 @@ def executor_fault(said: str) -> tuple[str, str] | None:
         why = f"it has Python {found[1]}, the driver {found[2]}"
     elif found := _NO_PROGRAM.search(said):
         why = f"there is no Python at {found[1]}"
-    elif "Error from python worker" in said and (found := _NO_MODULE.search(said)):
+    elif found := _NO_MODULE.search(said):
         why = f"its Python has no {found[1]}"
     else:
         return None

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from wormhole.host.compiled import compiled_modules, hot_modules
 from wormhole.model.errors import UsageError
@@ -31,7 +31,7 @@ __all__ = ["NAME", "Packed", "pack", "required"]
 
 NAME: Final = "wormhole-pubsub"
 _SUFFIXES: Final = (".tar.gz", ".tgz")
-_NOT_FOR_USERS: Final = {"dev", "release", "testing"}
+_NOT_FOR_EXECUTORS: Final = {"delta", "dev", "iceberg", "monitor", "release", "testing"}
 _NEEDED: Final = "spark"
 _LEFT_OUT: Final = {
     "pyspark": {"bin", "data", "examples", "jars", "licenses", "sbin", "testing"},
@@ -41,7 +41,7 @@ _LEFT_OUT: Final = {
 }
 """Folders of packages, the last of any, that no executor needs."""
 _NO_LIBRARY: Final = {
-    "__pycache__", "dist-packages", "distutils", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "test",
+    "__pycache__", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "test",
     "tkinter", "turtledemo",
 }  # fmt: skip
 _LEVEL: Final = 3  # of gzip: 6 takes twice as long for two percent
@@ -58,7 +58,8 @@ else:
     compileall.compile_dir(root, quiet=2, stripdir=root, workers=os.cpu_count(),
                            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
     said = {"outside": outside, "compiled": list(compiled_modules())}
-said["mapped"] = sorted({line.split()[-1] for line in open("/proc/self/maps") if re.search(r"/\\S+\\.so[.\\d]*$", line)})
+mapped = {line.split(None, 5)[-1].strip() for line in open("/proc/self/maps")}
+said["mapped"] = sorted(one for one in mapped if re.fullmatch(r"/.*\\.so[.\\d]*", one))
 print(json.dumps(said))
 """
 _C_LIBRARY: Final = re.compile(r"(ld-linux\S*|lib(c|m|dl|pthread|rt|util|resolv))\.so[.\d]*|ld-musl\S*")
@@ -66,13 +67,14 @@ _C_LIBRARY: Final = re.compile(r"(ld-linux\S*|lib(c|m|dl|pthread|rt|util|resolv)
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """``size``: bytes of the archive; ``packages``: names and versions; ``libraries``: of the system, beside the C
-    library, that executors must have.
+    """``size``: bytes of the archive; ``packages``: names and versions; ``c_library`` and ``libraries``: of the system,
+    which executors must have.
     """
 
     size: int
     python: str
     packages: dict[str, str]
+    c_library: str
     libraries: tuple[str, ...]
 
 
@@ -99,7 +101,7 @@ def pack(to: Path) -> Packed:
             f"{error.filename or to}: {error.strerror or error}", hint="free space, or name another file with --to"
         ) from error
     versions = {one.metadata["Name"]: one.version for one in packages}
-    return Packed(size, sys.version.split()[0], versions, libraries)
+    return Packed(size, sys.version.split()[0], versions, os.confstr("CS_GNU_LIBC_VERSION") or "libc", libraries)
 
 
 def _check_compiled() -> None:
@@ -123,7 +125,7 @@ def required(name: str = NAME) -> list[Distribution]:
     """
     from packaging.utils import canonicalize_name
 
-    extras = set(_installed(name).metadata.get_all("Provides-Extra", ())) - _NOT_FOR_USERS
+    extras = set(_installed(name).metadata.get_all("Provides-Extra", ())) - _NOT_FOR_EXECUTORS
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(name, extra, True) for extra in ("", *sorted(extras))]
@@ -261,7 +263,7 @@ def _copy(source: Path, target: Path) -> None:
     shutil.copy2(source, target)
 
 
-def _run(root: Path, what: str) -> dict[str, list[str]]:
+def _run(root: Path, what: str) -> dict[str, Any]:
     """What the packed interpreter says of itself, as on a host that has nothing else."""
     done = subprocess.run(
         [str(root / "bin" / "python"), "-I", "-c", _PROBE, what],
@@ -277,7 +279,7 @@ def _run(root: Path, what: str) -> dict[str, list[str]]:
             f"the packed interpreter does not run the job: {lines[-1]}",
             hint="pack with another Python, such as your distribution's or the one that uv installs",
         )
-    said: dict[str, list[str]] = json.loads(done.stdout)
+    said: dict[str, Any] = json.loads(done.stdout)
     return said
 
 

@@ -121,6 +121,13 @@ RULES: Final = (
         "1",
         pushing=True,
     ),
+    Rule(
+        "spark.scheduler.mode",
+        lambda value, _: value.strip().upper() == "FIFO",
+        "a flow that is folded before it is pushed takes all executors from the others",
+        "FAIR",
+        pushing=True,
+    ),
     Rule("spark.python.worker.reuse", _off, "each task starts Python and imports Arrow anew, some 2 s", "true"),
     Rule("spark.python.use.daemon", _off, "each task starts Python and imports Arrow anew, some 2 s", "true"),
     Rule(

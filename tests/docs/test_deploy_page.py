@@ -98,11 +98,74 @@ def test_the_image_runs_what_exists_and_asks_what_answers() -> None:
 
 def test_only_the_first_stage_has_a_compiler_and_no_stage_ends_as_root() -> None:
     stages = [stage for stage in re.split(r"^(?=FROM )", CONTAINERFILE, flags=re.MULTILINE) if "FROM" in stage]
-    build, sdk, last = map(instructions, stages[-3:])
+    build, sdk, spark, last = map(instructions, stages[-4:])
     assert "gcc" in str(build)
-    assert "gcc" not in str(sdk + last)
+    assert "gcc" not in str(sdk + spark + last)
     assert ("USER", "990:990") in sdk
+    assert [rest for word, rest in spark if word == "USER"] == ["0:0", "990:990"]
     assert "USER" not in dict(last)
+
+
+BACKEND = {
+    "SPARK_HOME": "/opt/spark",
+    "SPARK_CONF_DIR": "/opt/spark/conf",
+    "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7",
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver:7078",
+    "SPARK_EXECUTOR_ID": "3",
+    "SPARK_EXECUTOR_CORES": "4",
+    "SPARK_EXECUTOR_MEMORY": "4096m",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.9",
+    "SPARK_EXECUTOR_POD_NAME": "replay-exec-3",
+    "SPARK_APPLICATION_ID": "spark-1",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_JAVA_OPT_0": "-Dspark.driver.port=7078",
+    "SPARK_JAVA_OPT_1": "-Dspark.app.name=two words",
+    **{f"SPARK_JAVA_OPT_{number}": f"-Dx={number}" for number in range(2, 11)},
+}
+DRIVER = "--properties-file|/opt/spark/conf/spark.properties|local:///opt/wormhole/replay.py|--app"
+"""What Spark gives the pods that it makes."""
+
+
+@pytest.mark.parametrize(
+    ("words", "starts"),
+    [
+        (
+            ("driver", *DRIVER.split("|")),
+            "/opt/spark/bin/spark-submit|--conf|spark.driver.bindAddress=10.0.0.7|--deploy-mode|client|" + DRIVER,
+        ),
+        (
+            ("executor",),
+            "JAVA/bin/java|-Dspark.driver.port=7078|-Dspark.app.name=two words|"
+            + "|".join(f"-Dx={number}" for number in range(2, 11))
+            + "|-Xms4096m|-Xmx4096m|-cp|/opt/spark/conf:/opt/spark/jars/*|"
+            "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend|"
+            "--driver-url|spark://CoarseGrainedScheduler@driver:7078|--executor-id|3|--cores|4|--app-id|spark-1|"
+            "--hostname|10.0.0.9|--resourceProfileId|0|--podName|replay-exec-3",
+        ),
+        (("wormholectl", "--version"), "wormholectl|--version"),
+    ],
+)
+def test_what_spark_asks_of_a_pod_is_started(tmp_path: Path, words: tuple[str, ...], starts: str) -> None:
+    tini = tmp_path / "tini"
+    tini.write_text('#!/bin/sh\nshift 2\nprintf "%s|" "$@"\n')
+    tini.chmod(0o755)
+    done = subprocess.run(
+        [DEPLOY / "spark-entrypoint", *words],
+        env=BACKEND | {"PATH": f"{tmp_path}:/usr/bin:/bin", "JAVA_HOME": "JAVA"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.stdout == starts + "|", done.stderr
+
+
+def test_an_executor_without_what_spark_gives_does_not_start() -> None:
+    environment = {name: value for name, value in BACKEND.items() if name != "SPARK_DRIVER_URL"}
+    words = [str(DEPLOY / "spark-entrypoint"), "executor"]
+    given = environment | {"PATH": "/usr/bin:/bin", "JAVA_HOME": "JAVA"}
+    done = subprocess.run(words, env=given, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode != 0
+    assert "SPARK_DRIVER_URL" in done.stderr
 
 
 def test_every_role_is_of_extras_that_exist() -> None:

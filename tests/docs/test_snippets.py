@@ -59,6 +59,9 @@ def snippets() -> Iterator[Snippet]:
             yield Snippet(name, line, one["language"], textwrap.dedent(one["code"]), bool(one["marker"]))
 
 
+_SUBMITTED: Final = ("spark_replay/submit.py", "local:///opt/wormhole/replay.py")
+
+
 def _python(snippet: Snippet) -> None:
     tree = ast.parse(snippet.code)
     compile(tree, "snippet", "exec")
@@ -107,7 +110,8 @@ def _sh(snippet: Snippet) -> None:
             case ["wormholectl", *_]:
                 can_be_typed(line)
             case ["spark-submit", *words]:
-                can_be_typed(shlex.join(["wormholectl", "replay", *words[words.index("spark_replay/submit.py") + 1 :]]))
+                program = next(at for at, word in enumerate(words) if word in _SUBMITTED)
+                can_be_typed(shlex.join(["wormholectl", "replay", *words[program + 1 :]]))
             case ["make", verb, *_]:
                 assert verb in _VERBS, line
             case ["pip", "install", *words]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,22 +14,34 @@ from tests.support.archives import marker_at, put, tx, write_archive
 from tests.unit.spark_replay.replay.test_task import task
 from wormhole.model.errors import ReplayError
 
+TASK: Any = SimpleNamespace(flow="cache/a", replay="r", begin=marker_at(0))
+
 
 class Context:
     """A Spark that gives up."""
 
     defaultParallelism = 3  # noqa: N815 - Spark's name
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        said: str = "a stack\nJob aborted: Task 0 failed 4 times, most recent failure: worker exited\n at java",
+    ) -> None:
+        self.said = said
         self.cancelled = 0
         self.tasks: list[Any] = []
 
     def setJobGroup(self, *_: object, **__: object) -> None:
         pass
 
-    def parallelize(self, items: list[Any], *_: object) -> object:
-        self.tasks += items
-        raise Py4JError("a stack\nJob aborted: Task 0 failed 4 times, most recent failure: worker exited\n at java")
+    def parallelize(self, *_: object) -> Context:
+        return self
+
+    def map(self, does: Any) -> Context:
+        self.tasks.append(does)
+        return self
+
+    def collect(self) -> list[Any]:
+        raise Py4JError(self.said)
 
     def cancelAllJobs(self) -> None:
         self.cancelled += 1
@@ -37,21 +50,35 @@ class Context:
 def test_a_task_that_spark_gave_up_is_reported_in_one_line() -> None:
     context = Context()
     jobs = Jobs(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
-    task = SimpleNamespace(flow="cache/a", replay="r", begin=marker_at(0))
     with pytest.raises(ReplayError, match="most recent failure: worker exited") as caught:
-        jobs.log(task)  # type: ignore[arg-type]
+        jobs.log(TASK)
     assert caught.value.hint
     jobs.stop()
     assert (jobs.slots, context.cancelled) == (3, 1)
 
 
-def test_a_push_of_last_changes_takes_along_what_it_needs_of_their_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("does", [lambda jobs: jobs.warm(), lambda jobs: jobs.log(TASK)])
+def test_an_executor_with_another_release_is_named(does: Callable[[Jobs], None]) -> None:
+    """Before flows are held, and on an executor that comes later."""
+    fault = "executor h7 cannot run tasks of Wormhole: it has wormhole-pubsub 0.0.9, the driver 0.1.0; its Python is p"
+    jobs = Jobs(SimpleNamespace(sparkContext=Context(f"Job aborted\nRuntimeError: {fault}\n at")))  # type: ignore[arg-type]
+    with pytest.raises(ReplayError) as caught:
+        does(jobs)
+    assert caught.value.message == fault
+    assert "wormholectl spark pack" in str(caught.value.hint)
+
+
+def test_a_push_of_last_changes_takes_along_what_it_needs_of_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_replay.replay.jobs.checked", lambda function: function)
     store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", b"v"))]]})
     manifest = store.read("a")
     assert manifest is not None
     jobs = Jobs(SimpleNamespace(sparkContext=(context := Context())))  # type: ignore[arg-type]
     with pytest.raises(ReplayError):
         jobs.latest(task(store, "127.0.0.1:1"), ShardFiles("a", manifest.files), by_values=True)
-    (given,) = context.tasks
+    (alone,) = context.tasks
+    given = alone.args[1]
     assert {f"{id_:016x}" for id_ in given.schemas} == set(manifest.files[0].schemas)
     assert given.by_values is True

@@ -5,14 +5,15 @@ import sys
 from functools import partial
 from operator import add
 from pathlib import Path
+from typing import Any
 
-import pyspark
+import pyspark.cloudpickle
 import pytest
-from pyspark import cloudpickle
 
 from spark_replay.spark import executors
 from spark_replay.spark.executors import checked, executor_fault, needed
 
+cloudpickle: Any = pyspark.cloudpickle
 PYTHON = "its Python is "
 
 
@@ -94,6 +95,7 @@ def test_a_python_without_the_package_says_so_itself(tmp_path: Path) -> None:
             'java.io.IOException: Cannot run program "./env/bin/python": error=2, No such file',
             "there is no Python at ./env/bin/python",
         ),
+        ("ModuleNotFoundError: No module named 'spark_replay'\n\tat java", "its Python has no spark_replay"),
         ("Error from python worker:\n  /usr/bin/python3: No module named pyspark\n", "its Python has no pyspark"),
     ],
 )

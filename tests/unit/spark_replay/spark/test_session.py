@@ -151,9 +151,7 @@ def test_a_resource_manager_and_an_api_server_have_to_answer(tmp_path: Path, mon
 
     nobody = free_port()
     named(nobody)
-    with pytest.raises(
-        UsageError, match="no resource manager of YARN answers at the address in yarn-site"
-    ) as caught:
+    with pytest.raises(UsageError, match="no resource manager of YARN answers at the address in yarn-site") as caught:
         reach_master("yarn")
     assert "HADOOP_CONF_DIR" in str(caught.value.hint)
     with pytest.raises(UsageError, match=f"no API server of Kubernetes answers at k8s://http://127.0.0.1:{nobody}"):

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[4]
         ("spark.hadoop.parquet.page.verify-checksum.enabled", "false", "true"),
         ("spark.task.maxFailures", "1", "2"),
         ("spark.task.cpus", "2", "1"),
+        ("spark.scheduler.mode", "FIFO", "fair"),
         ("spark.excludeOnFailure.enabled", "true", "false"),
         ("spark.executor.pyspark.memory", "600m", "1g"),
         ("spark.executor.memoryOverhead", "600", "664"),
