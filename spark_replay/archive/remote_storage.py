@@ -35,10 +35,6 @@ class S3Storage(Storage):
     def __reduce__(self) -> tuple[type[S3Storage], tuple[str]]:
         return S3Storage, (self._to,)
 
-    def spark_url(self, name: str) -> str:
-        """See :meth:`~spark_replay.archive.storage.Storage.spark_url`: Hadoop's name for S3 is s3a."""
-        return f"s3a://{self.path(name)}"
-
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """See :meth:`~spark_replay.archive.storage.Storage.create_if_absent`: ``PUT`` with ``If-None-Match: *``."""
         client = self._connected()
@@ -125,10 +121,6 @@ class HdfsStorage(Storage):
 
     def __reduce__(self) -> tuple[type[HdfsStorage], tuple[str]]:
         return HdfsStorage, (self._to,)
-
-    def spark_url(self, name: str) -> str:
-        """See :meth:`~spark_replay.archive.storage.Storage.spark_url`."""
-        return f"{self._to.rstrip('/')}/{name}"
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """See :meth:`~spark_replay.archive.storage.Storage.create_if_absent`."""

@@ -90,9 +90,8 @@ class Storage(ABC):
         """The path within ``filesystem``."""
         return f"{self.root}/{name}" if name else self.root
 
-    @abstractmethod
-    def spark_url(self, name: str) -> str:
-        """How Spark names it."""
+    def make_root(self) -> None:  # noqa: B027 - a service has no folders
+        """Make the folder that everything is in, and those above; it may be there."""
 
     @abstractmethod
     def create_if_absent(self, name: str, data: bytes) -> bool:
@@ -181,9 +180,11 @@ class LocalStorage(Storage):
     def __reduce__(self) -> tuple[type[LocalStorage], tuple[str]]:
         return LocalStorage, (self.root,)
 
-    def spark_url(self, name: str) -> str:
-        """See :meth:`Storage.spark_url`."""
-        return f"file://{self.path(name)}"
+    def make_root(self) -> None:
+        """See :meth:`Storage.make_root`."""
+        with storage_errors("create", self.root):
+            Path(self.root).mkdir(parents=True, exist_ok=True)
+            _sync(Path(self.root).parent)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """See :meth:`Storage.create_if_absent`."""

@@ -55,9 +55,6 @@ _GIVEN_UP: Final = "stopped SparkContext"  # it stops by itself a minute after i
 _ALWAYS: Final = {
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Of what Spark's own reader reads: tables that a user joins, snapshots of an earlier release. It compares no
-    # checksum otherwise.
-    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Rows may be megabytes each; ten thousand of them, Spark's default, need not fit into a worker.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     # A worker that brings rows into order keeps so much in memory, the interpreter included, before it goes to the

@@ -1,18 +1,26 @@
-"""Where tables are written: a folder of Parquet that counts once the JSON beside it is there, which is written last."""
+"""Where tables are written: a folder of Parquet that counts once the JSON beside it is there, which is written last.
+
+Each task writes its rows as one file, through the storage as everything else, and says what it wrote; the driver
+removes what tasks left that were given up. Spark's own writer would need another client for the same storage.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from spark_replay.archive.json_checksum import has_checksum, with_checksum
 from spark_replay.archive.storage import open_storage
+from spark_replay.frames import reading
+from spark_replay.tables.updates import WrittenFile, write_rows
 from wormhole.model.errors import ReplayError, UsageError, WormholeError
 from wormhole.model.json_input import read_json
 
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Folder", "TableWritten", "Written", "table_folder"]
 
 _FORMAT: Final = 1
-_ROWS_PER_FILE: Final = 2_000_000
+Rows = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +80,8 @@ class Folder:
         self.storage = open_storage(to)
 
     def begin(self) -> None:
-        """Raises :class:`~wormhole.model.errors.UsageError` for a folder that is not empty: nothing there is ever
-        written over.
+        """Make it. Raises :class:`~wormhole.model.errors.UsageError` for a folder that is not empty: nothing there is
+        ever written over.
         """
         there = [*self.storage.folders(), *(one.name for one in self.storage.files(""))]
         if self._work:
@@ -81,28 +89,27 @@ class Folder:
             there = [name for name in there if name not in (self._work, plan) and not name.startswith(f".{plan}.")]
         if there:
             raise UsageError(f"{self.to} is not empty: {', '.join(there[:3])}", hint="name a new folder, or empty it")
+        self.storage.make_root()
 
-    def url(self, name: str) -> str:
-        """How Spark names a folder within."""
-        return self.storage.spark_url(name)
+    def write(
+        self, df: DataFrame, name: str, shape: pa.Schema, made: Callable[[Rows], Rows] = iter
+    ) -> list[WrittenFile]:
+        """What is ``made`` of the rows, in the columns of ``shape``, as Parquet: of each partition a file, in order."""
+        with reading():
+            found = df.mapInArrow(partial(_written, self, name, shape, made), "file binary").collect()
+        files = [pickle.loads(bytes(one["file"])) for one in found]  # noqa: S301 - what our own tasks wrote
+        return self.settle(name, shape, files)
 
-    def write(self, df: DataFrame, name: str, rows: int | None = None, row_group: int | None = None) -> None:
-        """The DataFrame as Parquet; ``rows``: how many there are about, which says into how many files they go.
-        ``row_group``: bytes of one."""
-        if rows is not None:
-            df = df.coalesce(max(1, math.ceil(rows / _ROWS_PER_FILE)))
-        how = {} if row_group is None else {"parquet.block.size": str(row_group)}
-        df.write.mode("overwrite" if self._work else "errorifexists").options(**how).parquet(self.url(name))
-
-    def rows(self, name: str) -> int:
-        """How many rows a folder of Parquet within has, by its footers."""
-        return sum(int(metadata.num_rows) for metadata in self._footers(name))
-
-    def _footers(self, name: str) -> Iterator[Any]:
+    def settle(self, name: str, shape: pa.Schema, files: Sequence[WrittenFile]) -> list[WrittenFile]:
+        """These are the files of a folder within: one without rows, for readers, where there are none. What others
+        there are goes.
+        """
+        named = list(files) or [write_rows(self.storage, name, shape, ())]
+        known = {one.file.path for one in named}
         for one in self.storage.files(name):
-            if one.name.endswith(".parquet"):
-                with self.storage.open_input(f"{name}/{one.name}") as source:
-                    yield pq.read_metadata(source)
+            if f"{name}/{one.name}" not in known:
+                self.storage.delete(f"{name}/{one.name}")
+        return named
 
     def finish(self, given: Mapping[str, Any]) -> None:
         """Write the JSON: from now on the folder counts."""
@@ -137,3 +144,12 @@ class Folder:
                 hint="install the release that wrote it, or a later one",
             )
         return given
+
+
+def _written(folder: Folder, name: str, shape: pa.Schema, made: Callable[[Rows], Rows], given: Rows) -> Iterator[Any]:
+    """What runs on the executors: rows become a file, and a row that says which."""
+    rows = iter(made(given))
+    first = next((batch for batch in rows if batch.num_rows), None)
+    if first is not None:
+        file = write_rows(folder.storage, name, shape, chain([first], rows))
+        yield pa.RecordBatch.from_pydict({"file": [pickle.dumps(file)]})

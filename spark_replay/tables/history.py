@@ -24,7 +24,7 @@ from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
 from spark_replay.selected import PLAIN, Condition, Wanted
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
-from spark_replay.tables.rows import rows
+from spark_replay.tables.rows import Decoding, decoding, needed, without
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.selection import EARLIEST, LATEST, TableOptions, key_problem, select, select_tables
 from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
@@ -48,6 +48,8 @@ _BATCH_BYTES: Final = 8 << 20
 _ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 
 _GROUP: Final = ("_group", "_left")
+_DROPPED: Final = ("_place", "_index", "_committed_at", "_old_key", "_key_end")
+"""What concerns the change, and not the version."""
 _LIFE: Final[Mapping[str, pa.DataType]] = {
     "_valid_from": pa.binary(),
     "_valid_from_time": pa.timestamp("us", tz="UTC"),
@@ -74,18 +76,33 @@ def history(
     ``whole``: shards of which ``df`` holds every change since the first. ``inspect``: see :func:`version_rows`.
     ``types``, ``fields``, ``value_format``: as for :func:`~spark_replay.tables.rows.rows`. Raises as that does.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    given, plan = _versions(df, table, whole, types, fields, value_format, inspect)
+    return given.mapInArrow(plan.batches, from_arrow_schema(_all_columns(plan))).drop(*_DROPPED)
+
+
+def _versions(
+    df: DataFrame,
+    table: str,
+    whole: Collection[str],
+    types: Mapping[str, str] | None,
+    fields: Mapping[str, str] | None,
+    value_format: FormatSpec | str | None,
+    inspect: bool,
+) -> tuple[DataFrame, Decoding]:
+    """The versions as archive rows, and how they become columns."""
     import pyspark.sql.functions as f
 
     if (problem := key_problem(schemas_of(df), table)) is not None:
         raise UsageError(f"{table} has no history: {problem}", hint="spark_replay.rows gives its changes as they came")
-    shaped = rows(
-        version_rows(df.where(f.col("table") == table), whole, inspect=inspect),
-        table,
-        types=types,
-        fields=fields,
-        value_format=value_format,
-    )
-    return shaped.drop("_place", "_index", "_committed_at", "_old_key", "_key_end")
+    plan = decoding(schemas_of(df), table, types=types, fields=fields, value_format=value_format)
+    return needed(version_rows(df.where(f.col("table") == table), whole, inspect=inspect), table), plan
+
+
+def _all_columns(plan: Decoding) -> pa.Schema:
+    """What comes out of ``plan``: the table's columns and ours, with the lives of versions."""
+    return pa.schema([*plan.shape(), *(pa.field(name, kind) for name, kind in _LIFE.items())])
 
 
 def write_history(
@@ -117,17 +134,11 @@ def write_history(
             how, name = readings.get(table, TableOptions()), table_folder(table)
             wanted = Wanted((Condition("table", "in", (table,)),))
             source = attach(frames.read(spark, store, selection.shards, wanted=wanted), selection.schemas)
-            shaped = history(
-                source,
-                table,
-                selection.whole,
-                types=how.types,
-                fields=how.fields,
-                value_format=how.value_format,
-                inspect=selection.needs_inspection,
+            given, plan = _versions(
+                source, table, selection.whole, how.types, how.fields, how.value_format, selection.needs_inspection
             )
-            folder.write(shaped, name)
-            written[table] = TableWritten(name, folder.rows(name))
+            files = folder.write(given, name, without(_all_columns(plan), *_DROPPED), plan.batches)
+            written[table] = TableWritten(name, sum(one.rows for one in files))
     shards = selection.shards_to_json()
     folder.finish(
         {

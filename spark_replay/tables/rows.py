@@ -32,7 +32,7 @@ from wormhole.wire.rows import number_of_op
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["NEEDED", "Decoding", "decoded", "decoding", "read", "rows"]
+__all__ = ["NEEDED", "Decoding", "decoding", "needed", "read", "rows", "without"]
 
 _VALUE: Final = "value"  # a store of bytes has one column of this name
 NEEDED: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
@@ -101,20 +101,27 @@ def rows(
     :class:`~wormhole.model.errors.UsageError` for a table that is not there.
     """
     plan = decoding(schemas_of(df), table, before=before, types=types, fields=fields, value_format=value_format)
-    return decoded(df, table, plan)
-
-
-def decoded(df: DataFrame, table: str, plan: Decoding) -> DataFrame:
-    """What :func:`rows` returns, with the columns of ``plan``."""
-    import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    kept = [one for one in df.schema.fields if one.name.startswith("_")]
-    wanted = df.where(f.col("table") == table).select(*NEEDED, *(one.name for one in kept))
+    given = needed(df, table)
     shape = from_arrow_schema(plan.shape())
-    for one in kept:
-        shape.add(one)
-    return wanted.mapInArrow(plan.batches, shape)
+    for one in given.schema.fields:
+        if one.name.startswith("_"):
+            shape.add(one)
+    return given.mapInArrow(plan.batches, shape)
+
+
+def needed(df: DataFrame, table: str) -> DataFrame:
+    """Of archive rows what :class:`Decoding` takes: those of the table, and columns that begin with ``_``."""
+    import pyspark.sql.functions as f
+
+    kept = [name for name in df.columns if name.startswith("_")]
+    return df.where(f.col("table") == table).select(*NEEDED, *kept)
+
+
+def without(shape: pa.Schema, *names: str) -> pa.Schema:
+    """The columns but for some."""
+    return pa.schema([field for field in shape if field.name not in names])
 
 
 @dataclass(frozen=True, slots=True)

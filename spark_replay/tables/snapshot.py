@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import read, reading
+from spark_replay.frames import read
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import ABOUT
 from spark_replay.tables.folder import Folder, Written
@@ -55,8 +55,7 @@ def write_snapshot(
     folder = Folder(to, ABOUT)
     folder.begin()
     plan = _planned(store, tables, until, previous)
-    with reading():
-        held = write_updates(spark, folder, _source(spark, store, plan, previous), plan)
+    held = write_updates(spark, folder, _source(spark, store, plan, previous), plan)
     return write_tables(spark, store, folder, plan, held, readings or {}, now)
 
 

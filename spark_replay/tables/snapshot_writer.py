@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from spark_replay.archive.columns import SCHEMA
+import pyarrow as pa
+
 from spark_replay.archive.newest_snapshot import NewestSnapshot, note_snapshot
+from spark_replay.archive.storage import Storage
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import ShardFiles
+from spark_replay.frames import ShardFiles, reading
+from spark_replay.selected import PLAIN
 from spark_replay.tables.about import SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rolling import lost_after
-from spark_replay.tables.rows import decoded, decoding
+from spark_replay.tables.rows import Decoding, decoding, without
 from spark_replay.tables.selection import Selection, TableOptions
-from spark_replay.tables.updates import UPDATES, TableRows, UpdatesFile, read_updates, summed
+from spark_replay.tables.updates import UPDATES, TableRows, UpdatesFile, WrittenFile, file_rows, write_rows
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 from wormhole.model.schema import Schema
 
@@ -26,15 +29,29 @@ if TYPE_CHECKING:
 
 __all__ = ["HeldRows", "SnapshotPlan", "write_tables", "write_updates"]
 
-_ROW_GROUP: Final = 8 << 20  # bytes: what a task of a replay has in memory at a time
+_ROWS_PER_FILE: Final = 1_000_000  # about
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """The rows as updates: the ``files`` that they are in, and by table what these hold."""
+    """The rows as updates: the ``files`` that they are in, by table what these hold, and which files hold how many of
+    its rows (``parts``).
+    """
 
     files: tuple[UpdatesFile, ...] = ()
     tables: Mapping[str, TableRows] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[tuple[UpdatesFile, int]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, written: Sequence[WrittenFile]) -> HeldRows:
+        """Those of these files."""
+        tables: dict[str, TableRows] = {}
+        parts: dict[str, list[tuple[UpdatesFile, int]]] = {}
+        for one in written:
+            for table, some in one.tables.items():
+                tables[table] = tables.get(table, TableRows()) + some
+                parts.setdefault(table, []).append((one.file, some.rows))
+        return cls(tuple(one.file for one in written), tables, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +110,31 @@ class SnapshotPlan:
 
 
 def write_updates(spark: SparkSession, folder: Folder, source: DataFrame, plan: SnapshotPlan) -> HeldRows:
-    """Fold ``source`` (archive rows of the tables to write) into the rows as they are at its end, as updates.
+    """Fold ``source`` (archive rows of the tables to write) into the rows as they are at its end, as updates."""
+    with reading():  # it may collect changes that end many rows
+        current = version_rows(source, plan.selection.whole, current=True, inspect=plan.selection.needs_inspection)
+    ordered = current.select(*PLAIN.names).sortWithinPartitions("table", "shard", "place")
+    return HeldRows.of(folder.write(ordered, UPDATES, PLAIN))
 
-    To be called within :func:`spark_replay.frames.reading`.
-    """
-    current = version_rows(source, plan.selection.whole, current=True, inspect=plan.selection.needs_inspection).select(
-        *SCHEMA.names, "shard"
-    )
-    folder.write(current.sortWithinPartitions("table", "shard", "place"), UPDATES, row_group=_ROW_GROUP)
-    files, held = summed(spark, folder.storage, UPDATES)
-    return HeldRows(tuple(files), held)
+
+@dataclass(frozen=True)
+class _Tables:
+    """What runs on the executors: of one table some files of updates become one with the table's columns."""
+
+    storage: Storage
+
+    def __call__(self, part: _Part) -> WrittenFile:
+        rows = (batch for file in part.files for batch in file_rows(self.storage, file, table=part.table))
+        return write_rows(self.storage, part.folder, part.shape, part.columns.batches(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    table: str
+    folder: str
+    columns: Decoding
+    shape: pa.Schema
+    files: tuple[UpdatesFile, ...]
 
 
 def write_tables(
@@ -116,9 +148,10 @@ def write_tables(
 ) -> Written:
     """Write the tables of the updates, and what the snapshot is; then it counts, and is noted in the archive."""
     about = plan.about(store, held)
+    shapes: dict[str, pa.Schema] = {}
+    parts: list[_Part] = []
     for table, one in about.tables.items():
         how = readings.get(table, TableOptions())
-        updates = read_updates(spark, folder.storage, held.files, table=table)
         columns = decoding(
             plan.schemas_of(table, held.tables.get(table, TableRows())),
             table,
@@ -127,8 +160,16 @@ def write_tables(
             value_format=how.value_format,
             only=plan.newest(table),
         )
-        shaped = decoded(updates, table, columns).drop("_op", "_index", "_old_key", "_key_end")
-        folder.write(shaped, one.folder, sum(each.rows for each in held.tables.values()))
+        shape = shapes[table] = without(columns.shape(), "_op", "_index", "_old_key", "_key_end")
+        parts += [_Part(table, one.folder, columns, shape, files) for files in _portions(held.parts.get(table, ()))]
+    written: dict[str, list[WrittenFile]] = {}
+    if parts:
+        with reading():
+            made = spark.sparkContext.parallelize(parts, len(parts)).map(_Tables(folder.storage)).collect()
+        for part, file in zip(parts, made, strict=True):
+            written.setdefault(part.table, []).append(file)
+    for table, one in about.tables.items():
+        folder.settle(one.folder, shapes[table], written.get(table, ()))
     created = now.astimezone(UTC).isoformat(timespec="seconds")
     folder.finish(about_to_json(about, created))
     return Written(
@@ -139,6 +180,20 @@ def write_tables(
         about.problems,
         _noted(store, folder.to, about, plan, created),
     )
+
+
+def _portions(parts: Sequence[tuple[UpdatesFile, int]]) -> Iterator[tuple[UpdatesFile, ...]]:
+    """What becomes one file of a table: files that together have about so many of its rows."""
+    found: list[UpdatesFile] = []
+    rows = 0
+    for file, count in parts:
+        found.append(file)
+        rows += count
+        if rows >= _ROWS_PER_FILE:
+            yield tuple(found)
+            found, rows = [], 0
+    if found:
+        yield tuple(found)
 
 
 def _noted(store: ArchiveStore, to: str, about: SnapshotAbout, plan: SnapshotPlan, created: str) -> tuple[str, ...]:

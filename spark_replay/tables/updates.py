@@ -1,25 +1,26 @@
-"""The updates of a snapshot, as a replay reads them: files of which every byte is compared with what was written.
+"""Files of a snapshot: how they are written, and how its updates are read, of which every byte is compared with what
+was written.
 
-Spark writes them, so their checksums are taken, and the rows of each table counted, by reading them once more;
-``snapshot.json`` keeps both.
+Checksums are taken, and the rows of each table counted, while a file is written; ``snapshot.json`` keeps both.
 """
 
 from __future__ import annotations
 
 import base64
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_replay.archive.checksums import Blocks, CheckedSource, blocks_of
-from spark_replay.archive.storage import Storage
+from spark_replay.archive.checksums import Blocks, CheckedSource, SummingSink
+from spark_replay.archive.storage import Storage, storage_errors
 from spark_replay.selected import PLAIN, TYPES
-from wormhole.model.errors import ArchiveError
+from wormhole.model.errors import ArchiveError, WormholeError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +29,12 @@ __all__ = [
     "UPDATES",
     "TableRows",
     "UpdatesFile",
+    "WrittenFile",
     "file_from_json",
     "file_rows",
     "file_to_json",
     "read_updates",
-    "summed",
+    "write_rows",
 ]
 
 UPDATES: Final = "updates"
@@ -40,11 +42,14 @@ UPDATES: Final = "updates"
 
 _SHAPE: Final = f"{TYPES}, shard string"
 _MASK: Final = (1 << 64) - 1
+_ROW_GROUP: Final = 8 << 20  # bytes: what a task of a replay has in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatesFile:
-    """One Parquet file; ``path``: within the snapshot's storage."""
+    """One Parquet file; ``path``: within the snapshot's storage. ``blocks``: none of one that an earlier release wrote
+    without.
+    """
 
     path: str
     bytes: int
@@ -76,33 +81,64 @@ class TableRows:
         return TableRows(self.rows + other.rows, self.lack + other.lack, self.schemas | other.schemas)
 
 
-def summed(spark: SparkSession, storage: Storage, folder: str) -> tuple[list[UpdatesFile], dict[str, TableRows]]:
-    """The Parquet files of a folder with their checksums, and what they hold of each table. Each is read by a task of
-    its own."""
-    paths = [f"{folder}/{one.name}" for one in storage.files(folder) if one.name.endswith(".parquet")]
-    tasks = spark.sparkContext.parallelize(paths, max(1, len(paths)))
-    files: list[UpdatesFile] = []
-    held: dict[str, TableRows] = {}
-    for file, tables in tasks.map(partial(_summed, storage)).collect():
-        files.append(file)
-        for table, some in tables.items():
-            held[table] = held.get(table, TableRows()) + some
-    return files, held
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """``tables``: what it holds of each table, if it is one of updates."""
+
+    file: UpdatesFile
+    rows: int
+    tables: Mapping[str, TableRows]
 
 
-def _summed(storage: Storage, path: str) -> tuple[UpdatesFile, dict[str, TableRows]]:
-    with storage.open_input(path) as source:
-        size = source.size()
-        file = UpdatesFile(path, size, blocks_of(source, size))
-        held: dict[str, TableRows] = {}
-        parquet = pq.ParquetFile(source)
-        for group in range(parquet.num_row_groups):
-            rows = parquet.read_row_group(group, columns=["table", "schema_id", "partial"])
-            found = rows.group_by(["table", "schema_id"]).aggregate([([], "count_all"), ("partial", "sum")])
-            for one in found.to_pylist():
-                some = TableRows(one["count_all"], one["partial_sum"], frozenset({one["schema_id"] & _MASK}))
-                held[one["table"]] = held.get(one["table"], TableRows()) + some
-        return file, held
+def write_rows(storage: Storage, folder: str, shape: pa.Schema, batches: Iterable[pa.RecordBatch]) -> WrittenFile:
+    """Write a file of these columns, complete and durable; its name is new in the ``folder``. A failure leaves none.
+
+    Raises what ``batches`` and the storage raise.
+    """
+    path = f"{folder}/{secrets.token_hex(16)}.parquet"
+    where = storage.path(path)
+    tables: dict[str, TableRows] = {}
+    rows = 0
+    with storage.open_output(path) as stream:
+        sink = SummingSink(stream)
+        try:
+            with pq.ParquetWriter(sink, shape, compression="zstd", write_page_checksum=True) as writer:
+                for group in _groups(batch.select(shape.names).cast(shape) for batch in batches):
+                    rows += group.num_rows
+                    if shape.equals(PLAIN):
+                        _count(tables, group)
+                    with storage_errors("write", where):
+                        writer.write_table(group, row_group_size=group.num_rows)
+            stream.close()
+        except BaseException:
+            with suppress(OSError, WormholeError):
+                stream.close()
+                storage.delete(path)
+            raise
+    storage.settle(path)
+    return WrittenFile(UpdatesFile(path, sink.written, sink.blocks()), rows, tables)
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows in row groups: what a task has in memory at a time."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _ROW_GROUP:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _count(tables: dict[str, TableRows], rows: pa.Table) -> None:
+    """Add what updates there are of each table."""
+    found = rows.group_by(["table", "schema_id"]).aggregate([([], "count_all"), ("partial", "sum")])
+    for one in found.to_pylist():
+        some = TableRows(one["count_all"], one["partial_sum"], frozenset({one["schema_id"] & _MASK}))
+        tables[one["table"]] = tables.get(one["table"], TableRows()) + some
 
 
 def read_updates(spark: SparkSession, storage: Storage, files: Sequence[UpdatesFile], **only: str) -> DataFrame:
@@ -142,8 +178,10 @@ def file_rows(storage: Storage, file: UpdatesFile, **only: str) -> Iterator[pa.R
         try:
             if (size := source.size()) != file.bytes:
                 raise ValueError(f"it has {size:,} bytes, snapshot.json says {file.bytes:,}")
-            checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")
-            parquet = pq.ParquetFile(checked, coerce_int96_timestamp_unit="us")
+            checked = source
+            if file.blocks:
+                checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")
+            parquet = pq.ParquetFile(checked, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             for group in range(parquet.num_row_groups):
                 if _may_hold(parquet.metadata.row_group(group), only):
                     yield from _of_group(parquet.read_row_group(group), only)

@@ -258,8 +258,8 @@ ARCHIVE_FAULTS: list[Fault] = [
     Fault(
         name="a-snapshot-is-pushed-without-being-compared",
         file="spark_replay/tables/updates.py",
-        old='            checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")\n',
-        new="            checked = source\n",
+        old='                checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")\n',
+        new="                checked = source\n",
         tests=("tests/unit/spark_replay/tables/test_updates.py::test_a_flipped_bit_is_an_error_that_names_the_file",),
         promise="a replay that begins with a snapshot pushes the rows that were written",
     ),

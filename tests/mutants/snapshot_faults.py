@@ -28,6 +28,22 @@ SNAPSHOT_FAULTS: list[Fault] = [
         promise="rows that a backfill read at the snapshot's place are in the next one",
     ),
     Fault(
+        name="a-table-has-what-a-task-left-that-was-given-up",
+        file="spark_replay/tables/folder.py",
+        old='            if f"{name}/{one.name}" not in known:\n',
+        new="            if not known:\n",
+        tests=(f"{_TABLES}/test_folder.py::test_files_that_tasks_left_are_no_part_of_it",),
+        promise="a snapshot's table has each row once, whatever became of the tasks that wrote it",
+    ),
+    Fault(
+        name="a-file-that-was-not-finished-stays",
+        file="spark_replay/tables/updates.py",
+        old="                storage.delete(path)\n",
+        new="",
+        tests=(f"{_TABLES}/test_updates.py::test_a_file_that_was_not_finished_is_not_there",),
+        promise="a task that fails leaves no file in a table",
+    ),
+    Fault(
         name="a-snapshot-has-columns-that-are-gone",
         file="spark_replay/tables/columns.py",
         old="            if not only or column.name in kept:\n",

@@ -25,10 +25,6 @@ class MemoryStorage(Storage):
         self.written = self.got = 0
         self._lock = threading.Lock()
 
-    def spark_url(self, name: str) -> str:
-        """Nobody reads it by Spark."""
-        raise NotImplementedError
-
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """One of several gets it."""
         self.step(f"before {name}")

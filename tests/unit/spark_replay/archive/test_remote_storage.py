@@ -70,10 +70,8 @@ def test_of_many_at_once_one_creates_it(storage: Storage) -> None:
     assert [one.name for one in storage.files("s/manifests")] == ["7"]
 
 
-def test_names_of_files_for_spark(s3_service: str) -> None:
+def test_a_storage_travels(s3_service: str) -> None:
     stored = S3Storage(f"s3://archives/a?{s3_service}")
-    assert stored.spark_url("s/data/x") == "s3a://archives/a/s/data/x"
-    assert HdfsStorage("hdfs://name:9000/a/", NameNode()).spark_url("x") == "hdfs://name:9000/a/x"
     again = pickle.loads(pickle.dumps(stored))
     assert again.create_if_absent("pickled", b"")
     assert not stored.create_if_absent("pickled", b"")

@@ -48,7 +48,6 @@ def test_files_and_folders(disk: LocalStorage) -> None:
     disk.delete("s/data/x")
     disk.delete("s/data/x")
     assert disk.files("s/data") == []
-    assert disk.spark_url("s/data/x") == f"file://{disk.root}/s/data/x"
     assert pickle.loads(pickle.dumps(disk)).root == disk.root
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.tables.folder import Folder, table_folder
+from spark_replay.tables.updates import write_rows
 from wormhole.model.errors import ReplayError, UsageError
 
 
@@ -27,21 +28,25 @@ def test_a_tables_folder_is_one_that_readers_see(table: str, folder: str) -> Non
 
 
 def test_a_folder_that_has_anything_in_it_is_refused(tmp_path: Path) -> None:
-    Folder(str(tmp_path / "new"), "x.json").begin()
-    (tmp_path / "kept").write_text("")
+    folder = Folder(str(tmp_path / "new"), "x.json")
+    folder.begin()
+    (tmp_path / "new" / "kept").write_text("")
     with pytest.raises(UsageError, match="is not empty: kept"):
-        Folder(str(tmp_path), "x.json").begin()
+        folder.begin()
 
 
-def test_footers_say_how_many_rows_there_are(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path), "x.json")
-    (tmp_path / "t").mkdir()
-    pq.write_table(pa.table({"a": [1, 2], "b": [False, False]}), tmp_path / "t/1.parquet")
-    (tmp_path / "t/_SUCCESS").write_text("")
-    assert folder.rows("t") == 2
-    pq.write_table(pa.table({"a": [3, 4], "b": [False, True]}), tmp_path / "t/2.parquet", row_group_size=1)
-    assert folder.rows("t") == 4
-    assert folder.rows("none") == 0
+def test_files_that_tasks_left_are_no_part_of_it(tmp_path: Path) -> None:
+    """Of a task that Spark tries again, or takes for dead."""
+    folder = Folder(str(tmp_path / "above" / "new"), "x.json")
+    folder.begin()
+    shape = pa.schema([pa.field("a", pa.int64())])
+    given = pa.RecordBatch.from_pydict({"a": [1, 2]})
+    first, second = (write_rows(folder.storage, "t", shape, [given]) for _ in range(2))
+    assert folder.settle("t", shape, [second]) == [second]
+    assert [path.name for path in (tmp_path / "above/new/t").iterdir()] == [Path(second.file.path).name]
+    assert not Path(folder.storage.path(first.file.path)).exists()
+    (empty,) = folder.settle("none", shape, [])
+    assert pq.read_table(tmp_path / "above/new" / empty.file.path).num_rows == 0
 
 
 def test_what_was_finished_can_be_read(tmp_path: Path) -> None:
