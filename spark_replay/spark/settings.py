@@ -81,31 +81,11 @@ RULES: Final = (
         pushing=True,
     ),
     Rule(
-        "spark.sql.files.ignoreCorruptFiles",
-        _on,
-        "rows of a damaged snapshot would be left out, and nobody told",
-        "false",
-        refused=True,
-    ),
-    Rule(
-        "spark.sql.files.ignoreMissingFiles",
-        _on,
-        "rows of a snapshot that lacks files would be left out, and nobody told",
-        "false",
-        refused=True,
-    ),
-    Rule(
         "spark.sql.execution.arrow.useLargeVarTypes",
         _on,
         "tasks that read tables get types of Arrow that they do not take",
         "false",
         refused=True,
-    ),
-    Rule(
-        "spark.hadoop.parquet.page.verify-checksum.enabled",
-        _off,
-        "Spark's own reader takes damaged pages for data",
-        "true",
     ),
     Rule(
         "spark.task.maxFailures",

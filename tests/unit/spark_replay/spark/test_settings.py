@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[4]
     [
         ("spark.python.worker.reuse", "false", "true"),
         ("spark.python.use.daemon", "FALSE", "true"),
-        ("spark.hadoop.parquet.page.verify-checksum.enabled", "false", "true"),
         ("spark.task.maxFailures", "1", "2"),
         ("spark.task.cpus", "2", "1"),
         ("spark.scheduler.mode", "FIFO", "fair"),
@@ -37,8 +36,6 @@ def test_a_setting_that_costs_something_is_reported_with_its_value_and_a_better_
     ("name", "value"),
     [
         ("spark.speculation", "true"),
-        ("spark.sql.files.ignoreCorruptFiles", "true"),
-        ("spark.sql.files.ignoreMissingFiles", "true"),
         ("spark.sql.execution.arrow.useLargeVarTypes", "true"),
         ("spark.api.mode", "connect"),
         ("spark.remote", "sc://host"),
@@ -51,8 +48,8 @@ def test_a_setting_that_would_make_results_wrong_is_refused_by_name(name: str, v
 
 
 def test_all_that_are_refused_are_named_at_once() -> None:
-    given = {"spark.speculation": "true", "spark.sql.files.ignoreMissingFiles": "true", "spark.task.cpus": "2"}
-    with pytest.raises(UsageError, match=r"spark.speculation is true.*; spark.sql.files.ignoreMissingFiles is true"):
+    given = {"spark.speculation": "true", "spark.api.mode": "connect", "spark.task.cpus": "2"}
+    with pytest.raises(UsageError, match=r"spark.api.mode is connect.*; spark.speculation is true"):
         check_settings(given, pushing=True)
 
 
