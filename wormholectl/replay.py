@@ -64,6 +64,9 @@ def replay(
         typer.Option("--mode", help="Every change, the last of each key, or whichever is faster."),
     ] = "auto",
     rate: Annotated[str, typer.Option("--rate", metavar="BYTES/s", help="Of all tasks together, such as 20MB/s.")] = "",
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", min=1, help="Flows that Spark is given at one time, at most.")
+    ] = 256,
     master: Master = "",
     patience: Annotated[
         str, typer.Option("--patience", metavar="DURATION", help="How long a subscriber or publisher may be away.")
@@ -97,6 +100,7 @@ def replay(
         "snapshot": absolute(snapshot),
         "mode": mode,
         "rate": _rate(rate),
+        "at_once": at_once,
         "master": master,
         "patience_s": duration("--patience", patience),
         "lease_s": _lease(lease),

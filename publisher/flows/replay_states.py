@@ -41,6 +41,8 @@ __all__ = [
 
 LONGEST_ID: Final = 100
 LEAST_LEASE_S, MOST_LEASE_S = 1.0, 3600.0
+# Twice as long as a task uses what it heard: so much longer an answer may be on its way.
+_SHARE_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -50,7 +52,8 @@ class Run:
 
     ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the
     task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
-    ``updates``, ``bytes``: acknowledged. ``parking``: what is being parked in this epoch, of which more may come;
+    ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said last;
+    ``told``: as a task heard last, at ``told_at``. ``parking``: what is being parked in this epoch, of which more may come;
     ``max_frame``: bytes of the largest message to its subscriber.
     """
 
@@ -62,8 +65,19 @@ class Run:
     trouble: str = ""
     updates: int = 0
     bytes: int = 0
+    rate: float = 0.0
+    told: float = 0.0
+    told_at: float = 0.0
     parking: Arriving = field(default_factory=Arriving)
     max_frame: int = 0
+
+    def tell(self, now: float) -> None:
+        """A task asks for something at ``now``: the answer contains its share of the rate."""
+        self.told, self.told_at = self.rate, now
+
+    def heard(self, now: float) -> float:
+        """The share that a task may use still: one that does not ask any more lets it lapse."""
+        return self.told if now < self.told_at + _SHARE_S else 0.0
 
 
 def check_id(text: str) -> str:

@@ -187,6 +187,7 @@ class Replays:
             now = permitted(flow.name, flow.control.replay, replay, ticket)
             _check_projects(flow, projects=projects)
             run = self._known(flow, now)
+            run.tell(self._clock.monotonic())
             if now.subscriber:
                 self._assigner.lend(flow, now.subscriber)  # the former task's: a handler may still run there
             stream = self._assigner.receiver(flow)
@@ -264,6 +265,7 @@ class Replays:
         async with self._one(key) as flow:
             now = permitted(flow.name, flow.control.replay, replay, ticket)
             run = self._at_work(flow, now, epoch)
+            run.tell(self._clock.monotonic())
             if marker is not None or settled is not None:
                 await self._store_marker(flow, run, marker or flow.marker, settled)
             if progress and progress != now.progress:
@@ -298,12 +300,18 @@ class Replays:
             raise stale(flow.name, "a newer task, an operator or another publisher ended it")
         return refused
 
-    def renew(self, key: FlowKey, replay: str, ticket: str) -> None:
-        """The driver lives."""
+    def renew(self, key: FlowKey, replay: str, ticket: str, rate: float | None = None) -> None:
+        """The driver lives. ``rate``: bytes per second that the flow's task may push, for the task to hear with its
+        next request; ``None``: as before.
+        """
         flow = self._flow(key)
         now = permitted(flow.name, flow.control.replay, replay, ticket)
         run = self._known(flow, now)
         run.until, run.trouble = self._clock.monotonic() + now.lease_s, ""
+        if rate is None:
+            run.tell(self._clock.monotonic())  # it may be a task that asks
+        else:
+            run.rate = rate
 
     async def finish(
         self, key: FlowKey, replay: str, ticket: str, epoch: int, marker: Datamarker, *, accept_gap: bool

@@ -83,7 +83,7 @@ class ReplayRequests:
                 asked = request.park
                 reply.refused = await self._replays.park(key, request.replay, request.ticket, asked.epoch, asked.park)
             case "renew":
-                self._replays.renew(key, request.replay, request.ticket)
+                self._replays.renew(key, request.replay, request.ticket, _rate(request.renew))
             case "finish":
                 await self._finish(request, key, reply)
             case "cancel":
@@ -231,6 +231,14 @@ def _marker(
         return marker_from_message(given)
     except ProtocolError as error:
         raise _wrong(f"{name}: {error.message}") from None
+
+
+def _rate(asked: admin_pb2.RenewReplay) -> float | None:
+    if not asked.HasField("rate"):
+        return None
+    if not 0 <= asked.rate < math.inf:
+        raise _wrong(f"rate is {asked.rate}, it has to be a number of bytes per second")
+    return asked.rate
 
 
 def _mode(mode: admin_pb2.ReplayMode) -> str:

@@ -242,6 +242,7 @@ def replay_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.Replay
         message.snapshot.CopyFrom(marker_to_message(replay.snapshot))
     if run is not None:
         message.updates, message.bytes = run.updates, run.bytes
+        message.rate = run.heard(publisher.clock.monotonic())
     if replay.state is not ReplayState.NEEDS_REPLAY:
         message.lease_left_s = replay.lease_s if run is None else max(0.0, run.until - publisher.clock.monotonic())
     return message

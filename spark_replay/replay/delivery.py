@@ -14,13 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_replay.replay.rate import HEARD_S, Share
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts, Settled
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
-from wormhole.push.allowance import Reading, TokenBucket
+from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Traffic
 from wormhole.push.dial import Peer
 from wormhole.push.parking import open_letter
@@ -138,7 +139,8 @@ class Delivery:
     """One connection to one subscriber, from dialling to its end. ``pieces``: what lies behind a datamarker, in order;
     called in a thread.
 
-    ``until``: the end of the range, offered last. ``partial``: what is pushed is not all that the application's filter
+    ``until``: the end of the range, offered last. ``share``: of the replay's rate; ``ask`` asks the publisher for it,
+    blocks, may raise. ``partial``: what is pushed is not all that the application's filter
     selects of it.
     """
 
@@ -149,7 +151,8 @@ class Delivery:
     pieces: Callable[[Datamarker], Generator[Piece, None, None]]
     store: Store
     park: Park
-    bucket: TokenBucket
+    share: Share
+    ask: Callable[[], None]
     partial: bool = False
     clock: Clock = SYSTEM_CLOCK
     done: Stored = field(default_factory=Stored)
@@ -274,8 +277,8 @@ class Delivery:
                     hint="upgrade wormhole-pubsub of the subscriber (docs/upgrade.md), or replay a range without them",
                 )
             await self._until(lambda: push.window.admits(body.size))
-            pause = self.bucket.wait_s(body.size, self.clock.monotonic())
-            if pause > 0:
+            self.share.take(body.size)
+            while (pause := self.share.wait_s(self.clock.monotonic())) > 0:
                 await self.clock.sleep(pause)
             for frame in session.schemas(body.schemas):
                 await self._connection.write(frame)
@@ -383,9 +386,17 @@ class Delivery:
                 )
 
     async def _keep(self) -> None:
-        """Have what is acknowledged stored by the publisher: the newest at most once a second, at the end at once."""
+        """Have what is acknowledged stored by the publisher: the newest at most once a second, at the end at once. Its
+        answers tell the share of the rate, so it is asked when there is nothing to store, too.
+        """
+        ask_s = HEARD_S if self.share.limited else None
         while True:
-            await self._to_store.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ask_s):
+                    await self._to_store.wait()
+            if not self._to_store.is_set():
+                await asyncio.to_thread(self.ask)
+                continue
             self._to_store.clear()
             if taken := list(self._acked):
                 offer, updates, size = (

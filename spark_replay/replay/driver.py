@@ -1,6 +1,7 @@
 """The job from its beginning to its end: plans, holds the flows, has Spark push them, hands over to the live log.
 
-One thread per flow that is pushed, one per log that keeps the leases. If this process dies anywhere, what it held is
+One thread per flow that Spark was given, one per log that keeps the leases. Spark has as many flows at a time as the
+request permits, however many slots there are: it asks the cluster for executors by what waits. If this process dies anywhere, what it held is
 with the publishers: they keep each flow for the length of its lease, and ``--resume`` takes it up.
 """
 
@@ -17,6 +18,7 @@ from spark_replay.replay.flow import ReplayFlow
 from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.progress import Pace, Progress
+from spark_replay.replay.rate import Shares
 from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
 from wormhole.host.compiled import warn_interpreted
 
@@ -46,11 +48,10 @@ class Driver:
         self._jobs = jobs
         self._observer = observer
         self._pace = Pace()
-        slots = min(jobs.slots, len(plans)) or 1
-        self._slots = slots
-        self.runs = [
-            ReplayFlow(plan, request, settings, find_publishers, jobs, observer, request.rate / slots) for plan in plans
-        ]
+        self._at_once = min(request.at_once, len(plans)) or 1
+        self._no_executor = False
+        shares = Shares(request.rate, request.rate / self._at_once)
+        self.runs = [ReplayFlow(plan, request, settings, find_publishers, jobs, observer, shares) for plan in plans]
 
     def run(self) -> list[FlowReport]:
         """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report
@@ -62,11 +63,11 @@ class Driver:
         warn_interpreted("spark_replay")
         with self._leases():
             self.begin()  # of many flows this may take longer than a lease
-            with ThreadPoolExecutor(self._slots, thread_name_prefix="replay") as pool:
+            with ThreadPoolExecutor(self._at_once, thread_name_prefix="replay") as pool:
                 futures = [pool.submit(run.run) for run in self.runs]
                 try:
                     while wait(futures, timeout=_LOOK_S).not_done:
-                        self._observer.moves(self.progress())
+                        self._look()
                 except BaseException:  # Ctrl-C
                     for future in futures:
                         future.cancel()
@@ -95,6 +96,21 @@ class Driver:
                     run.give_back()
             raise
 
+    def _look(self) -> None:
+        """Report how far it is, and when the cluster has no executor any more, or has one again."""
+        executors = self._jobs.executors
+        progress = self.progress()
+        if executors == 0 and not self._no_executor:
+            finished, flows = progress.flows
+            self._observer.says(
+                f"the cluster runs no executor: {flows - finished} flows wait for one and stay held. Spark has asked for "
+                "it: see on the cluster manager's page whether workers are up and have free cores and memory"
+            )
+        elif executors and self._no_executor:
+            self._observer.says(f"the cluster runs {executors} executors again")
+        self._no_executor = executors == 0
+        self._observer.moves(progress)
+
     def progress(self) -> Progress:
         """How far all flows are together."""
         runs = self.runs
@@ -105,6 +121,7 @@ class Driver:
             sum(run.pushed[0] for run in runs),
             sum(run.pushed[1] for run in runs),
             (sum(run.finished for run in runs), len(runs)),
+            0 if self._no_executor else sum(run.pushing for run in runs),
         )
 
     @contextmanager

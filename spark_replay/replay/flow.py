@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,8 @@ from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.plan import done_rows, files_between, holding
 from spark_replay.replay.progress import Counter
-from spark_replay.replay.publisher import ReplayClient, TicketLostError
+from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
+from spark_replay.replay.rate import Shares
 from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
 from spark_replay.replay.task import Ended, Outcome, Task
 from wormhole.model.errors import EpochRefused, ReplayError, Retryable, WormholeError
@@ -34,8 +36,8 @@ R = TypeVar("R")
 
 
 class ReplayFlow:
-    """See the module. ``rate``: bytes per second of its task. ``stopped``: nothing new is to be begun. Used by the
-    flow's own thread and by that of the leases.
+    """See the module. ``shares``: of the replay's rate. ``stopped``: nothing new is to be begun. Used by the flow's own
+    thread and by that of the leases.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class ReplayFlow:
         find_publishers: FindPublishers,
         jobs: Jobs,
         observer: ReplayObserver,
-        rate: float,
+        shares: Shares,
     ) -> None:
         self.plan = plan
         self._request = request
@@ -54,7 +56,7 @@ class ReplayFlow:
         self._find_publishers = find_publishers
         self._jobs = jobs
         self._observer = observer
-        self._rate = rate
+        self._shares = shares
         self._client = self._dial()
         self._leases = self._dial()
         self.stopped = threading.Event()
@@ -63,6 +65,9 @@ class ReplayFlow:
         self.updates, self.bytes = Counter(), Counter()
         self._place = plan.range.begin.order
         self._state = ""
+        self._task_name = ""
+        """Of the task that Spark has been given; empty: none."""
+        self._opener = ""
         self._marker = plan.first or plan.range.begin
         self._in_snapshot = plan.first is not None
         self._pushed_updates = self._pushed_bytes = 0
@@ -107,11 +112,26 @@ class ReplayFlow:
         if not self._leases.ticket:
             return
         try:
-            self._seen(self._leases.renew())
+            while self._renewed():
+                pass
         except Retryable:
             self._find()
         except WormholeError:
             pass  # the task hears it too, and says so
+
+    def _renewed(self) -> bool:
+        """Renew the lease, with the task's share of the rate. Returns whether another share is due at once."""
+        flow, granted = self.plan.flow, self._shares.grant(self.plan.flow)
+        reply = self._leases.renew(granted)
+        self._seen(reply)
+        told = reply.replay.rate if reply.replay.HasField("rate") else None
+        return self._shares.told(flow, granted, told, pushing=self.pushing)
+
+    @property
+    def pushing(self) -> bool:
+        """Whether a task has opened the flow."""
+        name = self._task_name
+        return bool(name) and self._opener.startswith(f"{name}.")
 
     @property
     def pushed(self) -> tuple[int, int]:
@@ -137,6 +157,7 @@ class ReplayFlow:
             return self._failed(ReplayError(f"internal error: {type(error).__name__}: {error}", hint="report this"))
         finally:
             self.finished = True
+            self._shares.done(self.plan.flow)
             self._client.close()
             self._leases.close()
 
@@ -218,25 +239,50 @@ class ReplayFlow:
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
 
     def _job(self, mode: str, begin: Datamarker, until: Datamarker) -> Outcome:
-        """One task, and another when the publisher came back at another address."""
+        """One task, and another when the publisher came back at another address, or the flow is no longer paused."""
         while True:
             if self.stopped.is_set():
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
             task = self._task(begin, until)
-            if mode == _SNAPSHOT:
-                outcome = self._jobs.snapshot(task)
-            elif mode == "latest":
-                outcome = self._latest(task)
-            else:
-                outcome = self._jobs.log(task)
+            try:
+                outcome = self._given(mode, task)
+            except ReplayError:
+                if self._is_at(task.publisher):
+                    raise
+                continue  # it was withdrawn
             self._pushed_updates += outcome.updates
             self._pushed_bytes += outcome.bytes
             self._marker = outcome.marker or self._marker
             if outcome.ended is Ended.DONE:
                 return outcome
-            if outcome.ended is Ended.UNREACHABLE and self._find():
+            if outcome.ended is Ended.PAUSED:
+                self._until_resumed()
                 continue
+            if outcome.ended is Ended.UNREACHABLE:
+                self._find()
+                if not self._is_at(task.publisher):
+                    continue
             raise ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None)
+
+    def _given(self, mode: str, task: Task) -> Outcome:
+        """What became of the task that Spark is given."""
+        self._task_name = task.name
+        try:
+            if mode == _SNAPSHOT:
+                return self._jobs.snapshot(task)
+            if mode == "latest":
+                return self._latest(task)
+            return self._jobs.log(task)
+        finally:
+            self._task_name = ""
+
+    def _is_at(self, publisher: Reach) -> bool:
+        return self._client.reach == publisher
+
+    def _until_resumed(self) -> None:
+        while paused := self._again(self._client.renew).flow.paused:
+            if self.stopped.wait(_AGAIN_S):
+                raise ReplayError(f"the driver was stopped, the flow is paused by {paused}", flow=self.plan.flow)
 
     def _latest(self, task: Task) -> Outcome:
         """By the newest manifest: what was planned on may have been merged into other files since."""
@@ -255,6 +301,7 @@ class ReplayFlow:
             flow=self.plan.flow,
             replay=self._request.id,
             ticket=self._client.ticket,
+            name=secrets.token_hex(4),
             publisher=self._client.reach,
             store=settings.store,
             shard=self.plan.shard,
@@ -262,7 +309,7 @@ class ReplayFlow:
             until=until,
             where=self._request.where,
             formats=settings.formats,
-            rate=self._rate,
+            rate=self._shares.least,
             patience_s=self._request.patience_s,
             tls=settings.tls,
             heartbeat_s=settings.heartbeat_s,
@@ -282,23 +329,27 @@ class ReplayFlow:
                     raise
                 self._find()
 
-    def _find(self) -> bool:
-        """FindPublishers where the flow's publisher is now; whether that is somewhere else than before."""
+    def _find(self) -> None:
+        """Find where the flow's publisher is now. A task that waits for a slot would ask for it where it was: it is
+        withdrawn, to be given to Spark again.
+        """
         try:
             seen = next(one for one in self._find_publishers() if one.log == self.plan.publisher.log)
         except (WormholeError, StopIteration):
-            return False
-        if seen.reach == self._client.reach:
-            return False
+            return
+        if self._is_at(seen.reach):
+            return
         for client in (self._client, self._leases):
             client.close()
             client.reach = seen.reach
-        return True
+        if self._task_name and not self.pushing:
+            self._jobs.withdraw(self.plan.flow)
 
     def _seen(self, reply: admin_pb2.ReplayReply) -> None:
         self._state = reply.flow.state or self._state
         if not reply.HasField("replay"):
             return
+        self._opener = reply.replay.opener
         self.updates.seen(reply.replay.updates)
         self.bytes.seen(reply.replay.bytes)
         if reply.flow.HasField("marker") and reply.replay.attempts:  # it goes back when the first task opens it

@@ -28,6 +28,7 @@ from spark_replay.replay.plan import asked_from, asked_until
 from spark_replay.replay.progress import Progress
 from spark_replay.replay.publisher import Reach, ReplayClient
 from spark_replay.replay.request import (
+    AT_ONCE,
     FindPublishers,
     FlowReport,
     FoundPublisher,
@@ -62,6 +63,7 @@ class Replay:
     ``archives``: archives that may be read though only ZooKeeper names them. ``start`` or ``since`` and ``until``:
     where the range begins and ends, as the command takes it; empty: from the datamarker to the end of the archive.
     ``where``: a filter. ``snapshot``: a folder of one to begin with. ``rate``: bytes per second, 0 without a limit.
+    ``at_once``: flows that Spark is given at one time, at most.
     ``master``: Spark's; empty: its own choice. ``patience_s``: how long a subscriber is waited for. ``lease_s``: how
     long flows are held when this process is gone. ``resume``: the id of a replay that ended early.
     """
@@ -76,6 +78,7 @@ class Replay:
     snapshot: str = ""
     mode: Wanted = "auto"
     rate: float = 0.0
+    at_once: int = AT_ONCE
     master: str = ""
     patience_s: float = 300.0
     lease_s: float = 30.0
@@ -123,7 +126,7 @@ def run_replay(where: Where | str, replay: Replay, observer: Callable[[str], Rep
     with _jobs(found, replay.master) as (spark, jobs):
         mode_selection.decide(spark, found.request, found.settings, found.filters, found.plans, counts=False)
         mode_selection.count_snapshot(jobs, found.plans)
-        jobs.warm()  # first: only then it is known how many tasks run at one time
+        jobs.warm()  # before anything is held
         driver = Driver(found.request, found.settings, found.plans, found.look, jobs, watching)
         resume = found.request.resume_command
         watching.says(f"replay {found.request.id}: {len(found.plans)} flows; if this ends early, `{resume}` goes on")
@@ -140,12 +143,12 @@ def plan_replay(where: Where | str, replay: Replay, observer: Callable[[str], Re
     slots = session.local_slots(replay.master)
     if slots and not replay.snapshot and mode_selection.needs_no_spark(found.plans):
         estimates = decide(None, found.request, found.settings, found.filters, found.plans)
-        return Planned(found.plans, estimates, slots, found.nobody)
+        return Planned(found.plans, estimates, min(slots, replay.at_once), found.nobody)
     watching.says("starting Spark")
     with _jobs(found, replay.master) as (spark, jobs):
         estimates = decide(spark, found.request, found.settings, found.filters, found.plans)
         mode_selection.count_snapshot(jobs, found.plans)
-        return Planned(found.plans, estimates, jobs.slots, found.nobody)
+        return Planned(found.plans, estimates, min(jobs.slots, replay.at_once), found.nobody)
 
 
 def cancel_replay(where: Where | str, replay_id: str) -> list[tuple[str, str]]:
@@ -297,6 +300,7 @@ def _request(replay: Replay, seen: Sequence[FoundPublisher]) -> ReplayRequest:
         snapshot=replay.snapshot,
         mode=replay.mode,
         rate=replay.rate,
+        at_once=replay.at_once,
         patience_s=replay.patience_s,
         lease_s=replay.lease_s,
     )

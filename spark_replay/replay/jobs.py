@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_replay.frames import ShardFiles, reading, schemas_of
@@ -37,6 +38,8 @@ class Jobs:
         """``start``: a snapshot whose rows come first."""
         self._spark = spark
         self._start = start
+        self._pools: dict[str, str] = {}
+        self._numbers = count()
 
     def warm(self) -> None:
         """Have Spark start what will run the tasks, executors and Python's workers, with everything imported that they
@@ -50,8 +53,19 @@ class Jobs:
 
     @property
     def slots(self) -> int:
-        """How many tasks run at one time."""
+        """How many tasks can run at one time now. More or fewer can as executors come and go."""
         return max(1, int(self._spark.sparkContext.defaultParallelism))
+
+    @property
+    def executors(self) -> int | None:
+        """How many there are now; ``None``: the driver runs the tasks, or Spark has ended."""
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError):
+            context: Any = self._spark.sparkContext._jsc
+            if not context.sc().isLocal():
+                return len(context.sc().statusTracker().getExecutorInfos()) - 1  # the driver is one of them
+        return None
 
     def log(self, task: Task) -> Outcome:
         """Push every change of the range."""
@@ -113,8 +127,16 @@ class Jobs:
         """End everything that runs."""
         self._spark.sparkContext.cancelAllJobs()
 
+    def withdraw(self, flow: str) -> None:
+        """End the flow's job, in a thread other than its own."""
+        self._spark.sparkContext.cancelJobGroup(flow)
+
     def _describe(self, task: Task) -> None:
-        self._spark.sparkContext.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
+        """Of pools of which none runs a task, Spark serves the first by name: that of the flow that came first."""
+        context = self._spark.sparkContext
+        context.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
+        pool = self._pools.setdefault(task.flow, f"flow {next(self._numbers):06}")
+        context.setLocalProperty("spark.scheduler.pool", pool)
 
 
 def _alone(does: Callable[[Task], Outcome], task: Task, slot: int) -> Outcome:

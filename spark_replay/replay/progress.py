@@ -14,7 +14,8 @@ _SPAN_S: Final = 20.0
 @dataclass(frozen=True, slots=True)
 class Progress:
     """``done`` and ``all`` in rows of the archive; ``updates`` and ``bytes``: acknowledged so far; the rates per
-    second, of the last seconds. ``left_s`` ``None``: not known yet. ``flows``: finished, and all.
+    second, of the last seconds. ``left_s`` ``None``: not known yet. ``flows``: finished, and all; ``pushing``: of the others those that a task has
+    open.
     """
 
     done: int
@@ -25,6 +26,13 @@ class Progress:
     bytes_per_s: float
     left_s: float | None
     flows: tuple[int, int]
+    pushing: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """Flows that wait for a slot, or are paused."""
+        finished, flows = self.flows
+        return flows - finished - self.pushing
 
     @property
     def share(self) -> float:
@@ -61,7 +69,9 @@ class Pace:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int, int]] = deque()
 
-    def look(self, now: float, done: int, all_: int, updates: int, size: int, flows: tuple[int, int]) -> Progress:
+    def look(
+        self, now: float, done: int, all_: int, updates: int, size: int, flows: tuple[int, int], pushing: int = 0
+    ) -> Progress:
         """What to report at ``now`` (seconds, monotonic)."""
         seen = self._seen
         seen.append((now, done, updates, size))
@@ -70,9 +80,17 @@ class Pace:
         began, first_done, first_updates, first_size = seen[0]
         span = now - began
         if span <= 0:
-            return Progress(done, all_, updates, size, 0.0, 0.0, None, flows)
+            return Progress(done, all_, updates, size, 0.0, 0.0, None, flows, pushing)
         rows_per_s = (done - first_done) / span
         left = max(0, all_ - done) / rows_per_s if rows_per_s > 0 else None
         return Progress(
-            done, all_, updates, size, (updates - first_updates) / span, (size - first_size) / span, left, flows
+            done,
+            all_,
+            updates,
+            size,
+            (updates - first_updates) / span,
+            (size - first_size) / span,
+            left,
+            flows,
+            pushing,
         )

@@ -123,9 +123,11 @@ class ReplayClient:
             refused = self._ask(park=admin_pb2.ParkReplay(epoch=epoch, park=frame)).refused
         return refused
 
-    def renew(self) -> admin_pb2.ReplayReply:
-        """Renew the lease; the reply contains the flow's place."""
-        return self._ask(renew=admin_pb2.RenewReplay())
+    def renew(self, rate: float | None = None) -> admin_pb2.ReplayReply:
+        """Renew the lease; the reply contains the flow's place. ``rate``: bytes per second that the flow's task may
+        push; ``None``: as before.
+        """
+        return self._ask(renew=admin_pb2.RenewReplay(rate=rate))
 
     def finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:
         """Hand over to the live log at ``marker``; ``purged`` in the reply: it does not reach back, and the flow is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.mode import Wanted
@@ -17,15 +17,28 @@ from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["FindPublishers", "FlowReport", "FoundPublisher", "ReplayObserver", "ReplayRequest", "ReplaySettings"]
+__all__ = [
+    "AT_ONCE",
+    "FindPublishers",
+    "FlowReport",
+    "FoundPublisher",
+    "ReplayObserver",
+    "ReplayRequest",
+    "ReplaySettings",
+]
+
+AT_ONCE: Final = 256
+"""Flows that Spark is given at one time, unless somebody says otherwise: each takes a thread of the driver and one of
+its JVM.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
     """``shards``: patterns as in a shell, all when empty. ``rate``: bytes per second of all tasks together, 0: no
-    limit. ``snapshot``: the folder of one whose rows come first, empty: none. ``patience_s``: how long a subscriber or
-    a publisher may be away; ``lease_s``: how long a flow stays with the replay when this driver is gone. ``id``: of
-    this replay; ``who``: ``user@host``.
+    limit. ``at_once``: flows that Spark is given at one time, at most. ``snapshot``: the folder of one whose rows come
+    first, empty: none. ``patience_s``: how long a subscriber or a publisher may be away; ``lease_s``: how long a flow
+    stays with the replay when this driver is gone. ``id``: of this replay; ``who``: ``user@host``.
     """
 
     id: str
@@ -38,6 +51,7 @@ class ReplayRequest:
     snapshot: str = ""
     mode: Wanted = "auto"
     rate: float = 0.0
+    at_once: int = AT_ONCE
     patience_s: float = 300.0
     lease_s: float = 30.0
 

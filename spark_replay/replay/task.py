@@ -26,6 +26,7 @@ from spark_replay.replay.delivery import Delivery, Offer, Piece, Route
 from spark_replay.replay.mode import unfit
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
+from spark_replay.replay.rate import Share
 from wormhole.audit.sent_counts import Settled
 from wormhole.config import TlsFiles
 from wormhole.config.application_filter import read_mask_key
@@ -36,7 +37,6 @@ from wormhole.model.errors import EpochRefused, ReplayError, Retryable, StreamBr
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
-from wormhole.push.allowance import TokenBucket
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
 from wormhole.wire.markers import marker_from_message, position_from_message
 from wormhole.wire.problems import problem_of
@@ -53,7 +53,6 @@ _ASK_S: Final = 0.5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
 # connections in a row after which nothing more was stored: one that breaks each time is not waited for for ever
 _FRUITLESS: Final = 100
-_BURST_S: Final = 0.25  # of the rate
 _MASK: Final = (1 << 64) - 1
 
 
@@ -61,8 +60,9 @@ _MASK: Final = (1 << 64) - 1
 class Task:
     """All that a task needs; travels to the executors.
 
-    ``ticket``: of the replay of this flow. ``begin``: where the range of what is pushed begins. ``rate``: bytes per
-    second of this task, 0: no limit. ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to
+    ``ticket``: of the replay of this flow; ``name``: of this task and its attempts alone. ``begin``: where the range
+    of what is pushed begins. ``rate``: bytes per second of this task unless the publisher tells another share, 0: no
+    limit. ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to
     dial subscribers with; the files must stand at the same paths on the executors. ``heartbeat_s``, ``max_frame``: as
     publishers do. ``halts_on_bad_value``: as the application says. ``mask_key_file``: the key of hashes; it too must
     stand at the same path. ``schemas``: by id, of the rows of a pass.
@@ -73,6 +73,7 @@ class Task:
     flow: str
     replay: str
     ticket: str
+    name: str
     publisher: Reach
     store: ArchiveStore
     shard: str
@@ -100,6 +101,8 @@ class Ended(Enum):
     """Another attempt has the flow."""
     TICKET_LOST = "ticket lost"
     """The publisher does not take this task's ticket any more."""
+    PAUSED = "paused"
+    """Somebody paused the flow: its slot is free for another one meanwhile."""
     UNREACHABLE = "unreachable"
     """Publisher, subscriber or archive stayed away longer than the patience."""
     FAILED = "failed"
@@ -228,9 +231,9 @@ class _Attempts:
         self._selector: Selector | None = None
         self._selects = ("", b"")  # filter and projection of the selector
         self._trust: Trust | None = None
-        self._bucket = TokenBucket(lambda: task.rate, task.rate * _BURST_S, self._clock.monotonic())
+        self._share = Share(task.rate > 0, self._clock.monotonic())
         self._waits_until = 0.0
-        self._opener = secrets.token_urlsafe(12)
+        self._opener = f"{task.name}.{secrets.token_urlsafe(12)}"
         self._epoch = 0
         self._above = 0  # the epoch that a subscriber holds
         self._marker: Datamarker | None = None
@@ -252,7 +255,10 @@ class _Attempts:
                 try:
                     if self._epoch and not await asyncio.to_thread(self._is_newest):
                         return self.outcome(Ended.SUPERSEDED, "another attempt has the flow")
-                    await self._deliver(await self._open())
+                    opened = await self._open()
+                    if opened is None:
+                        return self.outcome(Ended.PAUSED)
+                    await self._deliver(opened)
                     return self.outcome(Ended.DONE)
                 except (Retryable, EpochRefused) as error:
                     if isinstance(error, EpochRefused):
@@ -284,15 +290,18 @@ class _Attempts:
         """
         return self._client.renew().replay.opener in ("", self._opener)
 
-    async def _open(self) -> admin_pb2.OpenedReplay:
+    async def _open(self) -> admin_pb2.OpenedReplay | None:
+        """``None``: it is paused."""
         while True:
+            asked = self._clock.monotonic()
             reply = await asyncio.to_thread(self._client.open, self._opener, self._above)
+            self._hear(reply, asked)
             if reply.HasField("opened"):
                 self._epoch = reply.opened.epoch
                 return reply.opened
             if reply.flow.paused:
-                self._moved()  # for as long as it is paused
-            elif self._clock.monotonic() > self._waits_until:
+                return None
+            if self._clock.monotonic() > self._waits_until:
                 cause = problem_of(reply)
                 raise StreamBroken(
                     f"nobody takes it for {self._task.patience_s:g} s: {cause.text}",
@@ -304,6 +313,11 @@ class _Attempts:
                     ),
                 )
             await self._clock.sleep(_ASK_S)
+
+    def _hear(self, reply: admin_pb2.ReplayReply, asked: float) -> None:
+        """The share of the rate."""
+        told = reply.replay.rate if reply.replay.HasField("rate") else self._task.rate
+        self._share.heard(told, asked, self._clock.monotonic())
 
     async def _deliver(self, opened: admin_pb2.OpenedReplay) -> None:
         selects = (opened.filter, opened.projection.SerializeToString(deterministic=True))
@@ -319,13 +333,19 @@ class _Attempts:
         application, _, shard = self._task.flow.partition("/")
 
         def store(offer: Offer, updates: int, size: int, settled: Settled | None) -> None:
-            self._client.advance(opened.epoch, offer.store, offer.progress, updates, size, settled)
+            asked = self._clock.monotonic()
+            reply = self._client.advance(opened.epoch, offer.store, offer.progress, updates, size, settled)
+            self._hear(reply, asked)
             source.stored(offer)
             self._updates += updates
             self._bytes += size
             self._marker = offer.store or self._marker
             self._progress = offer.progress or self._progress
             self._moved()
+
+        def ask() -> None:
+            asked = self._clock.monotonic()
+            self._hear(self._client.advance(opened.epoch), asked)
 
         def park(letter: DeadLetter, parcel: Parcel) -> str:
             return self._client.park(opened.epoch, letter, parcel)
@@ -338,7 +358,8 @@ class _Attempts:
             source.pieces,
             store,
             park,
-            self._bucket,
+            self._share,
+            ask,
             partial=source.partial,
             clock=self._clock,
         )

@@ -54,6 +54,8 @@ _TELLING: Final = re.compile(r"Exception|Error|not found|cannot", re.IGNORECASE)
 _GIVEN_UP: Final = "stopped SparkContext"  # it stops by itself a minute after it asked a master for the first time
 _ALWAYS: Final = {
     "spark.speculation": "false",
+    # A flow of a replay that is folded first has hundreds of tasks: they leave room for the tasks of other flows.
+    "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     # Rows may be megabytes each; ten thousand of them, Spark's default, need not fit into a worker.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),

@@ -23,6 +23,7 @@ from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.plan import Asked
 from spark_replay.replay.publisher import Reach
+from spark_replay.replay.rate import Shares
 from spark_replay.replay.task import Ended, Task
 from spark_replay.tables.snapshot import write_snapshot
 from spark_replay.tables.start import start_rows
@@ -57,7 +58,7 @@ async def begins_with(
         assert (one.first, one.range.begin, one.range.until) == (first, marker_at(5), marker_at(7))
         jobs = Jobs(spark, await asyncio.to_thread(start_rows, spark, folder, "orders", "main"))
         one.snapshot_rows = (await asyncio.to_thread(jobs.snapshot_rows))["a"]
-        run = ReplayFlow(one, asked, setting(store), lambda: [found], jobs, Listener(), 0.0)
+        run = ReplayFlow(one, asked, setting(store), lambda: [found], jobs, Listener(), Shares(0.0, 0.0))
         await asyncio.to_thread(run.begin)
         script.marker = first  # as the publisher does when the first task opens it
         async with scripted_subscriber("cache", "s1") as subscriber:
@@ -116,6 +117,7 @@ def task_of(store: ArchiveStore, reach: str) -> Task:
         flow="cache/a",
         replay="r",
         ticket="t",
+        name="n1",
         publisher=Reach(reach),
         store=store,
         shard="a",

@@ -76,6 +76,7 @@ class Scene:
             flow=FLOW,
             replay="r1",
             ticket=self.driver.ticket,
+            name="n1",
             publisher=self.driver.reach,
             store=self.store,
             shard="log.t",

@@ -11,6 +11,7 @@ _STATES: Final = "tests/unit/publisher/flows/test_replay_states.py"
 _TASK: Final = "tests/unit/spark_replay/replay/test_task.py"
 _FLOW: Final = "tests/unit/spark_replay/replay/test_flow.py"
 _DRIVER: Final = "tests/unit/spark_replay/replay/test_driver.py"
+_RATE: Final = "tests/unit/spark_replay/replay/test_rate.py"
 _PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
 
 REPLAY_FAULTS: list[Fault] = [
@@ -263,14 +264,6 @@ REPLAY_FAULTS: list[Fault] = [
         promise="a handler that is slow keeps its replay's stream",
     ),
     Fault(
-        name="replay-of-a-paused-flow-is-given-up",
-        file="spark_replay/replay/task.py",
-        old="            if reply.flow.paused:\n",
-        new="            if reply.refused:\n",
-        tests=(f"{_TASK}::test_a_paused_flow_is_waited_for_without_limit",),
-        promise="a replay of a paused flow waits for `flows resume`",
-    ),
-    Fault(
         name="restart-amid-the-end-fails-the-flow",
         file="spark_replay/replay/flow.py",
         old='                outcome = self._job("log", marker, marker)\n                continue\n',
@@ -329,12 +322,84 @@ REPLAY_FAULTS: list[Fault] = [
         promise="Ctrl-C leaves no job of a replay running",
     ),
     Fault(
-        name="slots-counted-before-executors-come",
+        name="flows-held-before-executors-come",
         file="spark_replay/replay/job.py",
-        old="        jobs.warm()  # first",
-        new="        pass  # first",
-        tests=("tests/unit/spark_replay/replay/test_job.py::test_tasks_are_counted_once_all_executors_are_there",),
-        promise="a cluster replays as many flows at a time as it has slots",
+        old="        jobs.warm()  # before",
+        new="        pass  # before",
+        tests=("tests/unit/spark_replay/replay/test_job.py::test_executors_are_started_before_a_flow_is_held",),
+        promise="no flow is held before an executor runs",
+    ),
+    Fault(
+        name="only-as-many-flows-as-slots-at-the-start",
+        file="spark_replay/replay/driver.py",
+        old="        self._at_once = min(request.at_once, len(plans)) or 1\n",
+        new="        self._at_once = min(2, len(plans)) or 1\n",
+        tests=(f"{_DRIVER}::test_spark_is_given_as_many_flows_as_are_permitted_and_the_next_one_when_one_ends",),
+        promise="Spark asks for executors because it has as many flows as are permitted",
+    ),
+    Fault(
+        name="more-flows-than-are-permitted",
+        file="spark_replay/replay/driver.py",
+        old="ThreadPoolExecutor(self._at_once, ",
+        new="ThreadPoolExecutor(len(self.runs), ",
+        tests=(f"{_DRIVER}::test_spark_is_given_as_many_flows_as_are_permitted_and_the_next_one_when_one_ends",),
+        promise="threads and memory of the driver are bounded for thousands of flows",
+    ),
+    Fault(
+        name="a-flow-that-waits-for-a-slot-counts-as-pushed",
+        file="spark_replay/replay/flow.py",
+        old='        return bool(name) and self._opener.startswith(f"{name}.")\n',
+        new="        return bool(name)\n",
+        tests=(f"{_DRIVER}::test_a_flow_is_pushed_once_a_task_has_opened_it_and_waits_before",),
+        promise="a flow is pushed once its task has opened it",
+    ),
+    Fault(
+        name="a-paused-flow-keeps-its-slot",
+        file="spark_replay/replay/task.py",
+        old="            if reply.flow.paused:\n                return None\n",
+        new="            if reply.flow.paused:\n                self._moved()\n",
+        tests=(f"{_TASK}::test_a_paused_flow_gives_its_slot_back",),
+        promise="a paused flow leaves its slot to others",
+    ),
+    Fault(
+        name="a-task-that-waits-asks-where-its-publisher-was",
+        file="spark_replay/replay/flow.py",
+        old="            self._jobs.withdraw(self.plan.flow)\n",
+        new="            pass\n",
+        tests=(f"{_FLOW}::test_a_task_that_waits_for_a_slot_is_withdrawn_when_its_publisher_is_elsewhere",),
+        promise="a flow that waits for a slot goes on after its publisher moved",
+    ),
+    Fault(
+        name="the-rate-is-exceeded-when-a-task-comes",
+        file="spark_replay/replay/rate.py",
+        old="            granted = max(0.0, min(self._rate / len(self._pushing), free))\n",
+        new="            granted = self._rate / len(self._pushing)\n",
+        tests=(f"{_RATE}::test_a_task_that_comes_waits_until_the_others_know_of_their_smaller_shares",),
+        promise="all tasks together never push more than --rate",
+    ),
+    Fault(
+        name="a-share-that-was-not-heard-yet-counts-as-given-up",
+        file="spark_replay/replay/rate.py",
+        old="self.least if heard is None else max(granted, heard)",
+        new="self.least if heard is None else granted",
+        tests=(f"{_RATE}::test_a_task_that_comes_waits_until_the_others_know_of_their_smaller_shares",),
+        promise="all tasks together never push more than --rate",
+    ),
+    Fault(
+        name="the-share-of-a-task-that-died-is-kept",
+        file="publisher/flows/replay_states.py",
+        old="        return self.told if now < self.told_at + _SHARE_S else 0.0\n",
+        new="        return self.told\n",
+        tests=(f"{_REPLAYS}::test_a_task_hears_its_share_of_the_rate_and_the_driver_what_it_heard",),
+        promise="the share of a task that died goes to the others",
+    ),
+    Fault(
+        name="a-share-that-nobody-tells-any-more-is-used",
+        file="spark_replay/replay/rate.py",
+        old="        valid = max(0.0, min(now, self._ends) - self._at)\n",
+        new="        valid = now - self._at\n",
+        tests=(f"{_RATE}::test_a_task_looks_again_soon_and_a_share_lapses_that_is_not_told_again",),
+        promise="all tasks together never push more than --rate",
     ),
     Fault(
         name="last-changes-for-a-filter-that-became-another",

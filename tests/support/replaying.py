@@ -107,9 +107,10 @@ class ReplayClient:
             refused = (await self._ask(asked)).refused
         return refused
 
-    async def renews(self) -> admin_pb2.ReplayReply:
+    async def renews(self, rate: float | None = None) -> admin_pb2.ReplayReply:
+        """``rate``: as a driver grants it; ``None``: as a task asks."""
         asked = self._request()
-        asked.renew.SetInParent()
+        asked.renew.CopyFrom(admin_pb2.RenewReplay(rate=rate))
         return await self._ask(asked)
 
     async def finishes(self, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:

@@ -32,7 +32,8 @@ class ScriptedReplay:
     """One flow. ``state_after``: once it was cancelled. ``address``: of its subscriber; ``marker``, ``progress``: as
     stored; ``refuses``: verb to what it answers, once each; ``loses``: verbs that are carried out once without an
     answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is. ``rewound``:
-    the marker was set back, and is until the first one is stored."""
+    the marker was set back, and is until the first one is stored. ``tells``: of the rate, as earlier releases do not;
+    ``rate``: as the driver granted it last, ``told``: to a task."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
@@ -46,6 +47,7 @@ class ScriptedReplay:
         self.paused = ""
         self.rewound = False
         self.updates = 0
+        self.tells, self.rate, self.told = True, 0.0, 0.0
         self.asked: list[str] = []
         self.tokens: list[str] = []
         self.refuses: dict[str, list[Refused]] = {}
@@ -67,6 +69,8 @@ class ScriptedReplay:
         match verb:
             case "begin" if request.begin.HasField("begin"):
                 self.begun.append(marker_from_message(request.begin.begin))
+            case "renew" if request.renew.HasField("rate"):
+                self.rate = request.renew.rate
             case "open" if self.causes:
                 status = admin_pb2.FlowStatus(flow=self.flow, paused=self.paused)
                 return admin_pb2.ReplayReply(flow=status, problem=problem_to_message(self.causes.pop(0)))
@@ -100,6 +104,10 @@ class ScriptedReplay:
         replay = admin_pb2.ReplayStatus(
             replay=request.replay, attempts=self.epoch, updates=self.updates, opener=self.opener
         )
+        if verb in ("open", "advance"):
+            self.told = self.rate
+        if self.tells:
+            replay.rate = self.told
         ended = verb == "finish" and (purged is None or request.finish.accept_gap)
         return admin_pb2.ReplayReply(
             flow=status, replay=None if ended else replay, ticket="t", opened=opened, purged=purged

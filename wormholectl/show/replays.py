@@ -50,7 +50,8 @@ class Teller:
     def moves(self, progress: Progress) -> None:
         """How far it is."""
         if self._as_json:
-            print_json({"replay": self._id, "progress": {**asdict(progress), "share": progress.share}})
+            more = {"waiting": progress.waiting, "share": progress.share}
+            print_json({"replay": self._id, "progress": asdict(progress) | more})
             return
         text = bar(progress)
         if self._bar:
@@ -78,9 +79,11 @@ def bar(progress: Progress) -> str:
     filled = int(progress.share * _WIDTH)
     left = "" if progress.left_s is None or progress.share >= 1 else f"  {span(progress.left_s)} left"
     finished, flows = progress.flows
+    waiting = f", {progress.waiting} waiting" if progress.waiting else ""
     return (
         f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {progress.share:4.0%}  {progress.updates:,} updates  "
-        f"{progress.updates_per_s:,.0f}/s  {size(progress.bytes_per_s)}/s{left}  {finished} of {flows} flows done"
+        f"{progress.updates_per_s:,.0f}/s  {size(progress.bytes_per_s)}/s{left}  {finished} of {flows} flows done, "
+        f"{progress.pushing} pushing{waiting}"
     )
 
 

@@ -588,8 +588,10 @@ class SettledWindow(_message.Message):
     def __init__(self, window: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., passed: _Optional[int] = ...) -> None: ...
 
 class RenewReplay(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("rate",)
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    rate: float
+    def __init__(self, rate: _Optional[float] = ...) -> None: ...
 
 class FinishReplay(_message.Message):
     __slots__ = ("epoch", "marker", "accept_gap")
@@ -616,7 +618,7 @@ class ParkReplay(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., park: _Optional[_Union[_push_pb2.Park, _Mapping]] = ...) -> None: ...
 
 class ReplayStatus(_message.Message):
-    __slots__ = ("replay", "who", "state", "mode", "begin", "until", "where", "progress", "started_s", "lease_left_s", "updates", "bytes", "attempts", "snapshot", "opener")
+    __slots__ = ("replay", "who", "state", "mode", "begin", "until", "where", "progress", "started_s", "lease_left_s", "updates", "bytes", "attempts", "snapshot", "opener", "rate")
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     WHO_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -632,6 +634,7 @@ class ReplayStatus(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     OPENER_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
     replay: str
     who: str
     state: str
@@ -647,7 +650,8 @@ class ReplayStatus(_message.Message):
     attempts: int
     snapshot: _push_pb2.Datamarker
     opener: str
-    def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., opener: _Optional[str] = ...) -> None: ...
+    rate: float
+    def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., opener: _Optional[str] = ..., rate: _Optional[float] = ...) -> None: ...
 
 class BackfillStatus(_message.Message):
     __slots__ = ("generation", "state", "who", "started_s", "tables", "where", "rate", "paused", "waits", "table", "rows", "rows_estimate", "share", "rows_per_s", "bytes_per_s", "left_s", "progress", "verify", "verified", "lost")

@@ -318,3 +318,21 @@ async def test_an_earlier_datamarker_is_not_stored(world: World, s1: ScriptedSub
         await replay.advances(second)
         assert marker_from_message((await replay.advances(first)).flow.marker) == second
         assert (await refused(replay.finishes(first))).code is Status.INVALID_ARGUMENT
+
+
+async def test_a_task_hears_its_share_of_the_rate_and_the_driver_what_it_heard(
+    world: World, s1: ScriptedSubscriber, first: Datamarker
+) -> None:
+    async with world.publisher() as publisher:
+        replay = await opened(world, publisher, s1)
+        run = publisher.replays.run_of(flow_of(publisher))
+        assert run is not None
+        assert (await replay.renews(100.0)).replay.rate == 0.0, "no task was told yet"
+        assert (await replay.advances(first)).replay.rate == 100.0
+        run.told_at += 1e6  # time flies here
+        assert (await replay.renews(50.0)).replay.rate == 100.0
+        assert (await replay.renews()).replay.rate == 50.0, "a task asks"
+        run.told_at -= 10.0
+        assert (await replay.renews(50.0)).replay.rate == 0.0, "its task has died"
+        for rate in (-1.0, float("inf"), float("nan")):
+            assert (await refused(replay.renews(rate))).code is Status.INVALID_ARGUMENT

@@ -4,11 +4,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Generator
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from spark_replay.replay.delivery import Delivery, Offer, Park, Piece, Route, Stored
 from spark_replay.replay.pieces import Selector, log_pieces
+from spark_replay.replay.rate import Share
 from subscriber_sdk.testing import body_of, read
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
@@ -21,7 +23,6 @@ from wormhole.model.errors import EpochRefused, HandlerFailed, ReplayError, Stre
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
-from wormhole.push.allowance import TokenBucket
 from wormhole.push.parking import park_frames
 from wormhole.wire.body import Body, parse_body
 from wormhole.wire.tally import total
@@ -60,7 +61,8 @@ def delivery(
         max_frame_bytes=4096,
     )
     to = Route(hello, subscriber.address, 7, marker_at(0), **route)
-    return Delivery(to, "cache", "a", until, pieces, store or StoredOffers(), park, TokenBucket(lambda: 0.0, 0.0, 0.0))  # type: ignore[arg-type]
+    share, asks = Share(limited=False, now=0.0), MagicMock()
+    return Delivery(to, "cache", "a", until, pieces, store or StoredOffers(), park, share, asks)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -9,12 +9,13 @@ from typing import Any
 import grpc
 import pytest
 
+from spark_replay.archive.store import open_store
 from spark_replay.replay import driver as driver_module
 from spark_replay.replay.driver import Driver
 from spark_replay.replay.flow_plans import plan
 from spark_replay.replay.progress import Progress
 from spark_replay.replay.task import Ended, Outcome, Task
-from tests.support.archives import marker_at
+from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
@@ -30,7 +31,9 @@ def eventually_now(holds: Callable[[], bool]) -> bool:
 
 
 class Pushing:
-    slots = 2
+    """``executors``: how many there are; ``None``: it is no cluster."""
+
+    executors: int | None = None
 
     def __init__(self, *fails: str) -> None:
         self.rates: list[float] = []
@@ -67,7 +70,7 @@ def test_what_one_flow_cannot_go_on_with_ends_that_one_only(tmp_path: Path, scri
     jobs, told = Pushing("b"), Listener()
     reports = {one.flow: one.handed_over for one in driver(tmp_path, script, jobs, told).run()}
     assert reports == {"cache/a": True, "cache/b": False}
-    assert jobs.rates == [50.0, 50.0], "the rate is of all tasks together"
+    assert jobs.rates == [50.0, 50.0], "of publishers that tell no shares"
     assert told.moved[-1].flows == (2, 2)
 
 
@@ -193,3 +196,100 @@ def test_what_nobody_thought_of_ends_one_flow_and_is_reported(tmp_path: Path, sc
     assert reports["cache/a"].handed_over
     assert "internal error: ZeroDivisionError" in reports["cache/b"].message
     assert "cancel" in script.asked
+
+
+def of_many(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, flows: int, **more: Any) -> Driver:
+    shards = [f"s{number}" for number in range(flows)]
+    files = {name: [[tx(put(b"k", b"v"))]] for name in shards}
+    write_archive(folder / "archive", files)
+    store = open_store(str(folder / "archive"), "orders")
+    looked = [seen(*(flow(name, marker_at(0)) for name in shards), reach=script.reach)]
+    asked = wish(**more)
+    return Driver(asked, setting(store), plan(asked, setting(store), looked), lambda: looked, jobs, told)
+
+
+def test_spark_is_given_as_many_flows_as_are_permitted_and_the_next_one_when_one_ends(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    class Rounds(Pushing):
+        """Goes on when four flows are there, and never has five."""
+
+        def __init__(self) -> None:
+            super().__init__("s1", "s6")
+            self.given: list[str] = []
+            self.at_once = self.most = 0
+            self._lock, self._round = threading.Lock(), threading.Barrier(4)
+
+        def log(self, task: Task) -> Outcome:
+            with self._lock:
+                self.given.append(task.shard)
+                self.at_once += 1
+                self.most = max(self.most, self.at_once)
+            self._round.wait(PATIENCE_S)
+            with self._lock:
+                self.at_once -= 1
+            if task.shard == "s2":
+                raise ReplayError("Spark gave the task up")
+            return super().log(task)
+
+    jobs = Rounds()
+    twelve = of_many(tmp_path, script, jobs, Listener(), 12, at_once=4)
+    largest = {run.plan.shard for run in twelve.runs[:4]}
+    lost = {one.flow for one in twelve.run() if not one.handed_over}
+    assert lost == {"cache/s1", "cache/s2", "cache/s6"}
+    assert jobs.most == 4
+    assert set(jobs.given[:4]) == largest
+
+
+def test_a_flow_is_pushed_once_a_task_has_opened_it_and_waits_before(
+    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "_LOOK_S", 0.02)
+    told = Listener()
+
+    class Slots(Pushing):
+        """One, for the first."""
+
+        def log(self, task: Task) -> Outcome:
+            if task.shard == "s0":
+                assert eventually_now(lambda: bool(told.moved))
+                assert {one.pushing for one in told.moved} == {0}
+                names.append(task.name)
+                assert eventually_now(lambda: (told.moved[-1].pushing, told.moved[-1].waiting) == (1, 2))
+            else:
+                assert eventually_now(lambda: any(one.flows[0] for one in told.moved))
+            return super().log(task)
+
+    answer, names = script.answer, list[str]()
+
+    def opened(request: Any) -> Any:
+        reply = answer(request)
+        reply.replay.opener = f"{names[0]}.1" if names and request.flow == "cache/s0" else "of-another-driver.1"
+        return reply
+
+    script.answer = opened  # type: ignore[method-assign]
+    assert all(one.handed_over for one in of_many(tmp_path, script, Slots(), told, 3).run())
+    assert (told.moved[-1].flows, told.moved[-1].pushing, told.moved[-1].waiting) == ((3, 3), 0, 0)
+
+
+def test_when_the_cluster_has_no_executor_it_is_said_once_and_whose_move_it_is(
+    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "_LOOK_S", 0.01)
+    told = Listener()
+
+    class Scaled(Pushing):
+        executors = 0
+
+        def log(self, task: Task) -> Outcome:
+            assert eventually_now(lambda: len(told.moved) > 2)
+            assert len(told.said) == 1
+            self.executors = 4
+            assert eventually_now(lambda: len(told.said) == 2)
+            return super().log(task)
+
+    assert of_many(tmp_path, script, Scaled(), told, 1).run()[0].handed_over
+    gone, again = told.said
+    assert "no executor: 1 flows wait for one and stay held" in gone
+    assert "cluster manager" in gone
+    assert again == "the cluster runs 4 executors again"

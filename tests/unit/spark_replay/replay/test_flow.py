@@ -15,6 +15,7 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay import flow as flow_module
 from spark_replay.replay.flow import ReplayFlow
 from spark_replay.replay.flow_plans import plan
+from spark_replay.replay.rate import Shares
 from spark_replay.replay.request import FoundPublisher
 from spark_replay.replay.task import Ended, Outcome, Task, push_log
 from tests.support.archives import marker_at, put, tx, write_archive
@@ -56,13 +57,14 @@ def run_of(
     *,
     found: admin_pb2.FlowStatus | None = None,
     patience_s: float = 0.0,
+    rate: float = 0.0,
 ) -> ReplayFlow:
     """``found``: the flow, once it is looked for."""
     looked = seen(flow("a", marker_at(1)), reach=script.reach)
     (one,) = plan(wish(shards=("a",)), setting(store), [looked])
     later = looked if found is None else seen(found, reach=script.reach)
     look: Callable[[], list[FoundPublisher]] = lambda: [later]  # noqa: E731
-    return ReplayFlow(one, wish(patience_s=patience_s), setting(store), look, jobs, Listener(), 0.0)
+    return ReplayFlow(one, wish(patience_s=patience_s), setting(store), look, jobs, Listener(), Shares(rate, rate))
 
 
 def test_a_flow_is_held_pushed_and_handed_over(tmp_path: Path, script: ScriptedReplay) -> None:
@@ -318,3 +320,113 @@ def test_the_next_step_is_reported_before_what_goes_on_and_only_where_something_
     run.begin()
     report = run.run()
     assert (report.hint, "it is live again" in report.message) == ("restore it", True)
+
+
+def test_a_paused_flow_is_given_to_spark_again_when_it_is_no_longer_paused(
+    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_module, "_AGAIN_S", 0.01)
+    ends, answer = [Ended.PAUSED, Ended.DONE], script.answer
+
+    def paused(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
+        reply = answer(request)
+        reply.flow.paused = "maria" if script.asked.count("renew") in (1, 2) else ""
+        return reply
+
+    script.answer = paused  # type: ignore[method-assign]
+    jobs = Pushing(lambda task: Outcome(ends.pop(0), 4, task.until, 5, 50))
+    run = run_of(archived(tmp_path), script, jobs)
+    run.begin()
+    assert run.run().handed_over
+    assert script.asked == ["begin", "renew", "renew", "renew", "finish"]
+    first, second = jobs.tasks
+    assert first.name != second.name
+
+
+def test_a_stopped_driver_does_not_wait_for_a_paused_flow(tmp_path: Path, script: ScriptedReplay) -> None:
+    script.paused = "maria"
+    answer = script.answer
+
+    def paused(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
+        reply = answer(request)
+        reply.flow.paused = "maria"
+        return reply
+
+    def stopped(task: Task) -> Outcome:
+        run.stopped.set()
+        return Outcome(Ended.PAUSED, 0, None, 0, 0)
+
+    script.answer = paused  # type: ignore[method-assign]
+    run = run_of(archived(tmp_path), script, Pushing(stopped))
+    run.begin()
+    assert "the driver was stopped, the flow is paused by maria" in run.run().message
+
+
+def test_a_task_that_waits_for_a_slot_is_withdrawn_when_its_publisher_is_elsewhere(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    withdrawn: list[str] = []
+
+    class Waits(Pushing):
+        def withdraw(self, flow: str) -> None:
+            withdrawn.append(flow)
+
+    with replay_publisher(ScriptedReplay(marker_at(1))) as other:
+
+        def waits(task: Task) -> Outcome:
+            if len(jobs.tasks) == 1:
+                other.refuses["finish"] = []
+                looked.append(seen(flow("a", marker_at(1)), reach=other.reach))
+                script.refuses["renew"] = [Refused(grpc.StatusCode.UNAVAILABLE, "it went down")]
+                run.renew()
+                assert withdrawn == ["cache/a"]
+                raise ReplayError("Spark gave the task up: cancelled")
+            return done(task)
+
+        jobs, looked = Waits(waits), [seen(flow("a", marker_at(1)), reach=script.reach)]
+        run = run_of(archived(tmp_path), script, jobs)
+        run._find_publishers = lambda: looked[-1:]
+        run.begin()
+        assert run.run().handed_over
+        assert [task.publisher.address for task in jobs.tasks] == [script.reach, other.reach]
+
+
+def test_a_task_that_has_the_flow_open_is_not_withdrawn_and_goes_on_at_the_new_address(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    """The thread of the leases found the publisher first."""
+    with replay_publisher(ScriptedReplay(marker_at(1))) as other:
+
+        def opened(task: Task) -> Outcome:
+            if len(jobs.tasks) == 1:
+                script.opener = f"{task.name}.1"
+                run.renew()
+                assert run.pushing
+                looked.append(seen(flow("a", marker_at(1)), reach=other.reach))
+                script.refuses["renew"] = [Refused(grpc.StatusCode.UNAVAILABLE, "it went down")]
+                run.renew()
+                return Outcome(Ended.UNREACHABLE, 4, None, 0, 0, "it does not answer")
+            return done(task)
+
+        jobs, looked = Pushing(opened), [seen(flow("a", marker_at(1)), reach=script.reach)]
+        run = run_of(archived(tmp_path), script, jobs)
+        run._find_publishers = lambda: looked[-1:]
+        run.begin()
+        assert run.run().handed_over
+        assert len(jobs.tasks) == 2
+
+
+def test_a_task_gets_its_share_of_the_rate_as_soon_as_it_has_the_flow_open(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    def opened(task: Task) -> Outcome:
+        run.renew()
+        assert (script.rate, script.asked.count("renew")) == (0.0, 1)
+        script.opener = f"{task.name}.1"
+        run.renew()
+        assert (script.rate, script.asked.count("renew")) == (100.0, 3)
+        return done(task)
+
+    run = run_of(archived(tmp_path), script, Pushing(opened), rate=100.0)
+    run.begin()
+    assert run.run().handed_over

@@ -38,21 +38,18 @@ def test_what_is_configured_of_an_application_and_its_archive(tmp_path: Path) ->
         setting_of(where, "cache")
 
 
-def test_tasks_are_counted_once_all_executors_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    slots: list[int] = []
+def test_executors_are_started_before_a_flow_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[str] = []
 
     class Jobs:
-        slots = 2
-
         def __init__(self, *_: object) -> None:
             pass
 
         def warm(self) -> None:
-            self.slots = 40
+            came.append("executors")
 
     def start(wish: object, setting: object, plans: object, look: object, jobs: Jobs, told: object) -> Any:
-        slots.append(jobs.slots)
-        return SimpleNamespace(run=list)
+        return SimpleNamespace(run=lambda: came.append("held"))
 
     for module, names in (
         (session, ("check_spark", "spark_session", "local_slots")),
@@ -68,7 +65,7 @@ def test_tasks_are_counted_once_all_executors_are_there(monkeypatch: pytest.Monk
     for name in ("_Look", "setting_of", "_request"):
         monkeypatch.setattr(job, name, MagicMock(return_value=MagicMock(snapshot="")))
     run_replay(Where(), Replay("cache"), MagicMock())
-    assert slots == [40]
+    assert came == ["executors", "held"]
 
 
 def test_certificates_are_found_where_the_tasks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

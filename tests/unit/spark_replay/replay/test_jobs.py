@@ -28,6 +28,7 @@ class Context:
     ) -> None:
         self.said = said
         self.cancelled = 0
+        self.properties: list[tuple[str, str]] = []
         self.tasks: list[Any] = []
 
     def setJobGroup(self, *_: object, **__: object) -> None:
@@ -42,6 +43,9 @@ class Context:
 
     def collect(self) -> list[Any]:
         raise Py4JError(self.said)
+
+    def setLocalProperty(self, name: str, value: str) -> None:
+        self.properties.append((name, value))
 
     def cancelAllJobs(self) -> None:
         self.cancelled += 1
@@ -82,3 +86,29 @@ def test_a_push_of_last_changes_takes_along_what_it_needs_of_their_files(
     given = alone.args[1]
     assert {f"{id_:016x}" for id_ in given.schemas} == set(manifest.files[0].schemas)
     assert given.by_values is True
+
+
+def test_each_flow_has_a_pool_of_its_own_that_is_served_in_the_order_in_which_flows_came() -> None:
+    jobs = Jobs(SimpleNamespace(sparkContext=(context := Context())))  # type: ignore[arg-type]
+    for flow in ("cache/large", "cache/small", "cache/large"):
+        with pytest.raises(ReplayError):
+            jobs.log(SimpleNamespace(flow=flow, replay="r"))  # type: ignore[arg-type]
+    names = [value for name, value in context.properties if name == "spark.scheduler.pool"]
+    assert names[0] == names[2] < names[1]
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_the_executors_of_a_cluster_are_counted_without_the_driver(local: bool) -> None:
+    tracker = SimpleNamespace(getExecutorInfos=lambda: ["driver", "0", "1"])
+    scala = SimpleNamespace(isLocal=lambda: local, statusTracker=lambda: tracker)
+    context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: scala))
+    jobs = Jobs(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
+    assert jobs.executors == (None if local else 2)
+
+
+def test_of_a_spark_that_has_ended_no_executors_are_known() -> None:
+    def ended() -> object:
+        raise Py4JError("the context was stopped")
+
+    jobs = Jobs(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=ended))))  # type: ignore[arg-type]
+    assert jobs.executors is None

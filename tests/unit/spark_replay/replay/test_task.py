@@ -30,6 +30,7 @@ from wormhole.config import TlsFiles
 from wormhole.host.trust import Trust
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
+from wormhole.wire.v1 import admin_pb2
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def task(store: ArchiveStore, reach: str, *, until: int = 3, patience_s: float =
         flow="cache/a",
         replay="r",
         ticket="t",
+        name="n1",
         publisher=Reach(reach),
         store=store,
         shard="a",
@@ -132,13 +134,11 @@ async def test_an_attempt_of_its_own_whose_answer_was_lost_is_not_another_s(stor
     assert (outcome.ended, outcome.epoch) == (Ended.DONE, 3)
 
 
-async def test_a_paused_flow_is_waited_for_without_limit(store: ArchiveStore) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address, script.paused, script.causes = subscriber.address, "maria", [Problem("paused by maria")]
-            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach, patience_s=0.0)))
-            await takes_all(subscriber)
-            assert (await running).ended is Ended.DONE
+async def test_a_paused_flow_gives_its_slot_back(store: ArchiveStore) -> None:
+    with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+        script.paused, script.causes = "maria", [Problem("paused by maria")]
+        outcome = await asyncio.to_thread(push_log, task(store, script.reach))
+        assert (outcome.ended, script.asked) == (Ended.PAUSED, ["open"])
 
 
 async def test_what_a_flow_waits_for_in_vain_is_reported_with_what_to_do(store: ArchiveStore) -> None:
@@ -361,3 +361,32 @@ async def test_with_mutual_tls(store: ArchiveStore, tmp_path: Path) -> None:
             assert (gone.ended, str(mine.key) in gone.message) == (Ended.FAILED, True), (
                 "told, and not tried again by Spark"
             )
+
+
+async def test_a_task_of_a_limited_replay_pushes_once_it_is_told_its_share(store: ArchiveStore) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address, answer, came = subscriber.address, script.answer, list[str]()
+
+            def told(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
+                if script.asked.count("advance") == 1:
+                    came.append("granted")
+                    script.rate = 1e9
+                return answer(request)
+
+            script.answer = told  # type: ignore[method-assign]
+            limited = replace(task(store, script.reach), rate=1e9)
+            running = asyncio.create_task(asyncio.to_thread(push_log, limited))
+            await takes_all(subscriber, see=lambda frame: came.append(str(frame.WhichOneof("kind"))))
+            assert came.index("granted") < came.index("batch")
+            assert (await running).ended is Ended.DONE
+
+
+async def test_a_publisher_of_an_earlier_release_leaves_a_task_its_fixed_part(store: ArchiveStore) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address, script.tells = subscriber.address, False
+            limited = replace(task(store, script.reach), rate=1e9)
+            running = asyncio.create_task(asyncio.to_thread(push_log, limited))
+            await takes_all(subscriber)
+            assert (await running).ended is Ended.DONE

@@ -19,8 +19,11 @@ GOING = Progress(5, 10, 5, 500, 1.0, 100.0, None, (0, 1))
 def test_the_bar_says_how_far_how_fast_and_for_how_long() -> None:
     pace = Pace()
     pace.look(0.0, 0, 1000, 0, 0, (0, 2))
-    text = bar(pace.look(10.0, 250, 1000, 12_340, 5 << 20, (1, 2)))
-    assert text == "[######..................]  25%  12,340 updates  1,234/s  512 KiB/s  30s left  1 of 2 flows done"
+    text = bar(pace.look(10.0, 250, 1000, 12_340, 5 << 20, (1, 4), 2))
+    assert text == (
+        "[######..................]  25%  12,340 updates  1,234/s  512 KiB/s  30s left  "
+        "1 of 4 flows done, 2 pushing, 1 waiting"
+    )
 
 
 def test_at_the_end_nothing_is_left() -> None:
