@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,15 +21,18 @@ __all__ = ["Cluster", "cluster", "surroundings"]
 
 _START_S = 60.0
 _DAEMONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # they do little
-_WORKER_MEMORY = "1g"  # what an executor asks for when nothing else is said
+_MEMORY_GIB = 1  # of a core: what an executor asks for when nothing else is said
 
 
 class Cluster:
-    """``master``: the URL for ``--master``; ``environment``: what a driver needs beside its own."""
+    """``master``: the URL for ``--master``; ``environment``: what a driver needs beside its own; ``workers``: their
+    processes.
+    """
 
-    def __init__(self, master: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, master: str, environment: Mapping[str, str], workers: Sequence[int]) -> None:
         self.master = master
         self.environment = dict(environment)
+        self.workers = tuple(workers)
 
 
 def surroundings(folder: Path) -> dict[str, str]:
@@ -52,9 +55,9 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def cluster(folder: Path, workers: int, start_s: float = _START_S) -> Iterator[Cluster]:
-    """One master and ``workers`` of one core each, ended with the block and with this process, however it ends.
-    ``start_s``: how long each may take to come up.
+def cluster(folder: Path, workers: int, start_s: float = _START_S, cores: int = 1) -> Iterator[Cluster]:
+    """One master and ``workers`` that declare ``cores`` each, ended with the block and with this process, however it
+    ends. ``start_s``: how long each may take to come up.
 
     Raises ``RuntimeError`` with what they said when they do not come up.
     """
@@ -66,16 +69,20 @@ def cluster(folder: Path, workers: int, start_s: float = _START_S) -> Iterator[C
         words = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         stack.enter_context(_daemon("master.Master", words, said, environment))
         _await(said, "I have been elected leader", 1, start_s)
+        started = []
         for number in range(workers):
-            work = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", _WORKER_MEMORY]
-            work += ["--work-dir", str(folder / f"work{number}"), url]
-            stack.enter_context(_daemon("worker.Worker", work, folder / f"worker{number}.log", environment))
+            work = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", str(cores)]
+            work += ["--memory", f"{cores * _MEMORY_GIB}g", "--work-dir", str(folder / f"work{number}"), url]
+            started.append(
+                stack.enter_context(_daemon("worker.Worker", work, folder / f"worker{number}.log", environment))
+            )
         _await(said, "Registering worker", workers, start_s)
-        yield Cluster(url, surroundings(folder))
+        yield Cluster(url, surroundings(folder), started)
 
 
 @contextmanager
-def _daemon(name: str, words: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[None]:
+def _daemon(name: str, words: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[int]:
+    """The process of the JVM: the script that starts it becomes it."""
     spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
     guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), ""]
     with log.open("wb") as said:
@@ -87,12 +94,12 @@ def _daemon(name: str, words: list[str], log: Path, environment: Mapping[str, st
             env=dict(environment),
             start_new_session=True,
         )
+    assert process.stdout is not None
     try:
-        yield
+        yield int(process.stdout.readline())
     finally:
         process.terminate()
         process.wait()
-        assert process.stdout is not None
         process.stdout.close()
 
 

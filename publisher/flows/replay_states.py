@@ -53,8 +53,8 @@ class Run:
     ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the
     task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
     ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said last;
-    ``told``: as a task heard last, at ``told_at``. ``parking``: what is being parked in this epoch, of which more may come;
-    ``max_frame``: bytes of the largest message to its subscriber.
+    ``told``: as a task heard last, at ``told_at``. ``parking``: what is being parked in this epoch, of which more may
+    come; ``max_frame``: bytes of the largest message to its subscriber.
     """
 
     id: str

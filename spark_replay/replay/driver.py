@@ -1,8 +1,9 @@
 """The job from its beginning to its end: plans, holds the flows, has Spark push them, hands over to the live log.
 
 One thread per flow that Spark was given, one per log that keeps the leases. Spark has as many flows at a time as the
-request permits, however many slots there are: it asks the cluster for executors by what waits. If this process dies anywhere, what it held is
-with the publishers: they keep each flow for the length of its lease, and ``--resume`` takes it up.
+request permits, however many slots there are: it asks the cluster for executors by what waits. If this process dies
+anywhere, what it held is with the publishers: they keep each flow for the length of its lease, and ``--resume`` takes
+it up.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ class Driver:
         if executors == 0 and not self._no_executor:
             finished, flows = progress.flows
             self._observer.says(
-                f"the cluster runs no executor: {flows - finished} flows wait for one and stay held. Spark has asked for "
-                "it: see on the cluster manager's page whether workers are up and have free cores and memory"
+                f"the cluster runs no executor: {flows - finished} flows wait for one and stay held. If none comes, "
+                "see on the cluster manager's page whether workers are up and have free cores and memory"
             )
         elif executors and self._no_executor:
             self._observer.says(f"the cluster runs {executors} executors again")

@@ -14,8 +14,8 @@ _SPAN_S: Final = 20.0
 @dataclass(frozen=True, slots=True)
 class Progress:
     """``done`` and ``all`` in rows of the archive; ``updates`` and ``bytes``: acknowledged so far; the rates per
-    second, of the last seconds. ``left_s`` ``None``: not known yet. ``flows``: finished, and all; ``pushing``: of the others those that a task has
-    open.
+    second, of the last seconds. ``left_s`` ``None``: not known yet. ``flows``: finished, and all; ``pushing``: of the
+    others those that a task has open.
     """
 
     done: int

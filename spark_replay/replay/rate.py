@@ -72,8 +72,9 @@ class Shares:
 
 
 class Share:
-    """A task's side, used by its loop and by the threads of its requests: bytes come in at its share, and what takes more of them than there are has to wait. ``limited``:
-    whether there is a limit; then nothing is pushed until a share is known.
+    """A task's side, used by its loop and by the threads of its requests: bytes come in at its share, and what takes
+    more of them than there are has to wait. ``limited``: whether there is a limit; then nothing is pushed until a share
+    is known.
     """
 
     __slots__ = ("_at", "_ends", "_left", "_lock", "_rate", "limited")
