@@ -52,10 +52,8 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         found.close()
 
 
-def test_a_replay_runs_where_spark_submit_says_on_executors_that_come_for_its_flows(
-    standalone: Cluster, scene: Scene, tmp_path: Path
-) -> None:
-    """With none at the start: the application takes nothing until two flows have a task each."""
+def test_a_replay_runs_where_spark_submit_says(standalone: Cluster, scene: Scene, tmp_path: Path) -> None:
+    """On executors that come for its flows, with none at the start: the application takes nothing before two came."""
     scene.publisher.start()
     scene.archiver.start()
     scene.subscribers["s1"].start()
