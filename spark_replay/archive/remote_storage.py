@@ -1,4 +1,4 @@
-"""Creating a file only if there is none, where pyarrow cannot: S3 by a conditional request, HDFS by moving a folder.
+"""Creating a file only if there is none: S3 by a conditional request, HDFS by moving a folder.
 
 Both answer by what the service decides, never by reading first: between a read and a write somebody else can have
 written.
@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pyarrow import fs
 
+from spark_replay.archive.hdfs_files import connect
 from spark_replay.archive.storage import Storage, Stored, storage_errors
 from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
 
@@ -103,20 +104,18 @@ _CONTENT: Final = "content"
 
 
 class HdfsStorage(Storage):
-    """``hdfs://host:port/folder``, through libhdfs of a Hadoop installation (``HADOOP_HOME``, ``CLASSPATH``; see
-    pyarrow).
+    """``hdfs://host:port/folder``, or ``hdfs://nameservice/folder`` of Hadoop's configuration (``HADOOP_CONF_DIR``).
 
-    pyarrow's move replaces a file that is there. But HDFS moves a folder that shall take the name of another **into**
-    that one, which the name node decides for one mover after the other. So a small file is a folder with its contents
-    in it: who finds his own folder inside another one afterwards came second.
+    A small file is a folder with its contents in it: it gets its name by a move, which the name node refuses where the
+    name is taken, for one mover after the other.
     """
 
     def __init__(self, to: str, filesystem: fs.FileSystem | None = None) -> None:
-        root = urlsplit(to).path
+        parts = urlsplit(to)
         if filesystem is None:
             with storage_errors("open", to):
-                filesystem, root = fs.FileSystem.from_uri(to)
-        super().__init__(filesystem, root)
+                filesystem = connect(f"hdfs://{parts.netloc}")
+        super().__init__(filesystem, parts.path)
         self._to = to
 
     def __reduce__(self) -> tuple[type[HdfsStorage], tuple[str]]:
@@ -127,15 +126,19 @@ class HdfsStorage(Storage):
         above, own = name.rpartition("/")[0], f".{secrets.token_hex(6)}"
         made = self.path(f"{above}/{own}" if above else own)
         with storage_errors("write", self.path(name)):
-            self.filesystem.create_dir(made, recursive=True)
             with self.filesystem.open_output_stream(f"{made}/{_CONTENT}") as stream:
                 stream.write(data)
-            self.filesystem.move(made, self.path(name))
-            inside = f"{self.path(name)}/{own}"
-            if self.filesystem.get_file_info(inside).type == fs.FileType.NotFound:
-                return True
-            self.filesystem.delete_dir(inside)
-        return False
+            try:
+                self.filesystem.move(made, self.path(name))
+            except FileExistsError:
+                self.filesystem.delete_dir(made)
+                return False
+            except FileNotFoundError:
+                # The client repeats a request of which the answer got lost; whose file it is, its bytes say.
+                if self.filesystem.get_file_info(self.path(name)).type == fs.FileType.NotFound:
+                    raise
+                return False
+        return True
 
     def replace(self, name: str, data: bytes) -> None:
         """See :meth:`~spark_replay.archive.storage.Storage.replace`."""

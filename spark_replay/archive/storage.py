@@ -62,7 +62,9 @@ def _named(error: OSError, doing: str, where: str) -> WormholeError:
     text = f"cannot {doing} {where}: {error.strerror or error}"
     if error.errno in _NO_ROOM:
         return ArchiveUnavailable(text, hint="make room there; nothing that was committed is touched")
-    if error.errno in _NOT_ALLOWED or _REFUSED.search(str(error)):
+    if _REFUSED.search(str(error)):
+        return ArchiveError(text, hint="the credentials in use need the right to read, write and delete there")
+    if error.errno in _NOT_ALLOWED:
         return ArchiveError(text, hint=f"user {_user()} needs the right to read, write and delete there")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)) or _NO_BUCKET.search(str(error)):
         return ArchiveError(

@@ -10,6 +10,7 @@ _COMPACT: Final = "tests/unit/spark_replay/archive/test_compact.py"
 _SHARD_WRITER: Final = "tests/unit/spark_replay/archive/test_shard_writer.py"
 _SELECTED: Final = "tests/unit/spark_replay/test_selected.py"
 _CHECKPOINTS: Final = "tests/unit/spark_replay/archive/test_checkpoints.py"
+_REMOTE: Final = "tests/unit/spark_replay/archive/test_remote_storage.py"
 _COMPACTOR: Final = "tests/unit/spark_replay/archive/test_compactor.py"
 _ARCHIVER: Final = "tests/unit/spark_replay/archive/test_archiver.py"
 
@@ -446,5 +447,29 @@ ARCHIVE_FAULTS: list[Fault] = [
         new="        if entry:",
         tests=(f"{_COMPACTOR}::test_a_merged_file_that_a_manifest_named_is_left_to_retention",),
         promise="no file goes that a manifest named, whatever the storage answers",
+    ),
+    Fault(
+        name="a-move-in-hdfs-replaces-what-is-there",
+        file="spark_replay/archive/hdfs_files.py",
+        old="self._client.rename(path, dest, False)",
+        new="self._client.rename(path, dest, True)",
+        tests=(f"{_REMOTE}::test_of_many_at_once_one_creates_it",),
+        promise="of two writers one commits, in HDFS too",
+    ),
+    Fault(
+        name="a-file-in-hdfs-is-not-synced",
+        file="spark_replay/archive/hdfs_files.py",
+        old="                self._file.hsync()\n",
+        new="                pass\n",
+        tests=(f"{_REMOTE}::test_what_is_closed_is_on_the_disks",),
+        promise="what a manifest names outlasts a power cut",
+    ),
+    Fault(
+        name="a-request-to-hdfs-that-was-repeated-fails-the-commit",
+        file="spark_replay/archive/remote_storage.py",
+        old="                if self.filesystem.get_file_info(self.path(name)).type == fs.FileType.NotFound:\n",
+        new="                if made:\n",
+        tests=(f"{_REMOTE}::test_a_request_that_the_client_repeated",),
+        promise="an answer that got lost is no failure",
     ),
 ]

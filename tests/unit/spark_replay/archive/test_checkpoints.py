@@ -179,7 +179,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     if request.param == "s3":
         to = f"s3://archives/{tmp_path.name}?{request.getfixturevalue('s3_service')}"
     if request.param == "hdfs":
-        made = HdfsStorage(f"hdfs://name:9000{to}", NameNode())
+        made = HdfsStorage(f"hdfs://name:9000{to}", NameNode().files())
         monkeypatch.setattr("spark_replay.archive.store.open_storage", lambda _: made)
     return open_store(to, "orders", copy="main", create=True)
 

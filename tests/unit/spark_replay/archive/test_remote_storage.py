@@ -12,6 +12,7 @@ from typing import Any
 import botocore.exceptions
 import pytest
 
+from spark_replay.archive import hdfs_files
 from spark_replay.archive.remote_storage import HdfsStorage, S3Storage
 from spark_replay.archive.storage import Storage, open_storage
 from tests.support.name_node import NameNode
@@ -22,7 +23,7 @@ from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavaila
 @pytest.fixture(params=["s3", "hdfs"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "hdfs":
-        return HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", NameNode())
+        return HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", NameNode().files())
     return open_storage(f"s3://archives/{tmp_path.name}?{request.getfixturevalue('s3_service')}")
 
 
@@ -136,19 +137,88 @@ def test_without_botocore_only_commits_are_refused(s3_service: str, monkeypatch:
     assert caught.value.hint == "pip install 'wormhole-pubsub[s3]'"
 
 
-def test_hdfs_that_is_not_there() -> None:
-    with pytest.raises((ArchiveError, ArchiveUnavailable), match=r"cannot open hdfs://127\.0\.0\.1"):
-        HdfsStorage("hdfs://127.0.0.1:1/archive")
+def test_hdfs_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(hdfs_files._WAITS, "dfs.client.failover.max.attempts", "0")
+    stored = HdfsStorage("hdfs://127.0.0.1:1/archive")
+    with pytest.raises(ArchiveUnavailable, match=r"cannot read /archive/x.*Connection refused"):
+        stored.read("x")
+    assert pickle.loads(pickle.dumps(stored)).filesystem == stored.filesystem
 
 
-def test_a_mover_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_client_for_hdfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(UsageError, match="needs hdfs-native") as caught:
+        open_storage("hdfs://name:9000/archive")
+    assert caught.value.hint == "pip install 'wormhole-pubsub[hdfs]'"
+
+
+def test_a_mover_that_cannot(tmp_path: Path) -> None:
     node = NameNode()
-    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(node, "move", full)
+    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+    node.refuses[stored.path("x")] = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(ArchiveUnavailable, match="No space left"):
-        stored.create_if_absent("x", b"")
-    assert stored.read("x") is None
+        stored.create_if_absent("x", b"1")
+    assert stored.read("x") == b"1", "it was made, and the answer got lost: its bytes say whose it is"
+    assert not stored.create_if_absent("x", b"2")
+
+
+def test_a_request_that_the_client_repeated(tmp_path: Path) -> None:
+    """The first one moved the folder: the second one finds it no more."""
+    node = NameNode()
+    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+    assert stored.create_if_absent("x", b"1")
+    rename = node.rename
+
+    def again(source: str, target: str, overwrite: bool) -> None:
+        rename(source, target, overwrite)
+        raise FileNotFoundError(f"rename source {source} is not found.")
+
+    node.rename = again  # type: ignore[method-assign]
+    assert not stored.create_if_absent("y", b"2")
+    assert stored.read("y") == b"2"
+
+
+def test_a_folder_that_somebody_takes_away_while_it_is_moved(tmp_path: Path) -> None:
+    node = NameNode()
+    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+
+    def gone(source: str, target: str, overwrite: bool) -> None:
+        raise FileNotFoundError(f"rename source {source} is not found.")
+
+    node.rename = gone  # type: ignore[method-assign]
+    with pytest.raises(ArchiveError, match="is not found"):
+        stored.create_if_absent("y", b"2")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "hint"),
+    [
+        ("RPCError(org.apache.hadoop.security.AccessControlException, Permission denied)", ArchiveError, "needs the"),
+        ("RPCError(org.apache.hadoop.hdfs.protocol.DSQuotaExceededException, ...)", ArchiveUnavailable, "make room"),
+        ("DataTransferError(All DataNodes failed)", ArchiveUnavailable, "try again"),
+    ],
+)
+def test_what_a_name_node_refuses(tmp_path: Path, said: str, kind: type[Exception], hint: str) -> None:
+    node = NameNode()
+    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+    node.refuses[stored.path("x/content")] = RuntimeError(said)
+    with pytest.raises(kind, match=said.partition("(")[0]) as caught:
+        stored.read("x")
+    assert hint in str(caught.value.hint)  # type: ignore[attr-defined]
+
+
+def test_what_is_closed_is_on_the_disks(tmp_path: Path) -> None:
+    node = NameNode()
+    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+    with stored.open_output("s/data/x") as stream:
+        stream.write(b"abc")
+        stream.flush()
+    assert node.synced == {stored.path("s/data/x"): 1}
+    with stored.open_input("s/data/x") as source:
+        assert (source.size(), source.read(), source.read()) == (3, b"abc", b"")
+        assert source.seek(-2, 2) == 1
+        assert (source.read(100), source.tell()) == (b"bc", 3)
+    with stored.open_output("s/data/empty"):
+        pass
+    with stored.open_input("s/data/empty") as source:
+        assert source.read() == b""
