@@ -107,3 +107,23 @@ def test_the_archive_is_whole_and_goes_on(store: ArchiveStore, before: Path) -> 
     write_archive(before / "archive", {"a": [[tx(put(b"k5", b"v5"))]]}, epoch=3)
     assert (manifest_of(store, "a").version, manifest_of(store, "a").end) == (6, marker_at(6))
     assert verify(store, deep=True).problems == []
+
+
+def test_an_archive_with_a_checkpoint_is_whole_and_goes_on(before: Path) -> None:
+    folder = before / "archive_checkpoints"
+    store = open_store(str(folder), "orders", copy="main")
+    head = store.head("a")
+    assert head is not None
+    assert [(one.name, one.files, one.begin, one.end) for one in head.older] == [
+        ("00000000000000000017-4a1259dc37adb7e3.json", 16, marker_at(0).order, marker_at(16).order)
+    ]
+    assert [one.name for one in head.files] == ["000001-000017.parquet", "000001-000018.parquet"]
+    assert [one.end for one in manifest_of(store).files] == [marker_at(number) for number in range(1, 19)]
+    report = verify(store, deep=True)
+    assert (report.problems, report.files, report.rows, report.unnamed) == ([], 18, 18, 0)
+    write_archive(folder, {"a": [[tx(put(b"more", b"v"))] for _ in range(16)]}, epoch=2)
+    newer = store.head("a")
+    assert newer is not None
+    assert newer.older[0] == head.older[0], "what was written stays"
+    assert len(newer.older) == 2
+    assert verify(store, deep=True).problems == []
