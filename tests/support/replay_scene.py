@@ -30,8 +30,10 @@ class Scene(Stage):
     ``holds``: subscribers that are slow from so many updates on, and full at so many, see `replayed_application`.
     """
 
-    def __init__(self, folder: Path, *, keys: int, credit: int, holds: Mapping[str, tuple[int, int]]) -> None:
-        super().__init__(folder)
+    def __init__(
+        self, folder: Path, *, keys: int, credit: int, holds: Mapping[str, tuple[int, int]], archive: str = ""
+    ) -> None:
+        super().__init__(folder, archive)
         self.keys = keys
         self.writer = RocksWriter(folder / "store")
         for family in FAMILIES[1:]:
@@ -50,6 +52,7 @@ shard_by = "table"
 [datasets.shop.archive]
 to = "{self.archive}"
 flush_every = "200ms"
+compact = "auto"
 [datasets.shop.copies.main.logs.db1]
 source = "rocksdb://{folder / "store"}"
 pin_budget = "{_PIN_BUDGET}B"
@@ -108,6 +111,10 @@ pin_budget = "{_PIN_BUDGET}B"
         self.until_archived(last)
         self.writer.flush()
         return last
+
+    def lost(self, application: str) -> int:
+        """How many flows the application was told a loss of."""
+        return len({shard for shard, _, kind, *_ in self.notices(application) if kind == "loss"})
 
     def let_go(self) -> None:
         """No subscriber holds back any more."""

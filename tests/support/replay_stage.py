@@ -14,16 +14,17 @@ from tests.support.eventually import until
 from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
 from wormhole.admin import admin_service
+from wormhole.model.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.options import Where
 
 
 class Stage(ABC):
-    """``config``: of a dataset ``shop`` with its archive in ``archive``."""
+    """``config``: of a dataset ``shop`` with its archive in ``archive``, a folder or a URL."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, archive: str = "") -> None:
         self.folder = folder
-        self.archive = folder / "archive"
+        self.archive = archive or str(folder / "archive")
         self.config = folder / "wormhole.toml"
         self.where = Where(coordinator=str(self.config))
 
@@ -90,4 +91,7 @@ class Stage(ABC):
 
     def store(self) -> ArchiveStore | None:
         """The archive, once there is one."""
-        return open_store(str(self.archive), "shop") if (self.archive / "archive.json").exists() else None
+        try:
+            return open_store(self.archive, "shop")
+        except UsageError:
+            return None
