@@ -190,7 +190,10 @@ class _Sparks:
 
             def run(archive: Path, mode: str) -> list[float]:
                 tell(process, json.dumps([str(archive), mode]))
-                told: list[float] = json.loads(line(process))
+                try:
+                    told: list[float] = json.loads(line(process))
+                except RuntimeError as error:
+                    raise RuntimeError(f"{error}\n{(folder / 'log').read_text()[-4000:]}") from None
                 return told
 
             small = Plan(2000).archive(2, folder)

@@ -35,6 +35,7 @@ def _push(jobs: Jobs, store: ArchiveStore, manifest: Manifest, mode: str) -> Out
         flow=f"app/{manifest.shard}",
         replay="unpushed",
         ticket="",
+        name="unpushed",
         publisher=Reach("", None, ""),
         store=store,
         shard=manifest.shard,
