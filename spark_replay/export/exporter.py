@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ __all__ = ["Exporter", "Result", "Start", "start_from"]
 
 _ATTEMPTS: Final = 5
 _IDLE_US: Final = 3_600_000_000
-"""A table without changes is moved to later places once an hour of the log."""
+"""A table without changes is moved to later places once an hour."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class Result:
 @dataclass
 class Exporter:
     """``open``: the open table of a table of the dataset. ``job``: writes the new files. ``tables``: only these.
-    ``types``: of columns, by table. ``until``: no further than there. Not safe for threads.
+    ``types``: of columns, by table. ``until``: no further than there. ``dry``: write nothing. ``now_us``: microseconds
+    since 1970. Not safe for threads.
     """
 
     store: ArchiveStore
@@ -85,6 +87,7 @@ class Exporter:
     until: Asked = LATEST
     start: Start | None = None
     dry: bool = False
+    now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     _cleaned: set[str] = field(default_factory=set)
 
     def run(self) -> list[Result]:
@@ -128,15 +131,24 @@ class Exporter:
 
     def _attempt(self, table: str, opened: OpenTable) -> Result:
         seen = opened.look()
-        if table not in self._cleaned and not self.dry:
+        if seen.state is not None and table not in self._cleaned and not self.dry:
             clean(opened, seen.version)
             self._cleaned.add(table)
         selection = self._selection(seen, table, opened.name)
         plan = planned(table, seen, selection, self._start_schemas(), self.types.get(table, {}))
-        did = _needed(seen, plan)
+        did = self._needed(seen, plan)
         if did == "nothing" or self.dry:
             return _result(table, opened, seen, plan, did)
         return self._commit(table, opened, seen, plan, did)
+
+    def _needed(self, seen: Seen, plan: Plan) -> str:
+        state = seen.state
+        if state is None:
+            return "created"
+        if plan.changes or state.columns != plan.columns:
+            return "changed"
+        idle = self.now_us() - state.at_us < _IDLE_US and {one.shard for one in plan.ranges} == state.shards.keys()
+        return "nothing" if idle or not plan.moved else "moved"
 
     def _selection(self, seen: Seen, table: str, name: str) -> Selection:
         if seen.state is not None:
@@ -158,7 +170,9 @@ class Exporter:
         if did != "moved":
             changed = self._write(table, opened, seen, plan, draft, run)
         try:
-            version = draft.commit(plan.state(self.store, table, run.name), changed.added, changed.removed)
+            version = draft.commit(
+                plan.state(self.store, table, run.name, self.now_us()), changed.added, changed.removed
+            )
         except ArchiveConflict:
             if not opened.committed(run.name, seen.version):
                 run.abandon()
@@ -186,6 +200,7 @@ class Exporter:
             plan.selection.needs_inspection,
             before != plan.columns,
             None if start is None else start.rows,
+            0 if start is None or table not in start.about.tables else start.about.tables[table].rows,
         )
         try:
             return self.job(work)
@@ -194,17 +209,6 @@ class Exporter:
             if opened.look().version != seen.version:
                 raise ArchiveConflict(f"somebody else committed to {opened.name} meanwhile") from None
             raise
-
-
-def _needed(seen: Seen, plan: Plan) -> str:
-    state = seen.state
-    if state is None:
-        return "created"
-    if plan.changes or state.columns != plan.columns:
-        return "changed"
-    newest = max((one.until.committed_at_us for one in plan.ranges if one.until is not None), default=0)
-    moved = {one.shard for one in plan.ranges} != state.shards.keys() or newest - state.committed_at_us() >= _IDLE_US
-    return "moved" if moved else "nothing"
 
 
 def _result(

@@ -81,14 +81,7 @@ class OpenIcebergTable:
         self._whose = dataset, copy, table
         self._catalogue = catalogue
         self._seen: Table | None = None
-        self._staged: CreateTableTransaction | None = None
-
-    @property
-    def location(self) -> str:
-        """The URL of the table's folder."""
-        if self._seen is not None:
-            return self._seen.location()
-        return self._stage(pa.schema([pa.field("_", pa.bool_())]))._table.location()
+        self._home: Table | None = None  # what says where its files are: the table, or the one that is to be created
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -101,34 +94,36 @@ class OpenIcebergTable:
         return self._place()[1]
 
     def _place(self) -> tuple[fs.FileSystem, str]:
-        table = self._seen
-        properties = dict(table.io.properties if table is not None else self._catalogue.properties)
-        given = PyArrowFileIO(properties)
-        scheme, netloc, path = PyArrowFileIO.parse_location(self.location.rstrip("/"), properties)
-        return given.fs_by_scheme(scheme, netloc), path
-
-    def _stage(self, shape: pa.Schema) -> CreateTableTransaction:
-        with self.errors("create"):
-            self._catalogue.create_namespace_if_not_exists(self.identifier[0])
-            return self._catalogue.create_table_transaction(self.identifier, shape)
+        assert self._home is not None, "it was neither seen nor drafted"
+        return _place(self._home)
 
     def url(self, path: str) -> str:
         """How the table's metadata names a file within the file system."""
-        return f"{self.location.rstrip('/')}/{path.removeprefix(self.root + '/')}"
+        assert self._home is not None
+        return f"{_location(self._home)}/{path.removeprefix(self.root + '/')}"
+
+    def stage(self, shape: pa.Schema) -> CreateTableTransaction:
+        """Begin to create the table. Its files go where this says."""
+        with self.errors("create"):
+            self._catalogue.create_namespace_if_not_exists(self.identifier[0])
+            staged = self._catalogue.create_table_transaction(self.identifier, shape)
+            self._check_place(staged._table)
+            self._home = staged._table
+            return staged
 
     def look(self) -> Seen:
         """See :meth:`~spark_replay.export.port.OpenTable.look`."""
-        self._seen = None
+        self._seen = self._home = None
         with self.errors("read"):
             try:
                 table = self._catalogue.load_table(self.identifier)
             except (NoSuchTableError, NoSuchNamespaceError):
-                self._check_location()
+                self._check_new()
                 return Seen(None, "")
             state = self._state(table)
             state.check(*self._whose, self.name)
             self._check_schema(table, state)
-            self._seen = table
+            self._seen = self._home = table
             current = table.current_snapshot()
             return Seen(state, str(current.snapshot_id) if current else "", tuple(self._files(table)))
 
@@ -158,16 +153,23 @@ class OpenIcebergTable:
             known = not base or table.snapshot_by_id(int(base)) is not None
             return False if known and after else None
 
-    def _check_location(self) -> None:
+    def _check_new(self) -> None:
+        try:
+            staged = self._catalogue.create_table_transaction(self.identifier, pa.schema([pa.field("_", pa.bool_())]))
+        except NoSuchNamespaceError:
+            return  # then nobody knows its place yet
+        self._check_place(staged._table)
+
+    def _check_place(self, table: Table) -> None:
         """Metadata in the place of a new table is that of a table in another catalogue; or of a run of ours that was
         killed while it created one here."""
-        filesystem, root = self._place()
+        filesystem, root = _place(table)
         found = filesystem.get_file_info(fs.FileSelector(f"{root}/metadata", allow_not_found=True))
         others = [one.base_name for one in found if one.base_name.endswith(".metadata.json")]
-        if others and "" not in noted(self).values():
+        if others and "" not in noted(filesystem, root).values():
             raise ReplayError(
-                f"{self.name} is in another catalogue's hands: {self.location} has the metadata of an Iceberg table "
-                f"({others[0]}) that this catalogue does not know",
+                f"{self.name} is in another catalogue's hands: {_location(table)} has the metadata of an "
+                f"Iceberg table ({others[0]}) that this catalogue does not know",
                 hint="export through that catalogue, or give this one another warehouse; nothing was changed",
             )
 
@@ -198,8 +200,7 @@ class OpenIcebergTable:
             raise ReplayError(f"somebody else changed the columns of {self.name}: {', '.join(changed)}", hint=ANEW)
 
     def _files(self, table: Table) -> Iterator[DataFile]:
-        root = self._root_of(table)
-        prefix = table.location().rstrip("/")
+        root, prefix = _place(table)[1], _location(table)
         for task in table.scan().plan_files():
             if task.delete_files:
                 raise ReplayError(f"somebody else deleted rows of {self.name}", hint=ANEW)
@@ -208,11 +209,6 @@ class OpenIcebergTable:
                 raise ReplayError(f"{self.name} has files in another place: {file.file_path}", hint=ANEW)
             path = f"{root}{file.file_path.removeprefix(prefix)}"
             yield DataFile(path, file.record_count, file.file_size_in_bytes, file)
-
-    @staticmethod
-    def _root_of(table: Table) -> str:
-        _, _, path = PyArrowFileIO.parse_location(table.location().rstrip("/"), table.io.properties)
-        return path
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
@@ -245,7 +241,7 @@ class IcebergDraft:
         self._table = table
         shape = table_shape(columns)
         seen = table._seen
-        self._transaction: Transaction = table._stage(shape) if seen is None else _Once(seen)
+        self._transaction: Transaction = table.stage(shape) if seen is None else _Once(seen)
         if seen is not None:
             self._evolve(seen, shape)
         self._schema = self._transaction.table_metadata.schema()
@@ -310,6 +306,16 @@ class IcebergDraft:
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
+
+
+def _location(table: Table) -> str:
+    return table.location().rstrip("/")
+
+
+def _place(table: Table) -> tuple[fs.FileSystem, str]:
+    properties = dict(table.io.properties)
+    scheme, netloc, path = PyArrowFileIO.parse_location(_location(table), properties)
+    return PyArrowFileIO(properties).fs_by_scheme(scheme, netloc), path
 
 
 def _ours(snapshot: Snapshot) -> str | None:

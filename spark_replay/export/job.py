@@ -66,11 +66,12 @@ class Work:
     inspect: bool = True
     rewrites: bool = False
     start: Callable[[SparkSession], DataFrame] | None = field(default=None, compare=False)
+    start_rows: int = 0
 
     @property
     def changes(self) -> int:
-        """How many rows of the table the ranges hold about."""
-        return sum(entry.tables.get(self.table, 0) for one in self.ranges for entry in one.files)
+        """How many rows the start and the ranges hold about."""
+        return self.start_rows + sum(entry.tables.get(self.table, 0) for one in self.ranges for entry in one.files)
 
 
 @dataclass(frozen=True, slots=True)

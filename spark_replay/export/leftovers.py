@@ -61,16 +61,16 @@ class Run:
         _remove_note(self._table, self.name)
 
 
-def noted(table: OpenTable) -> dict[str, str]:
-    """Runs that did not end, with the version that each began on."""
-    folder = f"{table.root}/{NOTES}"
+def noted(filesystem: fs.FileSystem, root: str) -> dict[str, str]:
+    """Runs that did not end of the table in ``root``, with the version that each began on."""
+    folder = f"{root}/{NOTES}"
     found = {}
     with storage_errors("read", folder):
-        for one in table.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        for one in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
             if one.is_file and one.base_name.endswith(".json"):
                 with (
                     contextlib.suppress(FileNotFoundError),
-                    table.filesystem.open_input_stream(one.path) as source,
+                    filesystem.open_input_stream(one.path) as source,
                 ):
                     found[one.base_name.removesuffix(".json")] = _base(source.read())
     return found
@@ -86,7 +86,7 @@ def _base(note: bytes) -> str:
 def clean(table: OpenTable, version: str) -> list[str]:
     """Remove what killed runs left of a table that is at ``version`` now; returns their names."""
     cleaned = []
-    for run, base in noted(table).items():
+    for run, base in noted(table.filesystem, table.root).items():
         if base == version:
             continue  # it may still be at work
         committed = table.committed(run, base)

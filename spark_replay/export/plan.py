@@ -54,15 +54,21 @@ class Plan:
         """What to read of the archive."""
         return self.selection.shards
 
-    def state(self, store: ArchiveStore, table: str, run: str) -> Exported:
-        """What the commit says."""
+    @property
+    def moved(self) -> bool:
+        """Whether the archive goes on behind the table."""
+        marks = {shard: one.marker.order for shard, one in self.before.items()}
+        return marks != {one.shard: one.until.order for one in self.ranges if one.until is not None}
+
+    def state(self, store: ArchiveStore, table: str, run: str, at_us: int) -> Exported:
+        """What the commit at that time says."""
         shards = {}
         for one in self.ranges:
             assert one.until is not None
             before = self.before.get(one.shard)
             file = one.files[-1].name if one.files else before.file if before is not None else ""
             shards[one.shard] = ExportedShard(one.until, self.selection.manifests[one.shard].log, file)
-        return Exported(store.dataset, store.copy, table, shards, self.key, self.columns, run)
+        return Exported(store.dataset, store.copy, table, shards, self.key, self.columns, run, at_us)
 
 
 def first(store: ArchiveStore, start: SnapshotAbout | None, folder: str, until: Asked) -> Selection:

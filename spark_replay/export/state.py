@@ -41,7 +41,7 @@ class ExportedShard:
 @dataclass(frozen=True, slots=True)
 class Exported:
     """``table``: as the database calls it. ``key`` and ``columns``: its own, ours not among them. ``run``: which run
-    committed, a random name.
+    committed, a random name. ``at_us``: when, by its clock.
     """
 
     dataset: str
@@ -51,15 +51,12 @@ class Exported:
     key: tuple[Column, ...]
     columns: tuple[TableColumn, ...]
     run: str
+    at_us: int
 
     def about(self) -> SnapshotAbout:
         """As the snapshot that the next rows come after."""
         shards = {shard: SnapshotShard("", one.marker, one.log) for shard, one in self.shards.items()}
         return SnapshotAbout(self.dataset, self.copy, shards, {})
-
-    def committed_at_us(self) -> int:
-        """The newest commit time of the database that the table shows; 0: none is known."""
-        return max((one.marker.committed_at_us for one in self.shards.values()), default=0)
 
     def check(self, dataset: str, copy: str, table: str, where: str) -> None:
         """Raises :class:`~wormhole.model.errors.ReplayError` for the table of another export."""
@@ -84,6 +81,8 @@ def state_to_text(state: Exported) -> str:
             "copy": state.copy,
             "table": state.table,
             "run": state.run,
+            "at": _utc(state.at_us),
+            "at_us": state.at_us,
             "key": [[column.name, column.type] for column in state.key],
             "columns": [[column.name, column.shown, column.type] for column in state.columns],
             "shards": {shard: _shard_to_json(one) for shard, one in sorted(state.shards.items())},
@@ -94,14 +93,17 @@ def state_to_text(state: Exported) -> str:
 
 def _shard_to_json(one: ExportedShard) -> dict[str, Any]:
     at_us = one.marker.committed_at_us
-    at = datetime.fromtimestamp(at_us / 1e6, UTC).isoformat() if at_us else None
     return {
         "place": str(one.marker.order),
-        "committed_at": at,
+        "committed_at": _utc(at_us) if at_us else None,
         "log": one.log,
         "file": one.file,
         "marker": marker_to_text(one.marker),
     }
+
+
+def _utc(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")
 
 
 def _release() -> str:
@@ -131,6 +133,7 @@ def state_from_text(text: str, where: str) -> Exported:
                 tuple(Column(str(name), str(kind)) for name, kind in given["key"]),
                 tuple(TableColumn(str(name), str(shown), str(kind)) for name, shown, kind in given["columns"]),
                 str(given["run"]),
+                int(given["at_us"]),
             )
     except (ValueError, KeyError, TypeError, AttributeError, ProtocolError, PositionError) as error:
         raise ReplayError(
