@@ -169,10 +169,9 @@ class Exporter:
         changed = Changed((), ())
         if did != "moved":
             changed = self._write(table, opened, seen, plan, draft, run)
+        state = plan.state(self.store, table, run.name, self.now_us())
         try:
-            version = draft.commit(
-                plan.state(self.store, table, run.name, self.now_us()), changed.added, changed.removed
-            )
+            version = draft.commit(state, changed.added, changed.removed)
         except ArchiveConflict:
             if not opened.committed(run.name, seen.version):
                 run.abandon()

@@ -46,7 +46,7 @@ def test_what_happens_to_a_run_on_version_4(
     (Path(run.folder) / "x.parquet").touch()
     table.outcomes[run.name] = outcome
     clean(table, version)  # type: ignore[arg-type]
-    assert (Path(run.folder).exists(), run.name not in noted(table.filesystem, table.root)) == (stays, forgotten)  # type: ignore[arg-type]
+    assert (Path(run.folder).exists(), run.name not in noted(table.filesystem, table.root)) == (stays, forgotten)
 
 
 def test_names_of_ours() -> None:
