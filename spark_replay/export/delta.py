@@ -28,7 +28,7 @@ from spark_replay.export.state import ANEW, KEY, Exported, state_from_text, stat
 from spark_replay.tables.columns import TableColumn
 from wormhole.model.errors import ArchiveConflict, ArchiveUnavailable, ReplayError, UsageError
 
-__all__ = ["OpenDeltaTable"]
+__all__ = ["DeltaDraft", "OpenDeltaTable", "storage_options"]
 
 _LOG: Final = "_delta_log"
 _CATALOGUED: Final = ("catalogManaged", "catalogOwned", "coordinatedCommits")
@@ -49,7 +49,7 @@ class OpenDeltaTable:
         self.name = f"{place.rstrip('/')}/{_folder(table)}"
         self._whose = dataset, copy, table
         self._storage: Storage = open_storage(f"{self.name}{question}{options}")
-        self.options = _options(to)
+        self.options = storage_options(to)
         self._seen: DeltaTable | None = None
 
     @property
@@ -263,15 +263,15 @@ def _folder(table: str) -> str:
     return f"%{ord(name[0]):X}{name[1:]}" if name[0] in "_." else name
 
 
-def _options(to: str) -> dict[str, str]:
+def storage_options(to: str) -> dict[str, str]:
     """What ``s3://bucket/folder?region=...&endpoint_override=...&scheme=...`` says, as delta-rs calls it."""
     given = {name: values[-1] for name, values in parse_qs(urlsplit(to).query).items()} if "://" in to else {}
     found = {}
     if region := given.get("region"):
         found["AWS_REGION"] = region
     if endpoint := given.get("endpoint_override"):
-        scheme = given.get("scheme", "https")
-        found["AWS_ENDPOINT_URL"] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
-        if scheme == "http":
+        url = endpoint if "://" in endpoint else f"{given.get('scheme', 'https')}://{endpoint}"
+        found["AWS_ENDPOINT_URL"] = url
+        if url.startswith("http://"):
             found["AWS_ALLOW_HTTP"] = "true"
     return found

@@ -127,6 +127,7 @@ class Exporter:
         except KeylessError as error:
             return Result(table, opened.name, "nothing" if self.tables else "left_out", problem=error)
         except WormholeError as error:
+            self._cleaned.discard(table)
             return Result(table, opened.name, "nothing", problem=error)
 
     def _attempt(self, table: str, opened: OpenTable) -> Result:

@@ -14,7 +14,7 @@ EXPORT_FAULTS: list[Fault] = [
         file="spark_replay/export/delta.py",
         old="max_commit_retries=0)",
         new="max_commit_retries=5)",
-        tests=(f"{_EXPORT}test_of_two_exporters_one_applies_a_range",),
+        tests=(f"{_EXPORT}test_an_older_run_that_ends_late_changes_nothing",),
         promise="of two exporters one applies a range",
     ),
     Fault(

@@ -1,0 +1,108 @@
+"""Both formats in a service that speaks S3: the same files, commits by conditional requests or by the catalogue."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyarrow import fs
+from pyiceberg.catalog import load_catalog
+
+from spark_replay.export.delta import OpenDeltaTable, storage_options
+from spark_replay.export.exporter import Exporter, Result
+from spark_replay.export.iceberg import OpenIcebergTable
+from spark_replay.export.job import Changed, Work
+from tests.support.archives import gone, put, tx, write_archive
+from tests.support.exported import local_job
+from tests.support.s3 import BUCKET
+
+_SERVER = """
+from moto.server import ThreadedMotoServer
+import sys
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(*server.get_host_and_port(), sep=":", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """A service in a process of its own: delta-rs waits for answers without letting other threads run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "eu-west-1")):
+            patch.setenv(f"AWS_{name}", value)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process, process.stdin, process.stdout:
+            at = process.stdout.readline().strip()
+            fs.S3FileSystem(endpoint_override=at, scheme="http", allow_bucket_creation=True).create_dir(BUCKET)
+            yield at
+
+
+def test_delta(endpoint: str, tmp_path: Path) -> None:
+    to = f"s3://{BUCKET}/lake?endpoint_override={endpoint}&scheme=http&region=eu-west-1"
+    store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", b"1"), put(b"l", b"1"))]]})
+    open_ = partial(OpenDeltaTable, to, "orders", "main")
+    inner: list[Result] = []
+
+    def job(work: Work) -> Changed:
+        made = local_job(work)
+        if not inner:
+            inner.extend(Exporter(store, open_, local_job).run())
+        return made
+
+    (outer,) = Exporter(store, open_, job).run()
+    assert ([one.did for one in inner], outer.did, outer.problem) == (["created"], "nothing", None)
+    store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", b"2"), gone(b"l"))]]})
+    inner.clear()
+    (outer,) = Exporter(store, open_, job).run()
+    assert ([one.did for one in inner], outer.did, outer.problem) == (["changed"], "nothing", None)
+    table = DeltaTable(f"s3://{BUCKET}/lake/default", storage_options=storage_options(to))
+    assert table.to_pyarrow_table().select(["key", "value"]).to_pylist() == [{"key": b"k", "value": b"2"}]
+    assert table.version() == 1
+
+
+def test_iceberg(endpoint: str, tmp_path: Path) -> None:
+    where = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/lake.db",
+        "warehouse": f"s3://{BUCKET}/warehouse",
+        "s3.endpoint": f"http://{endpoint}",
+        "s3.region": "eu-west-1",
+    }
+    store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", b"1"))]]})
+    for value in (b"1", b"2"):
+        store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", value))]]})
+        (result,) = Exporter(
+            store, partial(OpenIcebergTable, load_catalog("lake", **where), "orders", "main"), local_job
+        ).run()
+        assert result.problem is None
+    rows = load_catalog("lake", **where).load_table(("orders", "default")).scan().to_arrow()
+    assert rows.select(["key", "value"]).to_pylist() == [{"key": b"k", "value": b"2"}]
+
+
+@pytest.mark.parametrize(
+    ("to", "options"),
+    [
+        ("/data/lake", {}),
+        ("s3://lake/orders", {}),
+        ("s3://lake/orders?region=eu-west-1", {"AWS_REGION": "eu-west-1"}),
+        ("s3://lake/x?endpoint_override=h:1", {"AWS_ENDPOINT_URL": "https://h:1"}),
+        ("s3://lake/x?endpoint_override=http://h:1", {"AWS_ENDPOINT_URL": "http://h:1", "AWS_ALLOW_HTTP": "true"}),
+    ],
+)
+def test_what_a_url_says(to: str, options: dict[str, str]) -> None:
+    assert storage_options(to) == options
