@@ -24,7 +24,7 @@ from spark_replay.frames import ShardFiles
 from spark_replay.selected import TYPES, Condition, Wanted
 from spark_replay.tables.columns import TableColumn, arrow_type
 from spark_replay.tables.history import version_rows
-from spark_replay.tables.rows import Decoding, decoded
+from spark_replay.tables.rows import NEEDED, Decoding, needed
 from spark_replay.tables.schemas import attach
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Op
@@ -184,11 +184,15 @@ class _Job:
         return base.mapInArrow(AsUpdates(self._base, self._work.before), f"{TYPES}, shard string")
 
     def _folded(self, rows: DataFrame, files: Sequence[DataFile] = ()) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         work = self._work
         schemas = (self._base, *work.schemas)
         whole = {one.shard for one in work.ranges}
         current = version_rows(attach(rows, schemas), whole, current=True, inspect=work.inspect)
-        table = decoded(current, work.table, Decoding(schemas, work.columns))
+        plan = Decoding(schemas, work.columns)
+        given = needed(current.select("table", *NEEDED), work.table)
+        table = given.mapInArrow(plan.batches, from_arrow_schema(plan.shape()))
         count = work.changes + sum(file.rows for file in files)
         return table.select(*map(_quoted, table_shape(work.columns).names)).coalesce(math.ceil(count / _TASK_ROWS) or 1)
 
