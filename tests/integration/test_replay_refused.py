@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_replay.archive.checkpoints import INLINE
 from spark_replay.spark import session
 from tests.integration.test_operating_flows import World
 from tests.support.archives import marker_at, put, tx, write_archive
@@ -40,9 +41,9 @@ class Scene:
         found = until(lambda: self.world.publisher.flow("app"), self.world.publisher.tail)
         assert found is not None
         self.flow: admin_pb2.FlowStatus = found
-        files = [[tx(put(b"k", b"v"))], [tx(put(b"k", b"w"))]]
+        files = [[tx(put(b"k", b"%d" % number))] for number in range(INLINE + 1)]
         store = write_archive(self.archive, {"db1": files}, dataset="shop")
-        beyond = replace(marker_at(2), order=LogPosition(1, 1000, 0))
+        beyond = replace(marker_at(len(files)), order=LogPosition(1, 1000, 0))
         store.change("db1", lambda one: one.extended(beyond, 1))  # type: ignore[union-attr]
 
     def edited(self, path: Path, **fields: object) -> None:
@@ -53,6 +54,12 @@ class Scene:
     @property
     def manifest(self) -> Path:
         return max((self.archive / "db1" / "manifests").iterdir())
+
+    @property
+    def checkpoint(self) -> Path:
+        """The newest manifest lists all files but one in it."""
+        (found,) = (self.archive / "db1" / "checkpoints").iterdir()
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +73,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture
 def scene(made: Scene) -> Iterator[Scene]:
-    kept = {path: path.read_bytes() for path in (made.archive / "archive.json", made.manifest)}
+    kept = {path: path.read_bytes() for path in (made.archive / "archive.json", made.manifest, made.checkpoint)}
     yield made
     for path, data in kept.items():
         path.write_bytes(data)
@@ -84,6 +91,14 @@ def torn_manifest(scene: Scene) -> None:
     scene.manifest.write_text('{"format": 1')
 
 
+def lost_checkpoint(scene: Scene) -> None:
+    scene.checkpoint.unlink()
+
+
+def torn_checkpoint(scene: Scene) -> None:
+    scene.checkpoint.write_bytes(scene.checkpoint.read_bytes()[:-100])
+
+
 def nothing(scene: Scene) -> None:
     pass
 
@@ -98,6 +113,8 @@ def nothing(scene: Scene) -> None:
         (newer, ("--app", "app"), 1, "was written by a newer release: its format is 99", "install the release that wrote it"),  # noqa: E501
         (newer_manifest, ("--app", "app"), 1, "was written by a newer release", "install the release that wrote it"),
         (torn_manifest, ("--app", "app"), 1, "is no manifest", "restore the file from a backup"),
+        (lost_checkpoint, ("--app", "app"), 1, ".json is gone; manifest 18 of db1 names it for 16 files between 1/1/0 and 1/1/1600", "restore the file from a backup"),  # noqa: E501
+        (torn_checkpoint, ("--app", "app"), 1, "is damaged, or another file: its checksum differs; manifest 18 of db1", "restore the file from a backup"),  # noqa: E501
         (nothing, ("--resume", "r-none"), 2, "no flow is with a replay 'r-none'", "wormholectl flows"),
     ],
 )  # fmt: skip
@@ -145,5 +162,5 @@ def test_a_dry_run_needs_neither_a_subscriber_nor_to_start_spark(scene: Scene, m
     assert (got, error) == (0, "")
     told = check("replay-plan", out)
     (flow,) = told["flows"]
-    assert (flow["from"], flow["updates"], flow["keys"]) == ("1/1/0", 2, 1)
+    assert (flow["from"], flow["updates"], flow["keys"]) == ("1/1/0", 17, 1)
     assert "no subscriber of app is connected" in told["problem"]
