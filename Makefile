@@ -17,7 +17,9 @@ SOAK := tests/system tests/hostile tests/property tests/docs/test_quickstart_pag
 	tests/integration/test_mysql_differential.py tests/integration/test_mysql_statements.py \
 	tests/integration/test_mysql_existing_rows.py tests/integration/test_mysql_existing_keys.py tests/integration/test_rocksdb_restored.py \
 	tests/integration/test_postgres_existing_rows.py tests/integration/test_postgres_histories.py \
-	tests/unit/publisher/sources/mysql/test_bounded_connection.py tests/unit/spark_replay/test_selected.py
+	tests/unit/publisher/sources/mysql/test_bounded_connection.py tests/unit/spark_replay/test_selected.py \
+	tests/unit/spark_replay/archive/test_store.py tests/unit/spark_replay/archive/test_checkpoints.py \
+	tests/unit/spark_replay/archive/test_remote_storage.py
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \

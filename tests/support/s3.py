@@ -1,21 +1,32 @@
-"""A service that speaks S3, on a free loopback port of this process: moto's, which keeps objects in memory and knows
-conditional writes."""
+"""A service that speaks S3, on a free loopback port: moto's in this process, which keeps objects in memory and knows
+conditional writes; in `make soak` a server that is a process of its own."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
 
-BUCKET = "archives"
+from tests.support.s3_server import BUCKET, S3Server
 
 
 @pytest.fixture(scope="module")
-def s3_service() -> Iterator[str]:
+def s3_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The query of an ``s3://archives/...`` URL that leads there.
 
     Credentials are in the environment meanwhile, as an archiver would have them."""
+    if "WORMHOLE_ROUNDS" in os.environ:
+        with pytest.MonkeyPatch.context() as patch:
+            gateway = S3Server(tmp_path_factory.mktemp("s3"))
+            for name, value in gateway.environment.items():
+                patch.setenv(name, value)
+            try:
+                yield gateway.to.partition("?")[2]
+            finally:
+                gateway.kill()
+        return
     # Most tests need neither; both take a second to import.
     import botocore.session
     from moto.server import ThreadedMotoServer
