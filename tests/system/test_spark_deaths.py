@@ -25,7 +25,7 @@ from tests.system.test_spark_cluster import SCALED, objects, pushed, submitted
 pytestmark = pytest.mark.soak
 
 FAMILIES = tuple(f"f{number}" for number in range(6))
-ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "1"))
+ROUNDS = min(5, int(os.environ.get("WORMHOLE_ROUNDS", "1")))
 UPDATES, KEYS = 500, 40
 """Of each family."""
 
