@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.s3_server import BUCKET, S3Server
 
+__all__ = ["BUCKET", "s3_service"]
+
 
 @pytest.fixture(scope="module")
 def s3_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
