@@ -46,6 +46,8 @@ class OpenDeltaTable:
 
     def __init__(self, to: str, dataset: str, copy: str, table: str) -> None:
         place, question, options = to.partition("?")
+        if "://" in place and not place.startswith("s3://"):
+            raise UsageError(f"Delta tables cannot lie in {place}", hint="use a folder or s3://bucket/folder")
         self.name = f"{place.rstrip('/')}/{_folder(table)}"
         self._whose = dataset, copy, table
         self._storage: Storage = open_storage(f"{self.name}{question}{options}")

@@ -20,6 +20,7 @@ from spark_replay.export.job import Changed, Work
 from tests.support.archives import gone, put, tx, write_archive
 from tests.support.exported import local_job
 from tests.support.s3 import BUCKET
+from wormhole.model.errors import UsageError
 
 _SERVER = """
 from moto.server import ThreadedMotoServer
@@ -106,3 +107,8 @@ def test_iceberg(endpoint: str, tmp_path: Path) -> None:
 )
 def test_what_a_url_says(to: str, options: dict[str, str]) -> None:
     assert storage_options(to) == options
+
+
+def test_delta_lies_in_a_folder_or_in_s3() -> None:
+    with pytest.raises(UsageError, match=r"Delta tables cannot lie in hdfs://host/lake"):
+        OpenDeltaTable("hdfs://host/lake", "orders", "main", "t")
