@@ -17,6 +17,7 @@ from spark_replay.tables.about import SnapshotAbout
 from spark_replay.tables.selection import LATEST, Selection
 from spark_replay.tables.start import read_about, snapshot_rows
 from wormhole.model.errors import ArchiveConflict, ReplayError, UsageError, WormholeError
+from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -89,11 +90,13 @@ class Exporter:
     dry: bool = False
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     _cleaned: set[str] = field(default_factory=set)
+    _selections: dict[frozenset[tuple[str, Datamarker, str]], Selection] = field(default_factory=dict)
 
     def run(self) -> list[Result]:
         """Each table's result, in alphabetical order. What is wrong with one table is in its result, and does not stop
         the others. Raises :class:`~wormhole.model.errors.WormholeError` for what concerns all.
         """
+        self._selections.clear()
         return [self._table(table) for table in self._names()]
 
     def _names(self) -> list[str]:
@@ -152,13 +155,21 @@ class Exporter:
         return "nothing" if idle or not plan.moved else "moved"
 
     def _selection(self, seen: Seen, table: str, name: str) -> Selection:
-        if seen.state is not None:
-            return continued(self.store, seen.state, name, self.until)
-        start = self.start
-        if start is not None:
+        """What comes after the table. Of tables that are at the same places it is decided once in a run, so they are
+        at the same places again."""
+        start, state = self.start, seen.state
+        if state is None and start is not None:
             start.check(table)
-            return first(self.store, start.about, start.folder, self.until)
-        return first(self.store, None, "", self.until)
+        shards = {} if state is None else state.shards
+        places = frozenset((shard, one.marker, one.log) for shard, one in shards.items())
+        if places not in self._selections:
+            if state is not None:
+                self._selections[places] = continued(self.store, state, name, self.until)
+            elif start is not None:
+                self._selections[places] = first(self.store, start.about, start.folder, self.until)
+            else:
+                self._selections[places] = first(self.store, None, "", self.until)
+        return self._selections[places]
 
     def _start_schemas(self) -> tuple[Schema, ...]:
         return self.start.about.schemas if self.start is not None else ()

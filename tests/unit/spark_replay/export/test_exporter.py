@@ -193,6 +193,18 @@ def test_a_table_without_changes_moves_once_an_hour(lake: Format) -> None:
     assert again().did == "nothing", "the archive has no more"
 
 
+def test_tables_at_the_same_places_go_on_to_the_same_places(lake: Format) -> None:
+    store = grow(lake, customer(1), tx(put(b"k", b"v")))
+
+    def job(work: Work) -> Changed:
+        grow(lake, tx(row(Op.INSERT, (9, "late", "Ulm", 5)), put(b"late", b"v")))
+        return local_job(work)
+
+    for _ in range(2):
+        one, other = lake.exporter(store, job=job).run()
+        assert (one.did, one.problem, one.places) == (other.did, other.problem, other.places)
+
+
 # Exactly once.
 
 
