@@ -168,7 +168,7 @@ def _giving_up(flow: str | None = None) -> Iterator[None]:
         ours = next((line.partition(": ")[2] for line in lines if line.startswith("wormhole.model.errors.")), "")
         if ours:
             raise ReplayError(f"Spark gave the task up: {ours[:_LONGEST]}", flow=flow) from error
-        if fault := executor_fault(str(error)):
+        if fault := executor_fault(error):
             raise ReplayError(fault[0][:_LONGEST], flow=flow, hint=fault[1]) from error
         why = next((line for line in lines if "most recent failure" in line or "Exception: " in line), first)
         raise ReplayError(

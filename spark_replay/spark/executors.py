@@ -59,11 +59,13 @@ def checked(function: Callable[..., _Result]) -> Callable[..., _Result]:
     return run
 
 
-def executor_fault(said: str) -> tuple[str, str] | None:
+def executor_fault(error: BaseException) -> tuple[str, str] | None:
     """What is wrong with an executor, by the error with which Spark ended a job, and what to do next; ``None``: the
     job ended for another reason.
     """
-    host = found[1] if (found := _LOST.search(said)) else "unknown"
+    # PySpark makes exceptions of a worker's text alone; which host it ran on says Java's.
+    said = f"{error}\n{getattr(error, '_origin', None) or ''}"
+    host = f"executor {found[1]}" if (found := _LOST.search(said)) else "an executor"
     if found := _FOUND.search(said):
         return f"executor {found[1].strip()}", _HINT
     if found := _VERSIONS.search(said):
@@ -74,7 +76,7 @@ def executor_fault(said: str) -> tuple[str, str] | None:
         why = f"its Python has no {found[1]}"
     else:
         return None
-    return f"executor {host} {_FAULT}{why}", f"{_HINT}; PYSPARK_PYTHON names their interpreter"
+    return f"{host} {_FAULT}{why}", f"{_HINT}; PYSPARK_PYTHON names their interpreter"
 
 
 # What follows runs on executors that may have nothing of ours: only the standard library, imported where it is used.

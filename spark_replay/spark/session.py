@@ -269,6 +269,7 @@ def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes])
 def _await_executor(session: SparkSession, master: str) -> None:
     """Return when an executor runs tasks: a job waits for ever where the cluster has no room for one."""
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
     context = session.sparkContext
     jvm: Any = context._jvm
@@ -279,11 +280,10 @@ def _await_executor(session: SparkSession, master: str) -> None:
     timer.start()
     try:
         context.parallelize([0], 1).map(checked(_ready)).count()
-    except Py4JError as error:
-        application = context.applicationId
+    except (Py4JError, PySparkException) as error:
+        application, found = context.applicationId, executor_fault(error)
         session.stop()
         if timer.is_alive():
-            found = executor_fault(str(error))
             if found is None:
                 raise
             raise UsageError(found[0], hint=f"{found[1]}; nothing was changed") from error
