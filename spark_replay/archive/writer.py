@@ -23,7 +23,7 @@ from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.wire.tally import tally_columns, total
 
-__all__ = ["DataFileWriter", "parquet_settings"]
+__all__ = ["DataFileWriter", "FileWriter", "parquet_settings"]
 
 _MASK: Final = (1 << 64) - 1
 
@@ -46,7 +46,9 @@ def parquet_settings() -> dict[str, Any]:
     }
 
 
-class _Writer(pq.ParquetWriter):  # type: ignore[misc]
+class FileWriter(pq.ParquetWriter):  # type: ignore[misc]
+    """A writer of Parquet that can be given up."""
+
     def __del__(self) -> None:
         """Leave a file that was given up as it is: pyarrow would end it, and complain that its sink is closed."""
 
@@ -61,7 +63,7 @@ class DataFileWriter:
         self._sink = SummingSink(sink)
         self._name = name
         self._about = (dataset, shard, epoch, begin)
-        self._writer = _Writer(self._sink, SCHEMA, **parquet_settings())
+        self._writer = FileWriter(self._sink, SCHEMA, **parquet_settings())
         self._markers: list[Datamarker] = []
         self._schemas: dict[int, Schema] = {}
         self._ops: Counter[str] = Counter()

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from spark_replay.archive.checksums import Blocks, CheckedSource, SummingSink
 from spark_replay.archive.storage import Storage, storage_errors
+from spark_replay.archive.writer import FileWriter
 from spark_replay.selected import PLAIN, TYPES
 from wormhole.model.errors import ArchiveError, WormholeError
 
@@ -102,17 +103,21 @@ def write_rows(storage: Storage, folder: str, shape: pa.Schema, batches: Iterabl
     with storage.open_output(path) as stream:
         sink = SummingSink(stream)
         try:
-            with pq.ParquetWriter(sink, shape, compression="zstd", write_page_checksum=True) as writer:
-                for group in _groups(batch.select(shape.names).cast(shape) for batch in batches):
-                    rows += group.num_rows
-                    if shape.equals(PLAIN):
-                        _count(tables, group)
-                    with storage_errors("write", where):
-                        writer.write_table(group, row_group_size=group.num_rows)
-            stream.close()
+            with storage_errors("write", where):
+                writer = FileWriter(sink, shape, compression="zstd", write_page_checksum=True)
+            for group in _groups(batch.select(shape.names).cast(shape) for batch in batches):
+                rows += group.num_rows
+                if shape.equals(PLAIN):
+                    _count(tables, group)
+                with storage_errors("write", where):
+                    writer.write_table(group, row_group_size=group.num_rows)
+            with storage_errors("write", where):
+                writer.close()
+                stream.close()
         except BaseException:
             with suppress(OSError, WormholeError):
                 stream.close()
+            with suppress(OSError, WormholeError):
                 storage.delete(path)
             raise
     storage.settle(path)

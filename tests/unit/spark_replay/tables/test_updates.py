@@ -4,6 +4,7 @@ On Spark: tests/integration/test_spark_tables.py."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_replay.archive.checksums import NO_BLOCKS
+from spark_replay.archive.checksums import NO_BLOCKS, SummingSink
 from spark_replay.archive.storage import open_storage
 from spark_replay.selected import PLAIN
 from spark_replay.tables import updates
@@ -27,7 +28,7 @@ from spark_replay.tables.updates import (
     file_to_json,
     write_rows,
 )
-from wormhole.model.errors import ArchiveError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 
 NUMBER = pa.RecordBatch.from_pydict({"id": [0]})
 
@@ -77,6 +78,16 @@ def test_a_file_that_was_not_finished_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a bad row"):
         write_rows(open_storage(str(tmp_path)), "updates", PLAIN, batches())
     assert [f"updates/{path.name}" for path in (tmp_path / "updates").iterdir()] == [whole.file.path]
+
+
+def test_a_storage_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(sink: SummingSink, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SummingSink, "write", full)
+    with pytest.raises(ArchiveUnavailable, match=r"cannot write .*updates/.*\.parquet: .*No space left"):
+        written(tmp_path, [plain(1, "a", "t")])
+    assert list((tmp_path / "updates").iterdir()) == []
 
 
 def test_a_file_has_the_columns_that_it_is_to_have(tmp_path: Path) -> None:
