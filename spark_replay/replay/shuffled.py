@@ -126,11 +126,11 @@ def split(
     for batch in _rows(store, one):
         refuse_others(batch)
         held.add(batch)
-        if held.least > keyed.PART_BYTES // 2:  # many keys: little would be gained
-            yield from _divided(form, held.take(), parts, number)
+        if held.least > keyed.PART_BYTES // 4:  # many keys: little would be gained
+            yield from _divided(form, held.come_to(), parts, number)
             number += 1
     if held.size:
-        yield from _divided(form, held.take(), parts, number)
+        yield from _divided(form, held.come_to(), parts, number)
 
 
 class _Held:
@@ -148,20 +148,20 @@ class _Held:
         """The next rows."""
         self._batches.append(rows)
         self.size += rows.nbytes
-        if self.size > max(keyed.PART_BYTES, 2 * self.least):
-            self._batches = [self._combined()]
-            self.least = self.size = self._batches[0].nbytes
+        if self.size > max(keyed.PART_BYTES // 2, 2 * self.least):
+            rows = self.come_to()
+            self._batches = [rows]
+            self.least = self.size = rows.nbytes
 
-    def take(self) -> pa.RecordBatch:
-        """What they come to; none are left here."""
-        rows = self._combined()
-        self._batches, self.least, self.size = [], 0, 0
+    def take(self) -> list[pa.RecordBatch]:
+        """All of them; none are left here."""
+        rows, self._batches = self._batches, []
+        self.least = self.size = 0
         return rows
 
-    def _combined(self) -> pa.RecordBatch:
-        whole = joined(self._batches)
-        self._batches = []
-        return combined(whole, self._schemas)
+    def come_to(self) -> pa.RecordBatch:
+        """What they come to; none are left here."""
+        return combined(joined(self.take()), self._schemas)
 
 
 def _divided(form: Folding, rows: pa.RecordBatch, parts: int, number: int) -> Iterator[tuple[int, Piece]]:
@@ -196,7 +196,7 @@ def fold(schemas: Mapping[int, Schema], by_values: bool, given: Iterable[tuple[i
     if not held.size:
         return
     pushing = Pushing()
-    for batch in last_changes([held.take()], schemas, by_values):
+    for batch in last_changes(held.take(), schemas, by_values):
         begin = 0
         for run in pc.run_end_encode(batch.column(_PIECE)).values.to_pylist():
             count = pc.sum(pc.equal(batch.column(_PIECE), run)).as_py()
