@@ -31,6 +31,7 @@ __all__ = ["combined"]
 
 _INSERT, _UPDATE, _UPSERT, _DELETE = (op.value for op in (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE))
 _U64: Final = (1 << 64) - 1
+_Written = tuple[bytes, bool]  # an UPDATE, and whether it lacks columns
 
 
 def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBatch:
@@ -52,7 +53,7 @@ def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBa
     plain = pc.and_not(pc.equal(rows.column("op").cast(pa.string()), _UPSERT), partial)
     kept = [lasts, firsts.filter(pc.invert(pc.and_(plain.take(firsts), plain.take(lasts))))]
     chains = pc.and_(pc.greater(pc.subtract(ends, begins), 2), partial.take(lasts))
-    written: dict[int, Row] = {}
+    written: dict[int, _Written] = {}
     if pc.any(chains).as_py():
         chain = _Chain(rows, schemas)
         at = order.to_pylist()
@@ -63,7 +64,7 @@ def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBa
                 written[at[end - 1]] = row
     wanted = pc.unique(pa.concat_arrays(kept))
     wanted = wanted.take(pc.array_sort_indices(wanted))
-    return _written(rows.take(wanted), wanted, written)
+    return _replaced(rows.take(wanted), wanted, written)
 
 
 class _Chain:
@@ -76,7 +77,7 @@ class _Chain:
         self._updates = rows.column("update")
         self._schemas = schemas
 
-    def of(self, changes: list[int]) -> tuple[list[int], Row | None]:
+    def of(self, changes: list[int]) -> tuple[list[int], _Written | None]:
         """``changes``: three rows or more, by place. Which of them stay besides the first and the last, and what the
         last says now; ``None``: what it said."""
         stay: list[int] = []
@@ -92,13 +93,14 @@ class _Chain:
             else:
                 tail = self._parts(at)
             before = at
-        return stay, None if tail is None else tail.row()
+        return stay, None if tail is None else tail.written()
 
     def _parts(self, at: int) -> _Parts:
         schema = self._schemas[self._schema_ids[at].as_py() & _U64]
         return _Parts(schema, self._ops[at], self._updates[at].as_py())
 
 
+_ABSENT: Final = update_pb2.Value(unavailable=True)
 _UNKNOWN: Final = update_pb2.Value()
 """What a change says of a column that has another value than before, and not which."""
 
@@ -137,38 +139,39 @@ class _Parts:
         self.key = row.key
         self.values = list(row.after)
         if not self.values:
-            absent = update_pb2.Value(unavailable=True)
             of_key = {column.name: value for column, value in zip(self.schema.key, row.key, strict=True)}
-            self.values = [of_key.get(column.name, absent) for column in self.schema.columns]
+            self.values = [of_key.get(column.name, _ABSENT) for column in self.schema.columns]
         if self.op != _UPDATE or row.too_large:
             self.values = [_UNKNOWN if value.HasField("unavailable") else value for value in self.values]
 
-    def row(self) -> Row | None:
+    def written(self) -> _Written | None:
         """What it comes to; ``None``: nothing was laid over it, and it needs no other form."""
         if self.values is None:
             if self.op != _INSERT:
                 return None
             self._parse()  # behind a delete it would be another row
-        return Row(op=number_of_op(Op.UPDATE), key=self.key, after=self.values)  # type: ignore[arg-type]
+        assert self.values is not None
+        row = Row(op=number_of_op(Op.UPDATE), key=self.key, after=self.values)  # type: ignore[arg-type]
+        lacks = any(value.WhichOneof("kind") in (None, "unavailable") for value in self.values)
+        return row.SerializeToString(), lacks
 
 
-def _written(rows: pa.RecordBatch, at: pa.Array, written: Mapping[int, Row]) -> pa.RecordBatch:
+def _replaced(rows: pa.RecordBatch, at: pa.Array, written: Mapping[int, _Written]) -> pa.RecordBatch:
     """``rows``, which were at ``at``, with what was written of some."""
     if not written:
         return rows
-    changed = dict(sorted(written.items()))
-    mask = pc.is_in(at, pa.array(changed, at.type))
-    rows_of = list(changed.values())
+    mask = pc.is_in(at, pa.array(written, at.type))
+    found = [written[one] for one in sorted(written)]
     for name, values in (
-        ("op", [_UPDATE] * len(rows_of)),
-        ("partial", [any(value.WhichOneof("kind") in (None, "unavailable") for value in row.after) for row in rows_of]),
-        ("update", [row.SerializeToString() for row in rows_of]),
+        ("op", [_UPDATE] * len(found)),
+        ("partial", [lacks for _, lacks in found]),
+        ("update", [update for update, _ in found]),
     ):
-        column = rows.column(name)
-        if name == "op":
+        at_column = rows.schema.get_field_index(name)
+        field, column = rows.schema.field(at_column), rows.column(name)
+        named = pa.types.is_dictionary(column.type)
+        if named:
             column = column.cast(pa.string())
         column = pc.replace_with_mask(column, mask, pa.array(values, column.type))
-        if name == "op":
-            column = column.dictionary_encode()
-        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+        rows = rows.set_column(at_column, field, column.dictionary_encode() if named else column)
     return rows

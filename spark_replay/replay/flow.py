@@ -19,7 +19,7 @@ from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from spark_replay.replay.rate import Shares
 from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
 from spark_replay.replay.task import Ended, Outcome, Task
-from wormhole.model.errors import EpochRefused, ReplayError, Retryable, WormholeError
+from wormhole.model.errors import ArchiveUnavailable, EpochRefused, ReplayError, Retryable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -285,11 +285,25 @@ class ReplayFlow:
                 raise ReplayError(f"the driver was stopped, the flow is paused by {paused}", flow=self.plan.flow)
 
     def _latest(self, task: Task) -> Outcome:
-        """By the newest manifest: what was planned on may have been merged into other files since."""
-        present = self._again(lambda: self._settings.store.read(self.plan.shard))
-        manifest = holding(present, self.plan.shard, task.begin, task.until)
-        self._counts(files_between(manifest, task.begin, task.until))
-        return self._again(lambda: self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values))
+        """By the newest manifest: what was planned on may have been merged into other files since, also while it was
+        read.
+        """
+
+        def push() -> Outcome:
+            while True:
+                files = self._newest(task)
+                self._counts(files)
+                try:
+                    return self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
+                except ArchiveUnavailable:
+                    if self._newest(task) == files:
+                        raise
+
+        return self._again(push)
+
+    def _newest(self, task: Task) -> tuple[FileEntry, ...]:
+        manifest = holding(self._settings.store.read(self.plan.shard), self.plan.shard, task.begin, task.until)
+        return files_between(manifest, task.begin, task.until)
 
     def _counts(self, files: tuple[FileEntry, ...]) -> None:
         self.plan.files = files

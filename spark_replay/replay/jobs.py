@@ -74,7 +74,9 @@ class Jobs:
             return self._one(task, push_log)
 
     def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
-        """Push the last change of each key of the range: where it was left when it is taken up again."""
+        """Push the last change of each key of the range: where it was left when it is taken up again. Raises
+        :class:`~wormhole.model.errors.ArchiveUnavailable` where a file is gone that may have been merged meanwhile.
+        """
         count = parts(chosen.files)
         schemas = schemas_of(task.store, [chosen])  # now: its files may be gone when Spark tries the push again
         task = replace(task, schemas=schemas, by_values=by_values)
@@ -82,8 +84,9 @@ class Jobs:
         with _giving_up(task.flow):
             if count == 1:
                 return self._one(task, partial(push_latest, batches=LastChanges(task.store, chosen, by_values)))
-            pieces = shuffled(self._spark.sparkContext, task.store, chosen, schemas, count, by_values=by_values)
-            outcome: Outcome = pieces.mapPartitions(checked(partial(_push_pieces, task))).collect()[0]
+            with reading():
+                pieces = shuffled(self._spark.sparkContext, task.store, chosen, schemas, count, by_values=by_values)
+                outcome: Outcome = pieces.mapPartitions(checked(partial(_push_pieces, task))).collect()[0]
             return outcome
 
     def snapshot(self, task: Task) -> Outcome:

@@ -13,13 +13,14 @@ from typing import Final, Literal
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.estimate import Estimate
+from spark_replay.replay.keyed import parts
 from spark_replay.replay.latest import FOLDABLE
 from wormhole.filters.filter import Filter
 from wormhole.filters.tree import Changed, Field, Leaf, Moved, OpIn, leaves
 from wormhole.model.errors import ReplayError
 from wormhole.model.schema import Schema
 
-__all__ = ["BREAK_EVEN", "Choice", "Mode", "Wanted", "choose", "obstacle", "unfit"]
+__all__ = ["BREAK_EVEN", "Choice", "Mode", "Wanted", "break_even", "choose", "obstacle", "unfit"]
 
 Mode = Literal["log", "latest"]
 Wanted = Literal["log", "latest", "auto"]
@@ -29,6 +30,11 @@ BREAK_EVEN: Final = 0.7
 (docs/performance.md has the measurement); the more a handler does, the higher this would be. The paper on Databus found
 0.5 (figure 16).
 """
+
+_LARGE_EVEN: Final = 0.5
+"""The same of a range that goes through Spark's shuffle, which takes as long again as reading it."""
+_OF_PARTS: Final = 0.5
+"""What parts of rows leave of both: to lay one over another takes longer than to push it."""
 
 _FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
 
@@ -71,18 +77,32 @@ def choose(
             )
         return {one.shard: Choice(one.shard, "latest", "the last of each key, as asked for", valued) for one in chosen}
     counted = estimates or {}
-    return {shard: _auto(shard, why, counted.get(shard), valued) for shard, why in against.items()}
+    return {one.shard: _auto(one, against[one.shard], counted.get(one.shard), valued) for one in chosen}
 
 
-def _auto(shard: str, why: str | None, counted: Estimate | None, valued: bool) -> Choice:
+def _auto(one: ShardFiles, why: str | None, counted: Estimate | None, valued: bool) -> Choice:
     if why is not None:
-        return Choice(shard, "log", f"every change: {why}")
+        return Choice(one.shard, "log", f"every change: {why}")
     if counted is None:
-        raise ValueError(f"auto, and no estimate of {shard}")
+        raise ValueError(f"auto, and no estimate of {one.shard}")
     share = f"about {counted.keys:,} keys in {counted.updates:,} updates"
-    if counted.distinct >= BREAK_EVEN:
-        return Choice(shard, "log", f"every change: {share}, so too few would be left out")
-    return Choice(shard, "latest", f"the last of each key: {share}", valued)
+    if partial := _share_of_parts(one.files):
+        share += f", {partial:.0%} of them parts of rows"
+    if counted.distinct >= break_even(one.files):
+        return Choice(one.shard, "log", f"every change: {share}, so too few would be left out")
+    return Choice(one.shard, "latest", f"the last of each key: {share}", valued)
+
+
+def break_even(files: Sequence[FileEntry]) -> float:
+    """Keys per update below which ``auto`` takes the last of each key of these files. Any range can be folded; this is
+    whether it pays, by what the manifest says: how large it is, and how many of its rows are parts of rows.
+    """
+    limit = BREAK_EVEN if parts(files) == 1 else _LARGE_EVEN
+    return limit * (1 - (1 - _OF_PARTS) * _share_of_parts(files))
+
+
+def _share_of_parts(files: Sequence[FileEntry]) -> float:
+    return sum(entry.partial for entry in files) / max(1, sum(entry.rows for entry in files))
 
 
 def obstacle(

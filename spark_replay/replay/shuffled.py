@@ -15,6 +15,7 @@ are held.
 
 from __future__ import annotations
 
+import pickle
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +38,8 @@ from spark_replay.replay.keyed import COLUMNS, by_place, joined, last_changes
 from spark_replay.replay.latest import keyless, refuse_others
 from spark_replay.replay.packed import Folding, Packed, Pushing
 from spark_replay.replay.shelf import Shelf
+from spark_replay.spark.executors import checked
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -80,9 +83,9 @@ def shuffled(
     ``schemas``: that the rows refer to. Raises :class:`~wormhole.model.errors.ArchiveError` for a large file that is
     missing or damaged.
     """
-    cut = slices(store, chosen)
-    read: Any = context.parallelize(cut, len(cut)).flatMap(partial(split, store, schemas, parts))
-    folding = partial(fold, schemas, by_values)
+    cut = [pickle.dumps(one) for one in slices(store, chosen)]
+    read: Any = context.parallelize(cut, len(cut)).flatMap(checked(partial(_split, store, schemas, parts)))
+    folding = checked(partial(fold, schemas, by_values))
     pieces: Any = read.partitionBy(parts, int).mapPartitions(folding).partitionBy(len(cut), int)
     # One task reads all partitions, one after the other and in their order, each from where the shuffle has it.
     in_one: RDD[Piece] = pieces.coalesce(1)
@@ -113,8 +116,23 @@ def _cuts(store: ArchiveStore, shard: str, entry: FileEntry, files: int) -> list
 
 def _rows(store: ArchiveStore, one: Slice) -> Iterator[pa.RecordBatch]:
     for entry in one.files:
-        with open_file(store, one.shard, entry) as file:
-            yield from file.batches(one.after, one.until, COLUMNS)
+        try:
+            with open_file(store, one.shard, entry) as file:
+                yield from file.batches(one.after, one.until, COLUMNS)
+        except ArchiveError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            raise ArchiveUnavailable(
+                f"{store.data_path(one.shard, entry.name)} is not there any more",
+                shard=one.shard,
+                hint="`wormholectl archive verify` shows every file that is missing; restore it from a backup",
+            ) from error
+
+
+def _split(
+    store: ArchiveStore, schemas: Mapping[int, Schema], parts: int, one: bytes
+) -> Iterator[tuple[int, tuple[int, Packed]]]:
+    return split(store, schemas, parts, pickle.loads(one))  # noqa: S301 - what the driver wrote a few lines above
 
 
 def split(

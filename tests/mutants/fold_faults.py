@@ -92,6 +92,32 @@ FOLD_FAULTS: list[Fault] = [
         promise="a large range comes to the same as a small one",
     ),
     Fault(
+        name="what-a-change-does-not-know-is-what-was-there-before",
+        file="spark_replay/replay/combine.py",
+        old="base = [named.get(column.name, _UNKNOWN) for column in later.schema.columns]",
+        new="base = [named.get(column.name, _ABSENT) for column in later.schema.columns]",
+        tests=("tests/unit/spark_replay/replay/test_combine.py",),
+        promise="a column that was dropped and added again does not get its value back",
+    ),
+    Fault(
+        name="files-that-were-merged-during-a-fold-end-it",
+        file="spark_replay/replay/flow.py",
+        old="                    if self._newest(task) == files:\n                        raise",
+        new="                    raise",
+        tests=(
+            "tests/unit/spark_replay/replay/test_flow.py::test_files_that_were_merged_while_they_were_read_are_read_where_they_went",
+        ),
+        promise="an archive may be compacted while a large range is replayed",
+    ),
+    Fault(
+        name="parts-of-rows-cost-as-little-as-rows",
+        file="spark_replay/replay/mode.py",
+        old="_OF_PARTS: Final = 0.5",
+        new="_OF_PARTS: Final = 1.0",
+        tests=("tests/unit/spark_replay/replay/test_mode.py::test_auto_knows_from_the_manifest_what_a_fold_costs",),
+        promise="auto replays every change where folding them costs more than it saves",
+    ),
+    Fault(
         name="rows-that-could-not-be-read-are-all-rows",
         file="spark_replay/replay/pieces.py",
         old="self._failed = True",

@@ -130,6 +130,27 @@ def test_the_last_of_each_key_is_read_from_the_files_that_there_are_now(tmp_path
     assert (len(planned), len(read), read[-1]) == (3, 2, planned[-1])
 
 
+def test_files_that_were_merged_while_they_were_read_are_read_where_they_went(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    store = archived(tmp_path)
+    write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
+    manifest = store.read("a")
+    assert manifest is not None
+
+    def merges(task: Task) -> Outcome:
+        if len(jobs.files) == 1:
+            assert merge(store, Group("a", manifest.files[:2])).state == "merged"
+            raise ArchiveUnavailable("it is not there any more")
+        return done(task)
+
+    run = run_of(store, script, jobs := Folding(merges))
+    run.plan.mode = "latest"
+    run.begin()
+    assert run.run().handed_over
+    assert [len(files) for files in jobs.files] == [3, 2]
+
+
 def test_storage_that_is_away_for_a_moment_while_the_archive_should_grow_is_waited_for(
     tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.estimate import Estimate
+from spark_replay.replay.keyed import PART_BYTES
 from spark_replay.replay.mode import BREAK_EVEN, Choice, Wanted, choose, obstacle, unfit
 from tests.support.archives import marker_at
 from wormhole.filters import Filter
@@ -134,6 +135,25 @@ def test_auto_goes_by_the_share_of_keys(keys: int, mode: str) -> None:
     choice = chosen("auto", keys)
     assert choice.mode == mode
     assert f"about {100 * keys:,} keys in 10,000 updates" in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("raw", "partial", "keys", "mode"),
+    [
+        (PART_BYTES, 0, 69, "latest"),
+        (PART_BYTES + 1, 0, 50, "log"),
+        (PART_BYTES + 1, 0, 49, "latest"),
+        (1, 10, 35, "log"),
+        (1, 10, 34, "latest"),
+        (10 * PART_BYTES, 5, 38, "log"),
+        (10 * PART_BYTES, 5, 37, "latest"),
+    ],
+)
+def test_auto_knows_from_the_manifest_what_a_fold_costs(raw: int, partial: int, keys: int, mode: str) -> None:
+    choice = chosen("auto", keys, entry(raw=raw, partial=partial))
+    assert choice.mode == mode
+    assert ("parts of rows" in choice.reason) is (partial > 0)
+    assert choice.reason.startswith("every change: about" if mode == "log" else "the last of each key: about")
 
 
 def test_auto_takes_every_change_where_it_must() -> None:

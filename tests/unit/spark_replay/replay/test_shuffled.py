@@ -34,6 +34,7 @@ from tests.unit.spark_replay.replay.test_latest import (
     puts,
     with_keyless,
 )
+from wormhole.model.errors import ArchiveUnavailable
 from wormhole.model.values import Op
 from wormhole.wire.rows import decode_row, op_of, values_of
 
@@ -180,3 +181,34 @@ def test_the_slices_are_the_range(
     found = [row for batch in in_order(sorted(folded, key=itemgetter(0))) for row in batch.to_pylist()]
     expected = [row for batch in LastChanges(store, chosen) for row in batch.to_pylist()]
     assert [(row["place"], row["update"]) for row in found] == [(row["place"], row["update"]) for row in expected]
+
+
+def test_a_file_that_is_gone_may_have_been_merged(store: ArchiveStore) -> None:
+    manifest = store.read("a")
+    assert manifest is not None
+    chosen = ShardFiles("a", manifest.files)
+    schemas, (one,) = schemas_of(store, [chosen]), slices(store, chosen)
+    store.delete_data("a", manifest.files[1].name)
+    with pytest.raises(ArchiveUnavailable, match=manifest.files[1].name):
+        list(split(store, schemas, 2, one))
+
+
+def test_a_part_without_rows_is_nothing() -> None:
+    assert list(fold(SCHEMAS, False, [])) == []
+
+
+def test_what_is_more_than_the_memory_for_it_is_on_the_disk_of_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    used: list[object] = []
+    opened = shelf.tempfile.TemporaryFile
+    monkeypatch.setattr(shelf.tempfile, "TemporaryFile", lambda dir: used.append(dir) or opened(dir=dir))
+    kept = shelf.Shelf(10)
+    for number in (3, 1, 2, 1):
+        kept.put(number, (str(number),), bytes([number]) * 7)
+    assert [(number, about, data.to_pybytes()) for number, about, data in kept] == [
+        (number, (str(number),), bytes([number]) * 7) for number in (1, 1, 2, 3)
+    ]
+    assert used == [str(tmp_path)]
+    assert not list(tmp_path.iterdir())
