@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pyarrow as pa
 import pytest
@@ -201,14 +201,13 @@ def test_what_is_more_than_the_memory_for_it_is_on_the_disk_of_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    used: list[object] = []
-    opened = shelf.tempfile.TemporaryFile
-    monkeypatch.setattr(shelf.tempfile, "TemporaryFile", lambda dir: used.append(dir) or opened(dir=dir))
+    used = Mock(side_effect=shelf.tempfile.TemporaryFile)
+    monkeypatch.setattr(shelf.tempfile, "TemporaryFile", used)
     kept = shelf.Shelf(10)
     for number in (3, 1, 2, 1):
         kept.put(number, (str(number),), bytes([number]) * 7)
     assert [(number, about, data.to_pybytes()) for number, about, data in kept] == [
         (number, (str(number),), bytes([number]) * 7) for number in (1, 1, 2, 3)
     ]
-    assert used == [str(tmp_path)]
+    used.assert_called_once_with(dir=str(tmp_path))
     assert not list(tmp_path.iterdir())
