@@ -64,7 +64,7 @@ def main() -> None:
     from spark_replay.replay.jobs import Jobs
     from spark_replay.spark.session import spark_session
 
-    jobs = Jobs(spark_session("unpushed", sys.argv[1]))
+    jobs = Jobs(spark_session("unpushed", sys.argv[1], pushing=True))
     jobs.warm()
     for line in sys.stdin:
         folder, mode = json.loads(line)
