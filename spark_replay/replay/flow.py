@@ -19,7 +19,7 @@ from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from spark_replay.replay.rate import Shares
 from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
 from spark_replay.replay.task import Ended, Outcome, Task
-from wormhole.model.errors import ArchiveUnavailable, EpochRefused, ReplayError, Retryable, WormholeError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, EpochRefused, ReplayError, Retryable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -295,7 +295,7 @@ class ReplayFlow:
                 self._counts(files)
                 try:
                     return self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
-                except ArchiveUnavailable:
+                except (ArchiveError, ArchiveUnavailable):
                     if self._newest(task) == files:
                         raise
 

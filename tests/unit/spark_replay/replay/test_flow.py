@@ -22,7 +22,7 @@ from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.model.errors import ArchiveUnavailable, ReplayError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
@@ -130,8 +130,9 @@ def test_the_last_of_each_key_is_read_from_the_files_that_there_are_now(tmp_path
     assert (len(planned), len(read), read[-1]) == (3, 2, planned[-1])
 
 
+@pytest.mark.parametrize("error", [ArchiveUnavailable, ArchiveError])
 def test_files_that_were_merged_while_they_were_read_are_read_where_they_went(
-    tmp_path: Path, script: ScriptedReplay
+    tmp_path: Path, script: ScriptedReplay, error: type[WormholeError]
 ) -> None:
     store = archived(tmp_path)
     write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
@@ -141,7 +142,7 @@ def test_files_that_were_merged_while_they_were_read_are_read_where_they_went(
     def merges(task: Task) -> Outcome:
         if len(jobs.files) == 1:
             assert merge(store, Group("a", manifest.files[:2])).state == "merged"
-            raise ArchiveUnavailable("it is not there any more")
+            raise error("it is not there any more")
         return done(task)
 
     run = run_of(store, script, jobs := Folding(merges))
