@@ -101,7 +101,7 @@ def _lacking(wanted: dict[str, str]) -> str:
 
     has = _versions()
     where = f"its Python is {sys.executable}"
-    if has["wormhole-pubsub"] == "":
+    if wanted["wormhole-pubsub"] and not has["wormhole-pubsub"]:
         return f"it has no wormhole-pubsub, the driver has {wanted['wormhole-pubsub']}; {where}"
     differ = []
     for name in ("wormhole-pubsub", "Python", "pyarrow"):

@@ -116,8 +116,8 @@ def test_executors_with_other_packages_are_named_and_no_flow_is_held(
     assert re.search(
         r"executor \S+ cannot run tasks of Wormhole: it has no wormhole-pubsub, the driver has \S+; its Python is "
         + re.escape(bare),
-        without.stderr,
-    ), without.stderr[-4000:]
+        without.stdout,
+    ), without.stdout
 
     older = tmp_path / "older"
     with tarfile.open(packed) as archive:
@@ -126,16 +126,16 @@ def test_executors_with_other_packages_are_named_and_no_flow_is_held(
     about.write_text(re.sub(r"^Version: .*", "Version: 0.0.9", about.read_text(), flags=re.MULTILINE))
     other = submit(scene, standalone.master, standalone.environment, str(older / "bin" / "python"))
     assert other.returncode == 2, other.stderr[-4000:]
-    assert "cannot run tasks of Wormhole: it has wormhole-pubsub 0.0.9, the driver " in other.stderr
+    assert "cannot run tasks of Wormhole: it has wormhole-pubsub 0.0.9, the driver " in other.stdout
 
     missing = submit(scene, standalone.master, standalone.environment, "./env/bin/python")
     assert missing.returncode == 2, missing.stderr[-4000:]
-    assert "cannot run tasks of Wormhole: there is no Python at ./env/bin/python" in missing.stderr
+    assert "cannot run tasks of Wormhole: there is no Python at ./env/bin/python" in missing.stdout
     assert not any(flow.HasField("replay") for flow in scene.flows("search"))
 
     speculating = submit(scene, standalone.master, standalone.environment, bare, "--conf", "spark.speculation=true")
     assert speculating.returncode == 2
-    assert "spark.speculation is true: Spark would start a second copy" in speculating.stderr
+    assert "spark.speculation is true: Spark would start a second copy" in speculating.stdout
 
     done = submit(scene, standalone.master, standalone.environment, "./env/bin/python", "--archives", f"{packed}#env")
     assert done.returncode == 0, done.stderr[-4000:]

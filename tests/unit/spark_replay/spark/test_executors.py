@@ -53,6 +53,16 @@ def test_of_arrow_releases_within_one_major_release_are_the_same(monkeypatch: py
     assert checked(partial(add, 1))(1) == 2
 
 
+def test_packages_that_were_not_installed_are_the_same_where_nobody_installed_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A checkout in PYTHONPATH, of driver and executors."""
+    uninstalled = needed() | {"wormhole-pubsub": "", "compiled": ""}
+    monkeypatch.setattr(executors, "_versions", lambda: uninstalled)
+    monkeypatch.setattr(executors, "needed", lambda: uninstalled)
+    assert checked(partial(add, 1))(1) == 2
+
+
 def test_a_package_that_the_function_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     run = checked(partial(add, 1))
 
