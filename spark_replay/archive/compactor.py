@@ -65,7 +65,7 @@ class Compactor:
 
     def step(self) -> float:
         """Merge one group, if there is one. Returns after how many seconds the next step may come. Blocks, and raises
-        nothing of ours: an archive that is not merged is as good.
+        nothing: an archive that is not merged is as good.
         """
         if not self._shards():
             return SOON_S
@@ -76,6 +76,8 @@ class Compactor:
                 merged = self._merge_next()
         except WormholeError as error:
             _log.warning("small files are not merged just now: %s", error)
+        except Exception:  # noqa: BLE001 - the archive goes on without
+            _log.exception("small files are not merged: internal error")
         waits = (self._now() - begin) * (1 / SHARE - 1)
         return waits if merged else max(waits, IDLE_S)
 

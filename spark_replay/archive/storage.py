@@ -29,9 +29,9 @@ __all__ = ["LocalStorage", "Storage", "Stored", "open_storage", "storage_errors"
 
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
-# What a service of S3 refuses for good, as pyarrow and botocore name it; anything else of it may pass.
 _PIECE: Final = 1 << 20
 _MOST_BYTES: Final = 512 << 20
+# What a service of S3 refuses for good, as pyarrow and botocore name it; anything else of it may pass.
 _REFUSED: Final = re.compile(
     r"(?i)access.?denied|invalid.?access.?key|signature.?does.?not.?match|forbidden|status 403"
 )

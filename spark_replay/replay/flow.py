@@ -65,8 +65,8 @@ class ReplayFlow:
         self.updates, self.bytes = Counter(), Counter()
         self._place = plan.range.begin.order
         self._state = ""
-        self._task_name = ""
-        """Of the task that Spark has been given; empty: none."""
+        self._given: Task | None = None
+        """What Spark has been given; ``None``: nothing."""
         self._opener = ""
         self._marker = plan.first or plan.range.begin
         self._in_snapshot = plan.first is not None
@@ -118,6 +118,13 @@ class ReplayFlow:
             self._find()
         except WormholeError:
             pass  # the task hears it too, and says so
+        self._withdraw_elsewhere()
+
+    def _withdraw_elsewhere(self) -> None:
+        """A task that waits for a slot would ask for its publisher where that was: it is to be given to Spark again."""
+        task = self._given
+        if task is not None and not self._is_at(task.publisher) and not self.pushing:
+            self._jobs.withdraw(task)
 
     def _renewed(self) -> bool:
         """Renew the lease, with the task's share of the rate. Returns whether another share is due at once."""
@@ -130,8 +137,8 @@ class ReplayFlow:
     @property
     def pushing(self) -> bool:
         """Whether a task has opened the flow."""
-        name = self._task_name
-        return bool(name) and self._opener.startswith(f"{name}.")
+        task = self._given
+        return task is not None and self._opener.startswith(f"{task.name}.")
 
     @property
     def pushed(self) -> tuple[int, int]:
@@ -245,7 +252,7 @@ class ReplayFlow:
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
             task = self._task(begin, until)
             try:
-                outcome = self._given(mode, task)
+                outcome = self._outcome_of(mode, task)
             except ReplayError:
                 if self._is_at(task.publisher):
                     raise
@@ -264,9 +271,9 @@ class ReplayFlow:
                     continue
             raise ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None)
 
-    def _given(self, mode: str, task: Task) -> Outcome:
-        """What became of the task that Spark is given."""
-        self._task_name = task.name
+    def _outcome_of(self, mode: str, task: Task) -> Outcome:
+        """What became of the task, which Spark is given."""
+        self._given = task
         try:
             if mode == _SNAPSHOT:
                 return self._jobs.snapshot(task)
@@ -274,7 +281,7 @@ class ReplayFlow:
                 return self._latest(task)
             return self._jobs.log(task)
         finally:
-            self._task_name = ""
+            self._given = None
 
     def _is_at(self, publisher: Reach) -> bool:
         return self._client.reach == publisher
@@ -344,9 +351,7 @@ class ReplayFlow:
                 self._find()
 
     def _find(self) -> None:
-        """Find where the flow's publisher is now. A task that waits for a slot would ask for it where it was: it is
-        withdrawn, to be given to Spark again.
-        """
+        """Find where the flow's publisher is now."""
         try:
             seen = next(one for one in self._find_publishers() if one.log == self.plan.publisher.log)
         except (WormholeError, StopIteration):
@@ -356,8 +361,6 @@ class ReplayFlow:
         for client in (self._client, self._leases):
             client.close()
             client.reach = seen.reach
-        if self._task_name and not self.pushing:
-            self._jobs.withdraw(self.plan.flow)
 
     def _seen(self, reply: admin_pb2.ReplayReply) -> None:
         self._state = reply.flow.state or self._state

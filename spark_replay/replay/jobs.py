@@ -130,14 +130,14 @@ class Jobs:
         """End everything that runs."""
         self._spark.sparkContext.cancelAllJobs()
 
-    def withdraw(self, flow: str) -> None:
-        """End the flow's job, in a thread other than its own."""
-        self._spark.sparkContext.cancelJobGroup(flow)
+    def withdraw(self, task: Task) -> None:
+        """End the task's job, and no later one of its flow, in a thread other than its own."""
+        self._spark.sparkContext.cancelJobGroup(task.name)
 
     def _describe(self, task: Task) -> None:
         """Of pools of which none runs a task, Spark serves the first by name: that of the flow that came first."""
         context = self._spark.sparkContext
-        context.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
+        context.setJobGroup(task.name, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
         pool = self._pools.setdefault(task.flow, f"flow {next(self._numbers):06}")
         context.setLocalProperty("spark.scheduler.pool", pool)
 

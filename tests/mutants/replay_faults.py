@@ -364,7 +364,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="a-task-that-waits-asks-where-its-publisher-was",
         file="spark_replay/replay/flow.py",
-        old="            self._jobs.withdraw(self.plan.flow)\n",
+        old="            self._jobs.withdraw(task)\n",
         new="            pass\n",
         tests=(f"{_FLOW}::test_a_task_that_waits_for_a_slot_is_withdrawn_when_its_publisher_is_elsewhere",),
         promise="a flow that waits for a slot goes on after its publisher moved",

@@ -194,6 +194,17 @@ def test_what_goes_wrong_is_tried_again_later(
     assert counts(store) == [FILES] * 3
 
 
+def test_a_fault_of_a_merge_does_not_end_the_archiver(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong(*_: object) -> None:
+        raise ValueError("not enough values to unpack")
+
+    monkeypatch.setattr("spark_replay.archive.compactor.merge", wrong)
+    assert Kit(store).compactor.step() == IDLE_S
+    assert "internal error" in caplog.text
+
+
 def test_what_was_merged_is_written_again_when_it_doubles() -> None:
     small = [1] * 20
     assert len(worthwhile(sized(*small))) == 20

@@ -387,11 +387,11 @@ def test_a_stopped_driver_does_not_wait_for_a_paused_flow(tmp_path: Path, script
 def test_a_task_that_waits_for_a_slot_is_withdrawn_when_its_publisher_is_elsewhere(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
-    withdrawn: list[str] = []
+    withdrawn: list[Task] = []
 
     class Waits(Pushing):
-        def withdraw(self, flow: str) -> None:
-            withdrawn.append(flow)
+        def withdraw(self, task: Task) -> None:
+            withdrawn.append(task)
 
     with replay_publisher(ScriptedReplay(marker_at(1))) as other:
 
@@ -401,8 +401,12 @@ def test_a_task_that_waits_for_a_slot_is_withdrawn_when_its_publisher_is_elsewhe
                 looked.append(seen(flow("a", marker_at(1)), reach=other.reach))
                 script.refuses["renew"] = [Refused(grpc.StatusCode.UNAVAILABLE, "it went down")]
                 run.renew()
-                assert withdrawn == ["cache/a"]
+                assert withdrawn == [task]
+                run.renew()
+                assert withdrawn == [task, task], "Spark may have got it only then"
                 raise ReplayError("Spark gave the task up: cancelled")
+            run.renew()
+            assert task not in withdrawn
             return done(task)
 
         jobs, looked = Waits(waits), [seen(flow("a", marker_at(1)), reach=script.reach)]

@@ -14,7 +14,7 @@ from tests.support.archives import marker_at, put, tx, write_archive
 from tests.unit.spark_replay.replay.test_task import task
 from wormhole.model.errors import ReplayError
 
-TASK: Any = SimpleNamespace(flow="cache/a", replay="r", begin=marker_at(0))
+TASK: Any = SimpleNamespace(flow="cache/a", replay="r", name="t", begin=marker_at(0))
 
 
 class Context:
@@ -30,9 +30,14 @@ class Context:
         self.cancelled = 0
         self.properties: list[tuple[str, str]] = []
         self.tasks: list[Any] = []
+        self.groups: list[str] = []
+        self.ended: list[str] = []
 
-    def setJobGroup(self, *_: object, **__: object) -> None:
-        pass
+    def setJobGroup(self, group: str, *_: object, **__: object) -> None:
+        self.groups.append(group)
+
+    def cancelJobGroup(self, group: str) -> None:
+        self.ended.append(group)
 
     def parallelize(self, *_: object) -> Context:
         return self
@@ -92,9 +97,20 @@ def test_each_flow_has_a_pool_of_its_own_that_is_served_in_the_order_in_which_fl
     jobs = Jobs(SimpleNamespace(sparkContext=(context := Context())))  # type: ignore[arg-type]
     for flow in ("cache/large", "cache/small", "cache/large"):
         with pytest.raises(ReplayError):
-            jobs.log(SimpleNamespace(flow=flow, replay="r"))  # type: ignore[arg-type]
+            jobs.log(SimpleNamespace(flow=flow, replay="r", name="t"))  # type: ignore[arg-type]
     names = [value for name, value in context.properties if name == "spark.scheduler.pool"]
     assert names[0] == names[2] < names[1]
+
+
+def test_to_withdraw_a_task_ends_no_later_one_of_its_flow() -> None:
+    """The thread of the leases withdraws the one while that of the flow gives Spark the next one."""
+    jobs = Jobs(SimpleNamespace(sparkContext=(context := Context())))  # type: ignore[arg-type]
+    first, second = (SimpleNamespace(flow="cache/a", replay="r", name=name) for name in ("1", "2"))
+    for one in (first, second):
+        with pytest.raises(ReplayError):
+            jobs.log(one)  # type: ignore[arg-type]
+    jobs.withdraw(first)  # type: ignore[arg-type]
+    assert context.ended == context.groups[:1] != context.groups[1:]
 
 
 @pytest.mark.parametrize("local", [True, False])
