@@ -96,12 +96,21 @@ def hashed(ticket: str) -> str:
     return hashlib.sha256(ticket.encode()).hexdigest()
 
 
-def taken(flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: bool) -> ReplayControl:
+def taken(
+    flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: bool, resumes: float = 0.0
+) -> ReplayControl:
     """What is stored when ``wanted`` begins. ``now``: what has the flow; ``leased``: its lease has not run out.
 
-    The same id continues where it was. Raises :class:`~publisher.flows.refused_error.RefusedError` when another one has
-    the flow.
+    The same id continues where it was. ``resumes``: only the one that began then. Raises
+    :class:`~publisher.flows.refused_error.RefusedError` when another one has the flow.
     """
+    if resumes and mine(flow, now, wanted.id).started_s != resumes:
+        raise RefusedError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"there is no replay {wanted.id!r} of it any more: it ended, and another one of that name has the flow",
+            flow=flow,
+            hint=f"look again with `wormholectl replay --resume {wanted.id}`",
+        )
     if now is None or now.id == wanted.id:
         if now is None:
             return wanted

@@ -145,8 +145,10 @@ class Replays:
 
     # -- the requests
 
-    async def begin(self, key: FlowKey, wanted: ReplayControl) -> None:
-        """Take the flow from the live log for the replay, or take a replay of the same id up again."""
+    async def begin(self, key: FlowKey, wanted: ReplayControl, resumes: float = 0.0) -> None:
+        """Take the flow from the live log for the replay, or take a replay of the same id up again. ``resumes``: when
+        the replay began that is taken up; none is begun in its place if it has ended.
+        """
         async with self._one(key) as flow:
             now = flow.control.replay
             anew = now is None or now.id != wanted.id
@@ -164,7 +166,7 @@ class Replays:
             known = self.run_of(flow)
             leased = known is None or self._clock.monotonic() < known.until
             with _recorded(flow):
-                await self._control(flow, lambda c: _held_for(flow, c, wanted, leased))
+                await self._control(flow, lambda c: _held_for(flow, c, wanted, leased, resumes))
             run = Run(wanted.id, self._clock.monotonic() + wanted.lease_s)
             if known is not None and known.id == run.id:
                 run.updates, run.bytes = known.updates, known.bytes
@@ -530,10 +532,12 @@ class Replays:
             yield self._flow(key)
 
 
-def _held_for(flow: PublisherFlow, control: FlowControl, wanted: ReplayControl, leased: bool) -> FlowControl:
+def _held_for(
+    flow: PublisherFlow, control: FlowControl, wanted: ReplayControl, leased: bool, resumes: float
+) -> FlowControl:
     """``control`` with the replay. What it delivers belongs to no generation: a backfill begins anew after it."""
     present = control if control.replay is not None else renewed(control, flow.filter.hash)
-    return replace(present, replay=taken(flow.name, control.replay, wanted, leased))
+    return replace(present, replay=taken(flow.name, control.replay, wanted, leased, resumes))
 
 
 def _check_projects(flow: PublisherFlow, *, projects: bool) -> None:

@@ -124,7 +124,7 @@ class ReplayRequests:
                 where=_short(asked.where, _MOST_WHERE, "where"),
             )
             before = self._publisher.state(flow, self._publisher.lead_flows()).value
-            await self._replays.begin(key, wanted)
+            await self._replays.begin(key, wanted, asked.resumes)
             reply.ticket = ticket
             await record(self._publisher, who, "replay", request.flow, before, f"held for {wanted.id}")
         reply.reaches = await self._replays.reaches(flow)

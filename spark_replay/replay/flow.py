@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import shlex
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -68,6 +69,7 @@ class ReplayFlow:
         self._given: Task | None = None
         """What Spark has been given; ``None``: nothing."""
         self._opener = ""
+        self._left_out: FlowReport | None = None
         self._marker = plan.first or plan.range.begin
         self._in_snapshot = plan.first is not None
         self._pushed_updates = self._pushed_bytes = 0
@@ -79,7 +81,8 @@ class ReplayFlow:
     # -- what the driver does
 
     def begin(self) -> None:
-        """Take the flow from the live log, or up where it was left.
+        """Take the flow from the live log, or up where it was left. What cannot be taken up is left as it is, and
+        reported by :meth:`run`.
 
         Raises :class:`~wormhole.model.errors.WormholeError`.
         """
@@ -90,14 +93,48 @@ class ReplayFlow:
             until=marker_to_message(range_.until),
             where=self._request.where,
             lease_s=self._request.lease_s,
+            resumes=self.plan.started_s,
         )
         if range_.rewinds:
             what.begin.CopyFrom(marker_to_message(self.plan.first or range_.begin))
         if self.plan.first is not None:
             what.snapshot.CopyFrom(marker_to_message(range_.begin))
-        reply = self._again(lambda: self._client.begin(what))
+        try:
+            reply = self._again(lambda: self._client.begin(what))
+            self._seen(reply)
+            if what.resumes not in (0.0, reply.replay.started_s):
+                # A publisher of an earlier release began another one at the flow's own datamarker.
+                self._seen(self._again(lambda: self._client.cancel(self._request.who)))
+                raise ReplayError(f"there is no replay {self._request.id!r} of it any more", flow=self.plan.flow)
+        except ReplayError as error:
+            if not self.plan.begun:
+                raise
+            self._leave(error)
+            return
         self._leases.ticket = self._client.ticket
-        self._seen(reply)
+
+    def _leave(self, error: ReplayError) -> None:
+        """Leave the flow as it is: it was not taken up."""
+        hint = error.hint or "see what `wormholectl flows` says of it"
+        with suppress(WormholeError):
+            reply = self._client.begin(admin_pb2.BeginReplay(preview=True))
+            self._state = reply.flow.state
+            has = reply.replay
+            if (has.replay, has.started_s) == (self._request.id, self.plan.started_s):
+                hint = f"{hint}; then `{self._request.resume_command}` goes on"
+            else:
+                hint = f"{hint}; if its updates are still wanted: `{self._anew}`"
+        message = f"it was not taken up: {error.message}"
+        self._observer.says(f"{self.plan.flow}: {message}")
+        self._left_out, self.finished = self._report(self._marker, message, hint), True
+
+    @property
+    def _anew(self) -> str:
+        """The command that pushes again what this replay was to push."""
+        plan, request = self.plan, self._request
+        begin = f"--snapshot {request.snapshot}" if plan.first else f"--from {plan.range.begin.order}"
+        where = f" --where {shlex.quote(request.where)}" if request.where else ""
+        return f"wormholectl replay --app {request.application} --shards {plan.shard} {begin}{where}"
 
     def give_back(self) -> None:
         """As if it had not been begun; what cannot be sent to the publisher ends with the lease."""
@@ -156,7 +193,7 @@ class ReplayFlow:
     def run(self) -> FlowReport:
         """Push the range and hand over. Raises nothing: the report contains the result."""
         try:
-            return self._pushed()
+            return self._left_out or self._pushed()
         except WormholeError as error:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - reported beside the other flows' results

@@ -30,8 +30,8 @@ __all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan
 @dataclass(slots=True)
 class FlowPlan:
     """One flow that is to be replayed. ``files``: those of its range; ``mode``, ``by_values`` and ``reason`` are
-    decided later, unless it was ``begun``. ``lacks``: why it cannot be the last of each key, because the archive itself
-    lacks a part.
+    decided later, unless it was ``begun``: as its publisher said it began at ``started_s``, which tells that replay from
+    a later one. ``lacks``: why it cannot be the last of each key, because the archive itself lacks a part.
 
     ``first``: a snapshot's rows come before the range, and this is the flow's datamarker until all of them are there;
     so many there are (``snapshot_rows``) is counted later.
@@ -45,6 +45,7 @@ class FlowPlan:
     by_values: bool = False
     reason: str = ""
     begun: bool = False
+    started_s: float = 0.0
     lacks: str = ""
     first: Datamarker | None = None
     snapshot_rows: int = 0
@@ -320,7 +321,8 @@ def _taken_up(
     files = files_between(manifest, begin, until)
     rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
     mode = "latest" if status.mode == admin_pb2.LATEST else "log"
-    return FlowPlan(flow.flow, one, Range(shard, begin, until, False, rows, size), files, mode, begun=True, first=first)
+    range_, started_s = Range(shard, begin, until, False, rows, size), status.started_s
+    return FlowPlan(flow.flow, one, range_, files, mode, begun=True, started_s=started_s, first=first)
 
 
 def _manifest(store: ArchiveStore, shard: str) -> Manifest:

@@ -47,9 +47,10 @@ class ReplayClient:
         lease_s: float | None = None,
         preview: bool = False,
         who: str = "maria@ops",
+        resumes: float = 0.0,
     ) -> admin_pb2.ReplayReply:
         asked = self._request()
-        asked.begin.CopyFrom(admin_pb2.BeginReplay(who=who, preview=preview, mode=mode))
+        asked.begin.CopyFrom(admin_pb2.BeginReplay(who=who, preview=preview, mode=mode, resumes=resumes))
         asked.begin.lease_s = self._lease_s if lease_s is None else lease_s
         if begin is not None:
             asked.begin.begin.CopyFrom(marker_to_message(begin))

@@ -33,7 +33,8 @@ class ScriptedReplay:
     stored; ``refuses``: verb to what it answers, once each; ``loses``: verbs that are carried out once without an
     answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is. ``rewound``:
     the marker was set back, and is until the first one is stored. ``tells``: of the rate, as earlier releases do not;
-    ``rate``: as the driver granted it last, ``told``: to a task."""
+    ``rate``: as the driver granted it last, ``told``: to a task. ``started_s``: of the replay that has the flow, ``has``:
+    its id, if not the one that is asked about."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
@@ -48,6 +49,7 @@ class ScriptedReplay:
         self.rewound = False
         self.updates = 0
         self.tells, self.rate, self.told = True, 0.0, 0.0
+        self.started_s, self.has = 0.0, ""
         self.asked: list[str] = []
         self.tokens: list[str] = []
         self.refuses: dict[str, list[Refused]] = {}
@@ -102,7 +104,11 @@ class ScriptedReplay:
         purged = self.purged.pop(0) if verb == "finish" and self.purged else None
         status = admin_pb2.FlowStatus(flow=self.flow, state=self.state, marker=marker_to_message(self.marker))
         replay = admin_pb2.ReplayStatus(
-            replay=request.replay, attempts=self.epoch, updates=self.updates, opener=self.opener
+            replay=self.has or request.replay,
+            attempts=self.epoch,
+            updates=self.updates,
+            opener=self.opener,
+            started_s=self.started_s,
         )
         if verb in ("open", "advance"):
             self.told = self.rate

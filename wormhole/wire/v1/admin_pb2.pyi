@@ -502,7 +502,7 @@ class ReplayRequest(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., replay: _Optional[str] = ..., ticket: _Optional[str] = ..., begin: _Optional[_Union[BeginReplay, _Mapping]] = ..., open: _Optional[_Union[OpenReplay, _Mapping]] = ..., advance: _Optional[_Union[AdvanceReplay, _Mapping]] = ..., renew: _Optional[_Union[RenewReplay, _Mapping]] = ..., finish: _Optional[_Union[FinishReplay, _Mapping]] = ..., cancel: _Optional[_Union[CancelReplay, _Mapping]] = ..., park: _Optional[_Union[ParkReplay, _Mapping]] = ...) -> None: ...
 
 class BeginReplay(_message.Message):
-    __slots__ = ("who", "preview", "mode", "begin", "until", "where", "lease_s", "snapshot")
+    __slots__ = ("who", "preview", "mode", "begin", "until", "where", "lease_s", "snapshot", "resumes")
     WHO_FIELD_NUMBER: _ClassVar[int]
     PREVIEW_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -511,6 +511,7 @@ class BeginReplay(_message.Message):
     WHERE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    RESUMES_FIELD_NUMBER: _ClassVar[int]
     who: str
     preview: bool
     mode: ReplayMode
@@ -519,7 +520,8 @@ class BeginReplay(_message.Message):
     where: str
     lease_s: float
     snapshot: _push_pb2.Datamarker
-    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ...) -> None: ...
+    resumes: float
+    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., resumes: _Optional[float] = ...) -> None: ...
 
 class OpenReplay(_message.Message):
     __slots__ = ("parks", "opener", "above", "projects")

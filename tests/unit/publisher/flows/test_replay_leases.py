@@ -169,6 +169,23 @@ async def test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow(
         await taken(s1)
 
 
+@pytest.mark.usefixtures("first")
+async def test_a_replay_whose_lease_ran_out_is_not_taken_up_as_a_new_one(world: World) -> None:
+    """Nothing was pushed yet: a new one would begin at the flow's own datamarker."""
+    async with world.publisher() as publisher:
+        replay = await client(publisher)
+        begun = (await replay.begin(begin=flow_of(publisher).marker)).replay
+    async with world.publisher() as publisher:
+        other = await client(publisher)
+        taken_up = (await other.begin(resumes=begun.started_s)).replay
+        assert (taken_up.started_s, taken_up.begin) == (begun.started_s, begun.begin)
+        lease_runs_out(publisher)
+        await eventually(lambda: stored(world) is None, "it is live")
+        error = await refused(other.begin(resumes=begun.started_s))
+        assert (error.code, "the flow is live" in str(error)) == (Status.FAILED_PRECONDITION, True)
+        assert stored(world) is None
+
+
 # --- the subscriber ----------------------------------------------------------------------------------------------------  # noqa: E501
 
 

@@ -42,6 +42,21 @@ def test_the_same_id_goes_on_where_it_stood() -> None:
     assert (found.state, found.attempts, found.progress, found.begin) == (ReplayState.HELD, 1, b"p", marker(3))
 
 
+def test_only_the_replay_that_is_meant_is_taken_up() -> None:
+    again = replace(FIRST, started_s=200.0, ticket=hashed("t2"), begin=None)
+    for state in (ReplayState.HELD, ReplayState.REPLAYING, ReplayState.NEEDS_REPLAY):
+        found = taken("app/s", replace(FIRST, state=state), again, leased=False, resumes=100.0)
+        assert (found.started_s, found.begin, found.ticket) == (100.0, marker(3), hashed("t2"))
+    for now, text in (
+        (None, "the flow is live"),
+        (replace(FIRST, id="r2", state=ReplayState.NEEDS_REPLAY), "replay r2 by maria@ops has it"),
+        (replace(FIRST, started_s=101.0), "it ended, and another one of that name has the flow"),
+    ):
+        with pytest.raises(RefusedError, match=text) as caught:
+            taken("app/s", now, again, leased=False, resumes=100.0)
+        assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
+
+
 def test_only_the_newest_ticket_of_the_replay_that_has_the_flow_is_good() -> None:
     assert permitted("app/s", FIRST, "r1", "t1") == FIRST
     for now, replay, ticket, code in (

@@ -19,7 +19,7 @@ from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
-from wormhole.model.errors import ReplayError
+from wormhole.model.errors import ReplayError, UsageError
 
 
 def eventually_now(holds: Callable[[], bool]) -> bool:
@@ -95,12 +95,26 @@ def test_all_flows_are_held_or_none(tmp_path: Path, script: ScriptedReplay) -> N
 def test_a_flow_that_is_taken_up_stays_the_replays_although_another_cannot_be_held(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
-    script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "another has it")]
+    script.refuses["begin"] = [Refused(grpc.StatusCode.PERMISSION_DENIED, "not yours")]
     resumed = driver(tmp_path, script, Pushing(), Listener())
     for run in resumed.runs:
         run.plan.begun = True
-    with pytest.raises(ReplayError, match="another has it"):
+    with pytest.raises(UsageError, match="not yours"):
         resumed.run()
+    assert "cancel" not in script.asked
+
+
+def test_a_flow_whose_replay_ended_meanwhile_is_left_out_and_reported(tmp_path: Path, script: ScriptedReplay) -> None:
+    script.started_s = 7.5
+    script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "no replay any more", "it was finished")]
+    jobs, told = Pushing(), Listener()
+    resumed = driver(tmp_path, script, jobs, told)
+    for run in resumed.runs:
+        run.plan.begun, run.plan.started_s = True, 7.5
+    lost, other = resumed.run()
+    assert (lost.handed_over, other.handed_over, len(jobs.rates)) == (False, True, 1)
+    assert lost.message == "it was not taken up: no replay any more"
+    assert told.said == [f"{lost.flow}: {lost.message}"]
     assert "cancel" not in script.asked
 
 

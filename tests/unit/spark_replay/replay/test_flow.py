@@ -456,3 +456,43 @@ def test_a_task_gets_its_share_of_the_rate_as_soon_as_it_has_the_flow_open(
     run = run_of(archived(tmp_path), script, Pushing(opened), rate=100.0)
     run.begin()
     assert run.run().handed_over
+
+
+@pytest.mark.parametrize(
+    ("has", "started_s", "hint"),
+    [
+        ("", 7.5, "see; then `wormholectl replay --resume r` goes on"),
+        ("", 8.0, "`wormholectl replay --app cache --shards a --from 1/1/100 --where 'a b'`"),
+        ("other", 7.5, "`wormholectl replay --app cache --shards a --from 1/1/100 --where 'a b'`"),
+    ],
+)
+def test_what_was_not_taken_up_is_reported_with_what_pushes_it(
+    tmp_path: Path, script: ScriptedReplay, has: str, started_s: float, hint: str
+) -> None:
+    script.has, script.started_s, script.state = has, started_s, "live"
+    script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "it is gone", "see")]
+    run = taken_up(run_of(archived(tmp_path), script, jobs := Pushing(done)))
+    run.begin()
+    run.renew()
+    report = run.run()
+    assert (report.handed_over, report.state, report.message) == (False, "live", "it was not taken up: it is gone")
+    assert hint in report.hint
+    assert (script.asked, jobs.tasks) == (["begin", "begin"], [])
+
+
+def test_what_an_earlier_release_begins_in_place_of_a_replay_that_ended_is_given_back(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    script.started_s, script.state_after = 8.0, "live"
+    run = taken_up(run_of(archived(tmp_path), script, jobs := Pushing(done)))
+    run.begin()
+    report = run.run()
+    assert (report.handed_over, "no replay 'r' of it any more" in report.message) == (False, True)
+    assert (script.asked, jobs.tasks) == (["begin", "cancel", "begin"], [])
+
+
+def taken_up(run: ReplayFlow) -> ReplayFlow:
+    """Of a plan that was made from what a publisher said."""
+    run.plan.begun, run.plan.started_s = True, 7.5
+    run._request = replace(run._request, where="a b")
+    return run

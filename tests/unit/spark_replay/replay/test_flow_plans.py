@@ -79,11 +79,13 @@ def test_a_replay_is_taken_up_as_it_was_begun(tmp_path: Path) -> None:
         begin=marker_to_message(marker_at(0)),
         until=marker_to_message(marker_at(2)),
         where="op == 'upsert'",
+        started_s=7.5,
     )
     looked = [seen(flow("a", marker_at(1), replay=status), flow("b", marker_at(0)))]
     (one,), problems = resumed(wish(), setting(store), looked)
     assert problems == []
     assert (one.mode, one.range.begin, one.range.until, one.begun) == ("latest", marker_at(0), marker_at(2), True)
+    assert one.started_s == 7.5
     assert where_of([one]) == "op == 'upsert'"
     with pytest.raises(UsageError, match="no flow is with a replay 'gone'"):
         resumed(wish(id="gone"), setting(store), looked)
