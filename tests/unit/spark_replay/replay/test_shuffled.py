@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
@@ -201,8 +202,8 @@ def test_what_is_more_than_the_memory_for_it_is_on_the_disk_of_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    used = Mock(side_effect=shelf.tempfile.TemporaryFile)
-    monkeypatch.setattr(shelf.tempfile, "TemporaryFile", used)
+    used = Mock(side_effect=tempfile.TemporaryFile)
+    monkeypatch.setattr(tempfile, "TemporaryFile", used)
     kept = shelf.Shelf(10)
     for number in (3, 1, 2, 1):
         kept.put(number, (str(number),), bytes([number]) * 7)
