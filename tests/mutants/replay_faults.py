@@ -375,8 +375,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="a-flow-that-waits-for-a-slot-counts-as-pushed",
         file="spark_replay/replay/flow.py",
-        old='        return bool(name) and self._opener.startswith(f"{name}.")\n',
-        new="        return bool(name)\n",
+        old='        return task is not None and self._opener.startswith(f"{task.name}.")\n',
+        new="        return task is not None\n",
         tests=(f"{_DRIVER}::test_a_flow_is_pushed_once_a_task_has_opened_it_and_waits_before",),
         promise="a flow is pushed once its task has opened it",
     ),
