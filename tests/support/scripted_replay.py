@@ -33,8 +33,8 @@ class ScriptedReplay:
     stored; ``refuses``: verb to what it answers, once each; ``loses``: verbs that are carried out once without an
     answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is. ``rewound``:
     the marker was set back, and is until the first one is stored. ``tells``: of the rate, as earlier releases do not;
-    ``rate``: as the driver granted it last, ``told``: to a task. ``started_s``: of the replay that has the flow, ``has``:
-    its id, if not the one that is asked about."""
+    ``rate``: as the driver granted it last, ``told``: to a task. ``started_s``: of the replay that has the flow,
+    ``has``: its id, if not the one that is asked about."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
