@@ -30,8 +30,8 @@ __all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan
 @dataclass(slots=True)
 class FlowPlan:
     """One flow that is to be replayed. ``files``: those of its range; ``mode``, ``by_values`` and ``reason`` are
-    decided later, unless it was ``begun``: as its publisher said it began at ``started_s``, which tells that replay from
-    a later one. ``lacks``: why it cannot be the last of each key, because the archive itself lacks a part.
+    decided later, unless it was ``begun``: as its publisher said it began at ``started_s``, which tells that replay
+    from a later one. ``lacks``: why it cannot be the last of each key, because the archive itself lacks a part.
 
     ``first``: a snapshot's rows come before the range, and this is the flow's datamarker until all of them are there;
     so many there are (``snapshot_rows``) is counted later.
