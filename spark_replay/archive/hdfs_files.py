@@ -125,6 +125,10 @@ class HdfsFiles(fs.FileSystemHandler):  # type: ignore[misc]
         """Raises ``FileExistsError`` for a ``dest`` that is there, which pyarrow's own would replace."""
         self._asked(src, lambda path: self._client.rename(path, dest, False))
 
+    def move_over(self, src: str, dest: str) -> None:
+        """Of readers of ``dest`` each finds a whole file, the former one or this."""
+        self._asked(src, lambda path: self._client.rename(path, dest, True))
+
     def copy_file(self, src: str, dest: str) -> None:
         """See pyarrow. No archive asks for it."""
         raise NotImplementedError(src, dest)

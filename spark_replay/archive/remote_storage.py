@@ -142,9 +142,11 @@ class HdfsStorage(Storage):
 
     def replace(self, name: str, data: bytes) -> None:
         """See :meth:`~spark_replay.archive.storage.Storage.replace`."""
+        made = self.path(f"{name}/.{secrets.token_hex(6)}")
         with storage_errors("write", self.path(name)):
-            self.filesystem.create_dir(self.path(name), recursive=True)
-        super().replace(f"{name}/{_CONTENT}", data)
+            with self.filesystem.open_output_stream(made) as stream:
+                stream.write(data)
+            self.filesystem.handler.move_over(made, self.path(f"{name}/{_CONTENT}"))
 
     def read(self, name: str) -> bytes | None:
         """See :meth:`~spark_replay.archive.storage.Storage.read`."""

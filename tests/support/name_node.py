@@ -58,9 +58,8 @@ class NameNode:
         return True
 
     def rename(self, source: str, target: str, overwrite: bool) -> None:
-        assert not overwrite
         with self._lock:
-            if Path(target).exists():
+            if not overwrite and Path(target).exists():
                 raise FileExistsError(f"rename destination {target} already exists")
             self._asked(source).rename(target)
             if target in self.refuses:  # it was done, and the answer got lost

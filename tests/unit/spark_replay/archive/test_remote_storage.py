@@ -190,6 +190,33 @@ def test_a_folder_that_somebody_takes_away_while_it_is_moved(tmp_path: Path) -> 
         stored.create_if_absent("y", b"2")
 
 
+def test_what_is_replaced_is_never_seen_half(tmp_path: Path) -> None:
+    """Nor is it when the writer dies."""
+    node = NameNode()
+    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+    stored.replace("x", b"old")
+    seen: list[bytes | None] = []
+    create = node.create
+
+    def looked_at(path: str, options: Any) -> Any:
+        file = create(path, options)
+        seen.append(stored.read("x"))
+        return file
+
+    node.create = looked_at  # type: ignore[method-assign]
+    stored.replace("x", b"new")
+    assert (seen, stored.read("x")) == ([b"old"], b"new")
+    assert [one.name for one in Path(stored.path("x")).iterdir()] == ["content"]
+
+    def dies(source: str, target: str, overwrite: bool) -> None:
+        raise RuntimeError("DataTransferError(All DataNodes failed)")
+
+    node.rename = dies  # type: ignore[method-assign]
+    with pytest.raises(ArchiveUnavailable):
+        stored.replace("x", b"newer")
+    assert stored.read("x") == b"new"
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "hint"),
     [
