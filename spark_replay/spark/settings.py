@@ -19,8 +19,8 @@ TASK_MIB: Final = 280
 """What a task that pushes keeps in memory at most, beside the JVM (docs/replay.md, "Sizing")."""
 _ADDRESSES_MIB: Final = 1024  # of which most is reserved only, by Arrow and by the threads of gRPC
 _OVERHEAD_MIB: Final = 384  # Spark's own least, which the JVM needs for itself
-_BYTES: Final = re.compile(r"(\d+)([kmgt]?)i?b?", re.IGNORECASE)
-_MIB: Final = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}
+_BYTES: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
+_MIB: Final = {"b": 1 / (1 << 20), "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}
 
 
 @dataclass(frozen=True, slots=True)

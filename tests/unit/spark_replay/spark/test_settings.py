@@ -66,7 +66,10 @@ def test_an_idle_worker_is_ended_only_where_a_time_is_set() -> None:
 
 def test_memory_is_counted_for_each_core() -> None:
     four = {"spark.executor.cores": "4"}
-    for name, size in (("spark.executor.memoryOverhead", "1503m"), ("spark.executor.pyspark.memory", "4095m")):
+    bytes_ = str((1504 << 20) - 1)
+    few = (("1503m", "4095m"), (f"{bytes_}b", "4194303k"), (f"{bytes_}B", "4194303kb"))
+    names = ("spark.executor.memoryOverhead", "spark.executor.pyspark.memory")
+    for name, size in (pair for sizes in few for pair in zip(names, sizes, strict=True)):
         assert list(check_settings(four | {name: size}, pushing=True)), name
     for name, size in (("spark.executor.memoryOverhead", "1504"), ("spark.executor.pyspark.memory", "4GB")):
         assert not list(check_settings(four | {name: size}, pushing=True)), name
