@@ -352,6 +352,8 @@ async def test_a_loss_that_the_application_halts_at_can_be_accepted(
 async def test_a_flow_begins_anew_where_the_start_says_once_nobody_subscribes(
     world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
 ) -> None:
+    world.application("other")  # still needs the log from its beginning
+    await eventually(lambda: ("other", "log.t") in publisher.assigner.flows, "registered")
     await s1.processed(await s1.hears("batch"))
     await s1.acks(await s1.hears("datamarker"))
     control = await served(publisher)
@@ -363,6 +365,8 @@ async def test_a_flow_begins_anew_where_the_start_says_once_nobody_subscribes(
     await world.leaves(s1)
     await eventually(lambda: not publisher.assigner.live_subscribers("app"), "gone")
     epoch = world.markers.records[KEY].epoch
+    await publisher.markers.flush()
+    await publisher.housekeeping.release()
     await control.change(request("forget"))
     record = world.markers.records[KEY]
     assert (record.marker.order.offset, record.epoch, record.control) == (0, epoch + 1, FlowControl())
