@@ -24,6 +24,8 @@ _T = TypeVar("_T")
 _DENIED: Final = "AccessControlException"
 _WAITS: Final = {"dfs.client.failover.max.attempts": "4"}
 """A name node that is away, or fails over, is waited for 15 s. By default it were three minutes without a word."""
+_BLOCK_BYTES: Final = 1 << 30
+"""Of a block. What outlasts a power cut when a file is closed is its last block: files up to this size have no other."""
 _NO_ROOM: Final = ("QuotaExceededException", "DSQuotaExceeded")
 
 
@@ -145,7 +147,7 @@ class HdfsFiles(fs.FileSystemHandler):  # type: ignore[misc]
         """See pyarrow. A file that is there is replaced, folders above come into being."""
         from hdfs_native import WriteOptions
 
-        options = WriteOptions(overwrite=True, create_parent=True)
+        options = WriteOptions(overwrite=True, create_parent=True, block_size=_BLOCK_BYTES)
         return pa.PythonFile(_Writer(self._asked(path, lambda at: self._client.create(at, options)), path), mode="w")
 
     def open_append_stream(self, path: str, metadata: object) -> pa.NativeFile:

@@ -264,6 +264,7 @@ def _bounds(runs: list[pa.RecordBatch], count: int) -> list[bytes]:
     order = pc.array_sort_indices(places)
     reached = pc.cumulative_sum(sizes.take(order))
     total = reached[-1].as_py()
-    wanted = (total * one // count for one in range(1, count + 1))
-    ends = (bisect_left(range(len(reached)), one, key=lambda at: reached[at].as_py()) for one in wanted)
-    return [places[order[min(end, len(order) - 1)].as_py()].as_py() for end in ends]
+    wanted = (total * one // count for one in range(1, count))
+    ends = [bisect_left(range(len(reached)), one, key=lambda at: reached[at].as_py()) for one in wanted]
+    # The last one is the end of all rows: some behind the last byte of the updates would be left out otherwise.
+    return [places[order[end].as_py()].as_py() for end in (*ends, len(order) - 1)]

@@ -212,3 +212,8 @@ def test_what_is_more_than_the_memory_for_it_is_on_the_disk_of_spark(
     ]
     used.assert_called_once_with(dir=str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_the_last_window_ends_with_the_last_row_even_if_that_has_no_bytes() -> None:
+    rows = pa.record_batch({"place": [b"1", b"2", b"3"], "update": [b"xx", b"x", b""]})
+    assert module._bounds([rows], 2) == [b"1", b"3"]
