@@ -80,14 +80,18 @@ class OpenDeltaTable:
             self._seen = table
             return Seen(state, str(table.version()), files)
 
-    def draft(self, columns: Sequence[TableColumn]) -> DeltaDraft:
-        """See :meth:`~spark_replay.export.port.OpenTable.draft`."""
+    def check(self, columns: Sequence[TableColumn]) -> None:
+        """See :meth:`~spark_replay.export.port.OpenTable.check`."""
         for column in columns:
             if bad := sorted(_FORBIDDEN & set(column.shown)):
                 raise UsageError(
                     f"Delta cannot hold column {column.shown!r} of {self._whose[2]}: a name must not have {bad[0]!r}",
                     hint="export it to Iceberg, or leave the table out (-t names those to export)",
                 )
+
+    def draft(self, columns: Sequence[TableColumn]) -> DeltaDraft:
+        """See :meth:`~spark_replay.export.port.OpenTable.draft`."""
+        self.check(columns)
         return DeltaDraft(self, self._seen, columns)
 
     def committed(self, run: str, base: str) -> bool | None:
@@ -123,6 +127,8 @@ class OpenDeltaTable:
             if (text := _ours(actions)) is not None:
                 return state_from_text(text, f"version {number} of {self.name}")
             if any(action.get(kind, {}).get("dataChange", False) for action in actions for kind in _ROWS):
+                if not self._was_ours(number):
+                    break
                 said: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
                 raise ReplayError(
                     f"somebody else wrote to {self.name}: version {number} ({said.get('operation', 'unknown')} by "
@@ -135,6 +141,14 @@ class OpenDeltaTable:
             hint=f"name another place with --to; if it was exported here once, its log does not reach back to the last "
             f"commit of ours: {ANEW}",
         )
+
+    def _was_ours(self, below: int) -> bool:
+        """Whether a version before that one is of ours."""
+        for number in range(below - 1, -1, -1):
+            actions = self._actions(number)
+            if actions is None or _ours(actions) is not None:
+                return actions is not None
+        return False
 
     def _actions(self, version: int) -> list[dict[str, Any]] | None:
         data = self._storage.read(f"{_LOG}/{version:020d}.json")

@@ -141,6 +141,8 @@ class Exporter:
         selection = self._selection(seen, table, opened.name)
         plan = planned(table, seen, selection, self._start_schemas(), self.types.get(table, {}))
         did = self._needed(seen, plan)
+        if self.dry and did != "nothing":
+            opened.check(plan.columns)
         if did == "nothing" or self.dry:
             return _result(table, opened, seen, plan, did)
         return self._commit(table, opened, seen, plan, did)

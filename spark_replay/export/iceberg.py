@@ -127,6 +127,9 @@ class OpenIcebergTable:
             current = table.current_snapshot()
             return Seen(state, str(current.snapshot_id) if current else "", tuple(self._files(table)))
 
+    def check(self, columns: Sequence[TableColumn]) -> None:
+        """See :meth:`~spark_replay.export.port.OpenTable.check`. A catalogue tells only by :meth:`draft`."""
+
     def draft(self, columns: Sequence[TableColumn]) -> IcebergDraft:
         """See :meth:`~spark_replay.export.port.OpenTable.draft`."""
         try:
@@ -181,6 +184,8 @@ class OpenIcebergTable:
                 return state_from_text(text, f"snapshot {snapshot.snapshot_id} of {self.name}")
             done = snapshot.summary.operation if snapshot.summary is not None else None
             if done is not Operation.REPLACE:
+                if not any(map(_ours, table.snapshots())):
+                    break
                 raise ReplayError(
                     f"somebody else wrote to {self.name}: snapshot {snapshot.snapshot_id} "
                     f"({done.value if done else 'unknown'}) changed its rows",

@@ -28,6 +28,11 @@ BASELINE = (
     "export"
 )
 
+REKEYED = (
+    "make a snapshot of its rows as they are now (`wormholectl snapshot --baseline`), drop this table, and export it "
+    "anew with --from the snapshot's folder"
+)
+
 
 class KeylessError(UsageError):
     """A table whose rows cannot be identified: it is left out, unless it was asked for."""
@@ -139,7 +144,7 @@ def planned(table: str, seen: Seen, selection: Selection, before: Sequence[Schem
     if (problem := key_problem(_with_columns(keyed), table)) is not None:
         if state is None:
             raise KeylessError(table, problem)
-        raise UsageError(f"{table} cannot be carried on: {problem}", hint=ANEW)
+        raise UsageError(f"{table} cannot be carried on: {problem}", hint=REKEYED)
     shards = {} if state is None else state.shards
     news = [one for one in selection.shards if not _is_known(one, shards.get(one.shard))]
     changes = sum(entry.tables.get(table, 0) for one in news for entry in one.files)

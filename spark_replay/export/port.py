@@ -84,6 +84,9 @@ class OpenTable(Protocol):
     def look(self) -> Seen:
         """Read it anew. Raises :class:`~wormhole.model.errors.ReplayError` for a table that others write to."""
 
+    def check(self, columns: Sequence[TableColumn]) -> None:
+        """Raises :class:`~wormhole.model.errors.UsageError` for a column that the format cannot hold."""
+
     def draft(self, columns: Sequence[TableColumn]) -> Draft:
         """Begin a commit on what :meth:`look` returned last, to the table with these columns.
 
