@@ -89,7 +89,7 @@ def pack(to: Path) -> Packed:
     _check_compiled()
     packages = required()
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{to.name}.", dir=to.parent) as draft:
+        with tempfile.TemporaryDirectory(prefix=f".{to.name}.", dir=to.absolute().parent) as draft:
             root = Path(draft, "env")
             libraries = _assemble(root, packages)
             file = Path(draft, "packed")

@@ -199,6 +199,16 @@ def test_an_interpreter_that_lacks_something_says_what(
         pack(tmp_path / "env.tar.gz")
 
 
+def test_a_file_can_be_named_from_the_folder_where_one_is(
+    install: Install, interpreter: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("wormhole-pubsub", "pyspark; extra == 'spark'", editable=True)
+    install("pyspark")
+    monkeypatch.chdir(tmp_path)
+    pack(Path("env.tar.gz"))
+    assert contents(tmp_path / "env.tar.gz")
+
+
 def test_the_library_comes_without_packages_and_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = tmp_path / "python3.99"
     for name in ("os.py", "test/x.py", "site-packages/y.py", "config-3.99/makefile", "json/config-z.py"):
