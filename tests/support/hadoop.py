@@ -71,7 +71,8 @@ def _java(folder: Path) -> Iterator[Any]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "capacity-scheduler.xml").write_text(_SCHEDULER)
     path = [str(folder), f"{_jars()}/*", f"{_SPARK_JARS}/*"]
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dtest.build.data={folder}", "-Dlog4j2.level=warn"]
+    folders = [f"-D{name}={folder}" for name in ("test.build.data", "java.io.tmpdir")]
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *folders, "-Dlog4j2.level=warn"]
     with (folder / "hadoop.log").open("w") as said:
         gateway: Any = JavaGateway.launch_gateway(
             jarpath=str(next(_SPARK_JARS.glob("py4j-*.jar"))),
