@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import socket
@@ -34,3 +35,9 @@ def free_port() -> int:
             _claims.popleft().close()
         return port
     raise AssertionError("every port is taken")
+
+
+@atexit.register
+def _give_up_claims() -> None:
+    for claim in _claims:
+        claim.close()
