@@ -114,7 +114,9 @@ class Monitor:
             others = [
                 group.create_task(self._follow(first), name="configuration"),
                 group.create_task(self._supervisor.keep_logs_small(), name="logs"),
-                group.create_task(StatusPoller(self.state, self._trust).run(), name="status poller"),
+                group.create_task(
+                    StatusPoller(self.state, self._trust, self._supervisor.read_addresses).run(), name="status poller"
+                ),
             ]
             ready()
             await self._end.wait()

@@ -28,9 +28,9 @@ def desired_logs(
 ) -> dict[LogKey, DesiredLog]:
     """The logs for this host, of ``config`` (what holds on this host) with the given ``datasets``.
 
-    ``datasets`` choose among the sources that ``config`` lists. A log is for the host that it names. A log that names
-    none is for every host that reads the static file with it. ``everything``: instead every log of these datasets,
-    whatever host it names, as for `wormholectl up`.
+    ``datasets`` choose among the sources that ``config`` lists. A log is for each host that it names. A log that
+    names none is for every host that reads the static file with it. ``everything``: instead every log of these
+    datasets, whatever hosts it names, as for `wormholectl up`.
     """
     whole = bound(config, datasets)
     found = {}
@@ -39,8 +39,8 @@ def desired_logs(
             for log, place in one.logs.items():
                 if everything is not None:
                     ours = dataset in everything
-                elif place.host:
-                    ours = place.host == config.monitor.host_name
+                elif place.candidates:
+                    ours = config.monitor.host_name in place.candidates
                 else:
                     ours = config.form is CoordinatorForm.STATIC
                 if ours:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitor.state import HostState, Phase, PublisherState
+from wormhole.wire.problems import is_unowned, standby_of
 
 __all__ = ["Health", "health"]
 
@@ -33,7 +34,7 @@ def health(state: HostState, now: float) -> Health:
     """The faults of this host. ``now``: seconds since 1970.
 
     An unreachable coordination service is none: publishers continue with the last good configuration. Nor is a drained
-    host.
+    host, nor a publisher that stands by for a log that another one owns.
     """
     reasons = [] if state.configuration else ["no configuration was read yet"]
     for _, publisher in sorted(state.publishers.items()):
@@ -51,11 +52,12 @@ def _wrong(publisher: PublisherState, now: float) -> Iterator[str]:
         case Phase.STARTING:
             yield f"is starting{cause}"
         case Phase.RUNNING:
-            silent_s = publisher.silent_s(now)
+            silent_s, status = publisher.silent_s(now), publisher.status
             if silent_s > _SILENT_S:
                 yield f"did not answer for {silent_s:.0f} s{cause}"
-            elif publisher.status is not None and publisher.status.stuck_s >= _STUCK_S:
-                stuck = publisher.status.stuck_s
-                yield f"reads nothing of its growing log for {stuck:.0f} s. Next: `wormholectl doctor`"
+            elif status is not None and status.stuck_s >= _STUCK_S:
+                yield f"reads nothing of its growing log for {status.stuck_s:.0f} s. Next: `wormholectl doctor`"
+            elif status is not None and is_unowned(status):
+                yield f"has not taken over its log, which nobody owns: {standby_of(status)}"
         case Phase.STOPPING | Phase.DRAINED:
             pass

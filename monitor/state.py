@@ -75,7 +75,7 @@ class PublisherState:
 class HostEvent:
     """An event on this host. ``subject``: a log (``shop/main/db1``), a flow (``app/shard``) or empty for the host.
 
-    ``kind``: start, stop, restart, crash_loop, adopted, split, merge, data_loss, halted, needs_replay, config,
+    ``kind``: start, stop, restart, crash_loop, adopted, split, merge, owner, data_loss, halted, needs_replay, config,
     coordination or drained.
     """
 

@@ -18,7 +18,16 @@ def status_events(
     key: LogKey, before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus, now: float
 ) -> list[HostEvent]:
     """The events between two statuses, oldest first. A first status yields losses and halted flows only."""
-    return [*_caravans(key, before, after), *_flows(before, after, now)]
+    return [*_caravans(key, before, after), *_owner(key, before, after, now), *_flows(before, after, now)]
+
+
+def _owner(
+    key: LogKey, before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus, now: float
+) -> Iterator[HostEvent]:
+    if before is None or before.term == after.term:
+        return
+    text = f"owns its log, in term {after.term}" if after.term else after.standby.text or "owns its log no more"
+    yield HostEvent(now, "owner", str(key), text)
 
 
 def _caravans(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
@@ -34,11 +35,24 @@ def poll_interval(publishers: int) -> float:
     return min(_LONGEST_S, max(_SHORTEST_S, publishers / _REQUESTS_PER_S))
 
 
-class StatusPoller:
-    """Polls the publishers in ``state``. ``trust``: see :class:`~monitor.publisher_client.PublisherClient`."""
+async def _stays(key: LogKey) -> None:
+    """A publisher listens where it did."""
 
-    def __init__(self, state: HostState, trust: Trust | None = None) -> None:
+
+class StatusPoller:
+    """Polls the publishers in ``state``. ``trust``: see :class:`~monitor.publisher_client.PublisherClient`.
+
+    ``read_addresses``: brings the addresses of a publisher that did not answer up to date in ``state``.
+    """
+
+    def __init__(
+        self,
+        state: HostState,
+        trust: Trust | None = None,
+        read_addresses: Callable[[LogKey], Awaitable[None]] = _stays,
+    ) -> None:
         self._state = state
+        self._read_addresses = read_addresses
         self._client = PublisherClient(trust)
         self._requests: dict[LogKey, asyncio.Task[None]] = {}
         self._last: dict[LogKey, admin_pb2.PublisherStatus] = {}
@@ -73,6 +87,8 @@ class StatusPoller:
     async def _update(self, entry: PublisherState) -> None:
         pid = entry.pid
         status, problem = await self._status(entry.key, entry.http)
+        if status is None:
+            await self._read_addresses(entry.key)
         known = self._state.publishers.get(entry.key) is entry
         if not known or entry.pid != pid or entry.phase is not Phase.RUNNING:
             return  # the answer of a process that has ended

@@ -157,6 +157,16 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
 
+    async def read_addresses(self, key: LogKey) -> None:
+        """Read again where a publisher listens that does not answer: after it gave its log up, the same process listens
+        anew.
+        """
+        live = self._live.get(key)
+        found = None if live is None or live.ready is None else await asyncio.to_thread(read_ready, live.ready)
+        entry = self._state.publishers.get(key)
+        if found is not None and entry is not None and entry.pid == found.pid:
+            entry.admin, entry.http = found.admin, found.http
+
     async def keep_logs_small(self) -> None:
         """Bound the size of publishers' output files, until cancelled."""
         while True:

@@ -66,6 +66,12 @@ def table_logs(chosen: Archived, copy: str, *, local: bool) -> Sequence[TableLog
             "write there",
             hint="give -c FILE, the configuration of the publisher's host",
         )
+    if config.datasets[dataset].failover is not None:
+        raise UsageError(
+            f"dataset {dataset} has failover: the places of its archive are of whichever copy served, and rows that "
+            "are read beside a publisher cannot be compared with them",
+            hint="let publishers read the rows: a backfill of the archive's application (docs/existing-rows.md)",
+        )
     found = []
     for log in sorted(config.datasets[dataset].copies[copy].logs):
         place, options = configured_source(config, dataset, copy, log)

@@ -105,7 +105,7 @@ def from_config(path: Path, application: str, log: str | None) -> Chosen:
         f"{dataset.name}/{copy}/{name}": one
         for copy, settings in dataset.copies.items()
         for name, one in settings.logs.items()
-        if found.from_copy in ("", copy)
+        if dataset.serves(copy, found.from_copy)
     }
     if log is None and len(logs) > 1:
         raise UsageError(f"{application} receives several logs", hint=f"choose one with --log: {', '.join(logs)}")

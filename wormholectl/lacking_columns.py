@@ -89,7 +89,7 @@ def in_config(config: Config) -> list[str]:
         formats = open_formats(dataset.value_format, dataset.values)
         wanted = application_filter(application, formats)
         for copy, settings in dataset.copies.items():
-            for log in settings.logs.values() if application.from_copy in ("", copy) else ():
+            for log in settings.logs.values() if dataset.serves(copy, application.from_copy) else ():
                 if log.inline is None:
                     continue
                 try:

@@ -52,7 +52,8 @@ def plan_of(found: Datastore, where: Where, path: str) -> RelayPlan:
         return RelayPlan("off", 0, 0)
     if relay is None:
         return RelayPlan("off", 0, 0)
-    here = find_log(config, dataset, copy, log).host in ("", config.monitor.host_name)
+    hosts = find_log(config, dataset, copy, log).candidates
+    here = not hosts or config.monitor.host_name in hosts
     free = free_bytes(relay.folder) if here else None
     return RelayPlan(relay.settings.mode, relay.settings.budget, relay.settings.slot_budget, relay.folder, free)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from monitor.state import HostState, Phase, PublisherState
 from wormhole.wire.backfills import has_ended, refused_tables
+from wormhole.wire.problems import is_unowned, standby_of
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Concern", "Level", "of_flow", "of_host", "of_publisher"]
@@ -88,6 +89,17 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
             "operator",
             "read the publisher's log; after a restart it continues at the datamarkers",
         )
+    standby = standby_of(status)
+    if is_unowned(status):
+        # Without a next step it is about to take over.
+        yield Concern(
+            Level.PROBLEM if standby.hint else Level.ATTENTION,
+            f"nobody owns the log, and it has not taken over: {standby.text}",
+            "operator" if standby.hint else "nobody yet",
+            standby.hint or "`wormholectl publishers` shows who stands by",
+        )
+    elif standby.hint:
+        yield Concern(Level.ATTENTION, standby.text, "operator", standby.hint)
     for problem in status.problems:
         yield Concern(
             Level.PROBLEM if status.end_unknown else Level.ATTENTION,

@@ -115,6 +115,8 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "compiled": bool(status.compiled),
         "uptime_s": _number(status.uptime_s),
         "coordination": status.coordination,
+        "term": status.term or None,
+        "standby": _standby(status) if status.HasField("standby") else None,
         "log_end": _place(status.log_end) if status.HasField("log_end") else None,
         "native_log_end": native_place(status.source, _position(status.log_end), status.log_base) or None
         if status.HasField("log_end")
@@ -132,6 +134,10 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "line": _line(status, of_flows),
     }
     return shown
+
+
+def _standby(status: admin_pb2.PublisherStatus) -> dict[str, Any]:
+    return {"owner": _text(status.owner) or None, "text": _text(status.standby.text)}
 
 
 def _relay(relay: admin_pb2.RelayStatus) -> dict[str, Any]:

@@ -47,7 +47,9 @@ _MANIFEST: Final = re.compile(r"(\d{20})\.json", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Whose archive it is. ``copy``: of which copy of the dataset, since places of one mean nothing in another."""
+    """Whose archive it is. ``copy``: of which copy of the dataset, since places of one mean nothing in another; of
+    copies that serve one at a time ``@failover``, or the one that served before there were several.
+    """
 
     dataset: str
     copy: str

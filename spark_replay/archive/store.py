@@ -16,7 +16,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -49,7 +49,7 @@ from spark_replay.archive.manifest import (
     manifest_to_json,
 )
 from spark_replay.archive.storage import Storage, Stored, open_storage, storage_errors
-from wormhole.config import Config
+from wormhole.config import FAILOVER, Config
 from wormhole.model.errors import (
     ArchiveConflict,
     ArchiveError,
@@ -127,7 +127,7 @@ class ArchiveStore:
 
     @property
     def copy(self) -> str:
-        """Of which of the dataset's copies."""
+        """Of which of the dataset's copies; ``@failover``: of those that serve one at a time."""
         return self.about.copy
 
     def shards(self) -> list[str]:
@@ -403,9 +403,16 @@ def _as_named(head: Manifest) -> tuple[Manifest, list[Chunk]]:
 
 
 def open_store(
-    to: str, dataset: str, *, copy: str = "", create: bool = False, now: Callable[[], float] = time.time
+    to: str,
+    dataset: str,
+    *,
+    copy: str = "",
+    earlier: Collection[str] = (),
+    create: bool = False,
+    now: Callable[[], float] = time.time,
 ) -> ArchiveStore:
-    """The archive in ``to``, which has to be ``dataset``'s, and of its ``copy`` where one is given.
+    """The archive in ``to``, which has to be ``dataset``'s, and of its ``copy`` where one is given, or of one of the
+    copies ``earlier``: the same archive before its copy became one of several.
 
     ``create``: an empty place becomes one (then ``copy`` has to be given), and the storage is tried for whether its
     compare-and-set works. Raises :class:`~wormhole.model.errors.UsageError` when there is none,
@@ -424,7 +431,7 @@ def open_store(
             hint="`wormholectl archive run` begins one; or see whether the disk is mounted",
         )
     about = about_from_json(data, storage.path(ABOUT))
-    if about.dataset != dataset or (copy and about.copy != copy):
+    if about.dataset != dataset or (copy and about.copy not in {copy, *earlier}):
         raise ArchiveError(
             f"{to} is the archive of dataset {about.dataset}, copy {about.copy}; what is wanted is {dataset}"
             + (f", copy {copy}" if copy else ""),
@@ -469,6 +476,8 @@ def store_of(config: Config, dataset: str, *, create: bool = False) -> ArchiveSt
         )
     application = config.applications.get(settings.archive.application)
     copy = application.from_copy if application and application.from_copy else ""
+    if not copy and settings.failover is not None:
+        return open_store(settings.archive.to, dataset, copy=FAILOVER, earlier=settings.failover.copies, create=create)
     if not copy and len(settings.copies) == 1:
         copy = next(iter(settings.copies))
     return open_store(settings.archive.to, dataset, copy=copy, create=create)

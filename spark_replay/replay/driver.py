@@ -134,7 +134,7 @@ class Driver:
         every = min(_LOOK_S, self._request.lease_s / 3)
         logs: dict[tuple[str, str, str], list[ReplayFlow]] = {}
         for run in self.runs:
-            logs.setdefault(run.plan.publisher.log, []).append(run)
+            logs.setdefault(run.log, []).append(run)
 
         def keep(runs: Sequence[ReplayFlow]) -> None:
             while not ended.wait(every):

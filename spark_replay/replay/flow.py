@@ -74,6 +74,11 @@ class ReplayFlow:
         self._in_snapshot = plan.first is not None
         self._pushed_updates = self._pushed_bytes = 0
 
+    @property
+    def log(self) -> tuple[str, str, str]:
+        """The log that the flow is of, whoever serves it."""
+        return self._settings.log_of(self.plan.publisher)
+
     def _dial(self) -> ReplayClient:
         seen = self.plan.publisher
         return ReplayClient(seen.reach, self.plan.flow, self._request.id, local=seen.local)
@@ -264,7 +269,7 @@ class ReplayFlow:
         """Whether no replay has the flow and everything up to ``marker`` is acknowledged; false if not known."""
         with suppress(WormholeError):
             for one in self._find_publishers():
-                for flow in one.status.flows if one.log == self.plan.publisher.log else ():
+                for flow in one.status.flows if self._settings.log_of(one) == self.log else ():
                     if flow.flow == self.plan.flow and flow.HasField("marker") and not flow.HasField("replay"):
                         return marker_from_message(flow.marker).order >= marker.order
         return False
@@ -390,7 +395,7 @@ class ReplayFlow:
     def _find(self) -> None:
         """Find where the flow's publisher is now."""
         try:
-            seen = next(one for one in self._find_publishers() if one.log == self.plan.publisher.log)
+            seen = next(one for one in self._find_publishers() if self._settings.log_of(one) == self.log)
         except (WormholeError, StopIteration):
             return
         if self._is_at(seen.reach):

@@ -15,6 +15,7 @@ from spark_replay.replay.plan import Asked, Range, files_between, held, range_of
 from spark_replay.replay.publisher import ReplayClient
 from spark_replay.replay.request import FoundPublisher, ReplayRequest, ReplaySettings
 from spark_replay.tables.start import about_start
+from wormhole.config import FAILOVER
 from wormhole.config.datastores import capabilities_of
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
@@ -91,7 +92,7 @@ def plan(request: ReplayRequest, settings: ReplaySettings, seen: Sequence[FoundP
     places = _places(request, settings)
     plans, problems = [], []
     for one, flow in found:
-        _check_copy(one, settings.store, flow.flow)
+        _check_copy(one, settings, flow.flow)
         try:
             plans.append(_planned(one, flow, settings.store, request, places.get(_shard(flow.flow))))
         except (ReplayError, UsageError) as error:
@@ -128,6 +129,7 @@ def resumed(
     problems: list[WormholeError] = []
     for one, flow in found:
         try:
+            _check_copy(one, settings, flow.flow)
             plans.append(_taken_up(one, flow, settings.store, request, places.get(_shard(flow.flow))))
         except ReplayError as error:
             problems.append(error.at(shard=_shard(flow.flow), flow=flow.flow))
@@ -205,13 +207,17 @@ def _meant(request: ReplayRequest, seen: Sequence[FoundPublisher]) -> _Found:
     ]
 
 
-def _check_copy(one: FoundPublisher, store: ArchiveStore, flow: str) -> None:
-    if store.copy and one.status.copy != store.copy:
+def _check_copy(one: FoundPublisher, settings: ReplaySettings, flow: str) -> None:
+    store = settings.store
+    if not settings.archives(one.status.copy):
+        follow = f'let the application follow `copy = "{store.copy}"`'
+        if store.copy == FAILOVER:
+            follow = "let the application leave `copy` out"
         raise ReplayError(
             f"the archive in {store.to} was made of copy {store.copy}, the flow follows {one.status.copy}: "
             "their places do not compare",
             flow=flow,
-            hint=f'let the application follow `copy = "{store.copy}"`, or archive {one.status.copy}',
+            hint=f"{follow}, or archive {one.status.copy}",
         )
 
 
@@ -307,7 +313,6 @@ def _taken_up(
     request: ReplayRequest,
     place: Datamarker | None,
 ) -> FlowPlan:
-    _check_copy(one, store, flow.flow)
     status, shard = flow.replay, _shard(flow.flow)
     manifest = _manifest(store, shard)
     opened = status.attempts or not status.HasField("begin")

@@ -88,6 +88,16 @@ class ReplaySettings:
         """The scheme of the source's URL."""
         return next(log.kind for copy in self.dataset.copies.values() for log in copy.logs.values())
 
+    def archives(self, copy: str) -> bool:
+        """Whether the archive is of what publishers of this copy serve."""
+        group, archived = self.dataset.group, self.store.copy
+        return not archived or group(copy) == group(archived)
+
+    def log_of(self, publisher: FoundPublisher) -> tuple[str, str, str]:
+        """Dataset, group of copies and log: what stays when another publisher serves the log."""
+        status = publisher.status
+        return status.dataset, self.dataset.group(status.copy), status.log
+
 
 @dataclass(frozen=True, slots=True)
 class FoundPublisher:
@@ -96,11 +106,6 @@ class FoundPublisher:
     status: admin_pb2.PublisherStatus
     reach: Reach
     local: LocalAdmin | None = None
-
-    @property
-    def log(self) -> tuple[str, str, str]:
-        """Dataset, copy and log: what stays when it is started again at another address."""
-        return self.status.dataset, self.status.copy, self.status.log
 
 
 class FindPublishers(Protocol):

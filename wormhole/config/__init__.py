@@ -4,6 +4,7 @@
 gathers complaints and ``load`` reads TOML and JSON. docs/configuration.md lists every key.
 """
 
+from wormhole.config.candidates import preference
 from wormhole.config.fields import check_address
 from wormhole.config.load import (
     application_from_json,
@@ -23,6 +24,7 @@ from wormhole.config.load import (
 )
 from wormhole.config.model import (
     EXISTING,
+    FAILOVER,
     ApplicationConfig,
     ArchiveConfig,
     CaravanCaps,
@@ -30,6 +32,7 @@ from wormhole.config.model import (
     CopyConfig,
     DatasetConfig,
     ExistingRows,
+    FailoverConfig,
     LogConfig,
     RetryConfig,
     SourceConfig,
@@ -43,11 +46,21 @@ from wormhole.config.processes import (
     TlsFiles,
 )
 from wormhole.config.relay import RelayMode, what_is_recorded
-from wormhole.config.sources import bound, check_formats, listed, published, relay_of, source_of, unlisted
+from wormhole.config.sources import (
+    bound,
+    check_candidates,
+    check_formats,
+    listed,
+    published,
+    relay_of,
+    source_of,
+    unlisted,
+)
 from wormhole.config.toml_text import sources_to_toml, to_toml
 
 __all__ = [
     "EXISTING",
+    "FAILOVER",
     "ApplicationConfig",
     "ArchiveConfig",
     "CaravanCaps",
@@ -57,6 +70,7 @@ __all__ = [
     "CopyConfig",
     "DatasetConfig",
     "ExistingRows",
+    "FailoverConfig",
     "LogConfig",
     "MonitorConfig",
     "PublisherConfig",
@@ -68,6 +82,7 @@ __all__ = [
     "application_from_json",
     "bound",
     "check_address",
+    "check_candidates",
     "check_formats",
     "check_together",
     "config_to_json",
@@ -79,6 +94,7 @@ __all__ = [
     "parse",
     "parse_json",
     "plain",
+    "preference",
     "published",
     "relay_of",
     "source_of",

@@ -24,6 +24,7 @@ from wormhole.model.units import format_size, parse_duration, parse_rate, parse_
 __all__ = [
     "Address",
     "HostName",
+    "HostNames",
     "LogName",
     "Name",
     "Names",
@@ -113,6 +114,12 @@ def _host_name(value: str) -> str:
     return value
 
 
+def _listed_host(value: str) -> str:
+    if not value:
+        raise ValueError("must not be empty")
+    return _host_name(value)
+
+
 Name = Annotated[str, AfterValidator(_name)]
 LogName = Annotated[str, AfterValidator(_log_name)]
 Address = Annotated[str, AfterValidator(check_address)]
@@ -157,5 +164,6 @@ def _listing(value: object) -> object:
 
 
 Names = Annotated[tuple[Name, ...], BeforeValidator(_listing)]
+HostNames = Annotated[tuple[Annotated[str, AfterValidator(_listed_host)], ...], BeforeValidator(_listing)]
 Paths = Annotated[tuple[PathFromHere, ...], BeforeValidator(_listing)]
 Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_listing)]

@@ -49,9 +49,10 @@ def _is_free(address: str) -> bool:
 
 def _most_logs_of_a_host(config: Config) -> tuple[str, int]:
     logs = [
-        log.host
+        host
         for dataset in config.datasets.values()
         for copy in dataset.copies.values()
         for log in copy.logs.values()
+        for host in log.candidates or ("",)
     ]
     return Counter(logs).most_common(1)[0] if logs else ("", 0)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from wormhole.config.candidates import check_every_log
 from wormhole.config.datastores import capabilities_of, datastore, reads_existing_rows
 from wormhole.config.listeners import check_listeners
 from wormhole.config.model import (
@@ -116,6 +117,7 @@ def _checked(given: Mapping[str, Any], source: str, folder: Path | None) -> Conf
         check_listeners(config, report)
         check_reserved(config, report)
         check_relays(config, report)
+        check_every_log(config, report)
     report.raise_if_any()
     return config
 
@@ -320,7 +322,10 @@ def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfi
     if application.from_copy and application.from_copy not in dataset.copies:
         like = suggestion(application.from_copy, dataset.copies)
         report.add((*at, "copy"), f"dataset {dataset.name} has no such copy{like}", application.from_copy)
-    elif not application.from_copy and len(dataset.copies) > 1:
+    elif dataset.failover_of(application.from_copy) is not None:
+        text = "is one of the copies that serve one at a time: leave `copy` out, then one of them serves"
+        report.add((*at, "copy"), text, application.from_copy)
+    elif not application.from_copy and len(dataset.copies) > 1 and dataset.failover is None:
         report.add((*at, "copy"), f"is required, as the dataset has several: {', '.join(sorted(dataset.copies))}")
     logs = {log for copy in dataset.copies.values() for log in copy.logs}
     if application.starts_at_logical_position:
@@ -348,7 +353,7 @@ def _check_archives(
     applications: Mapping[str, ApplicationConfig],
     report: Report,
 ) -> None:
-    """An archive holds every update of one copy of one dataset, and no other archive's.
+    """An archive holds every update of one copy of one dataset, or of its failover, and no other archive's.
 
     ``given``: with every application's name, wrong ones too."""
     owners: dict[str, str] = {}

@@ -8,7 +8,7 @@ values, ``processes`` the settings of a host's processes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -19,6 +19,7 @@ from wormhole.config.datastores import datastore, forms, is_one_datastore, is_pl
 from wormhole.config.fields import (
     Address,
     HostName,
+    HostNames,
     LogName,
     Name,
     Names,
@@ -36,11 +37,13 @@ from wormhole.config.processes import CoordinatorConfig, CoordinatorForm, Monito
 from wormhole.model.errors import PositionError, UsageError
 from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding
+from wormhole.model.suggestion import suggestion
 from wormhole.model.units import format_size, parse_time
 from wormhole.ports.datastore import Datastore
 
 __all__ = [
     "EXISTING",
+    "FAILOVER",
     "ApplicationConfig",
     "ArchiveConfig",
     "CaravanCaps",
@@ -48,6 +51,7 @@ __all__ = [
     "CopyConfig",
     "DatasetConfig",
     "ExistingRows",
+    "FailoverConfig",
     "LogConfig",
     "RetryConfig",
     "SourceConfig",
@@ -57,6 +61,9 @@ MIB: Final = 1 << 20
 
 EXISTING: Final = "existing"
 """An application's ``start``: the rows that its tables hold, and every change from now on."""
+
+FAILOVER: Final = "@failover"
+"""The group of the copies that serve a dataset one at a time; no copy can have this name."""
 
 SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}){0,2}", re.ASCII)
 """Of a source that a host lists; of one in a log's own table it is ``DATASET/COPY/LOG``."""
@@ -217,6 +224,8 @@ def _checked_source(value: str) -> str:
 
 class LogConfig(_PlaceSettings):
     """One datastore's log. ``host``: where its publisher runs (empty: on any host whose monitor is configured to).
+    ``hosts``: instead, the hosts of which one at a time serves the log, the preferred one first; all of them read the
+    same server.
 
     ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind ``named_kind``; or,
     in a file, the source itself with all that a list of the host would say of it, as a list of this one for the host
@@ -225,6 +234,7 @@ class LogConfig(_PlaceSettings):
 
     named_kind: Annotated[str, Field(alias="kind")] = ""
     host: HostName = ""
+    hosts: HostNames = ()
     # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
     server_ids: str = ""
     # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past
@@ -238,6 +248,15 @@ class LogConfig(_PlaceSettings):
     def _tables(cls, value: Texts) -> Texts:
         if bad := [name for name in value if not name.startswith("@") and not all(name.partition("."))]:
             raise ValueError(f'{bad[0]!r} must be "database.table"')
+        return value
+
+    @field_validator("hosts")
+    @classmethod
+    def _several_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) == 1:
+            raise ValueError("must list at least two hosts; a log with one host names it as `host`")
+        if twice := _first_double(value):
+            raise ValueError(f"must list {twice} once: the order is that of preference")
         return value
 
     @field_validator("server_ids")
@@ -284,7 +303,22 @@ class LogConfig(_PlaceSettings):
         elif self.named_kind not in ("", self.kind):
             raise ValueError(f'kind = "{self.named_kind}" is another one than that of source')
         _check_place(self)
+        if self.hosts:
+            self._check_hosts()
         return self
+
+    def _check_hosts(self) -> None:
+        if self.host:
+            raise ValueError("host and hosts exclude each other: keep `hosts` for several candidates, `host` for one")
+        found = _datastore(self.kind)
+        if found.one_host:
+            title = found.capabilities.title
+            raise ValueError(f"hosts is not for {title}: {found.one_host}; name that host as `host`")
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The hosts that may serve the log, the preferred one first; empty where it names none."""
+        return self.hosts or ((self.host,) if self.host else ())
 
     @property
     def kind(self) -> str:
@@ -303,6 +337,32 @@ class CopyConfig(Settings):
     """One replica of a dataset."""
 
     logs: Mapping[LogName, LogConfig] = Field(min_length=1)
+
+
+class FailoverConfig(Settings):
+    """``[datasets.NAME.failover]``: each log of the dataset is served from one of ``copies`` at a time, the preferred
+    one first.
+
+    ``patience``: how many seconds a copy that lacks what was delivered leaves a log without a publisher to one that has
+    it.
+    """
+
+    copies: Names
+    patience: Seconds = 30.0
+
+    @field_validator("copies")
+    @classmethod
+    def _several(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := _first_double(value):
+            raise ValueError(f"must list {twice} once: the order is that of preference")
+        if len(value) < 2:
+            raise ValueError("must list at least two copies of the dataset, the preferred one first")
+        return value
+
+
+def _first_double(names: Sequence[str]) -> str:
+    """The first name that was listed before; empty where each is listed once."""
+    return next((name for i, name in enumerate(names) if name in names[:i]), "")
 
 
 _ARCHIVES: Final = "s3://bucket/folder or hdfs://host:port/folder"
@@ -371,6 +431,8 @@ class ArchiveConfig(Settings):
 class DatasetConfig(Settings):
     """A named body of data: how it is split into shards, its copies, and the caps on reading each log.
 
+    ``failover``: which of the copies serve one at a time; ``None``: each copy serves the applications that name it.
+
     ``value_format``: what the values of a store of bytes hold, so that filters can test their fields; ``values``: the
     same for single tables. Nothing about it is checked here: :func:`wormhole.formats.open_formats` opens descriptor
     sets where they are needed.
@@ -383,6 +445,7 @@ class DatasetConfig(Settings):
     caravans: CaravanCaps = CaravanCaps.model_construct()
     existing_rows: ExistingRows = ExistingRows.model_construct()
     archive: ArchiveConfig | None = None
+    failover: FailoverConfig | None = None
     copies: Mapping[Name, CopyConfig] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -403,7 +466,45 @@ class DatasetConfig(Settings):
                 "value_format and values are for stores of bytes: "
                 f"the columns of {found.capabilities.title} have types of their own"
             )
+        if self.failover is not None:
+            self._check_failover(self.failover, found)
         return self
+
+    def _check_failover(self, failover: FailoverConfig, found: Datastore) -> None:
+        if found.one_host:
+            raise ValueError(f"failover is not for {found.capabilities.title}: {found.one_host}")
+        first, *others = failover.copies
+        for copy in failover.copies:
+            if copy not in self.copies:
+                raise ValueError(
+                    f"failover.copies lists {copy}, which is no copy of the dataset{suggestion(copy, self.copies)}"
+                )
+        logs = self.copies[first].logs.keys()
+        for copy in others:
+            if differing := sorted(self.copies[copy].logs.keys() ^ logs):
+                raise ValueError(
+                    f"failover.copies: only one of the copies {first} and {copy} has the log {differing[0]}; copies "
+                    "that serve for each other have logs of the same names"
+                )
+
+    def failover_of(self, copy: str) -> FailoverConfig | None:
+        """The failover that ``copy`` takes part in; ``None`` for a copy that serves by itself."""
+        return self.failover if self.failover is not None and copy in self.failover.copies else None
+
+    def group(self, copy: str) -> str:
+        """Who contends for the logs of ``copy``: :data:`FAILOVER` for copies that serve one at a time, else its own
+        name.
+        """
+        return copy if self.failover_of(copy) is None else FAILOVER
+
+    def serves(self, copy: str, from_copy: str) -> bool:
+        """Whether publishers of ``copy`` serve an application whose setting ``copy`` is ``from_copy`` (empty: not set).
+
+        An application without the setting belongs to the copies of the failover, or to the only copy.
+        """
+        if from_copy:
+            return self.group(copy) == from_copy
+        return self.group(copy) == FAILOVER if self.failover is not None else len(self.copies) == 1
 
 
 def _is_order(text: str) -> bool:

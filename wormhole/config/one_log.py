@@ -16,6 +16,8 @@ from wormhole.config import (
     Config,
     CoordinatorForm,
     CopyConfig,
+    DatasetConfig,
+    LogConfig,
     MonitorConfig,
     config_to_json,
     find_log,
@@ -32,39 +34,63 @@ _RUNNING: Final = "running.json"
 def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
     """``config`` with this log and what its publisher needs, no more: a change of another log is no change of this one.
 
-    Applications are left out where ZooKeeper holds them, and the archive always: no publisher reads or writes it.
-    Raises :class:`~wormhole.model.errors.ConfigError` for an unknown log.
+    Applications are left out where ZooKeeper holds them, and the archive always: no publisher reads or writes it. Of
+    other copies there is where they may be served, of the monitor the name of the host: who else may serve the log, and
+    which applications it is served for. Raises :class:`~wormhole.model.errors.ConfigError` for an unknown log.
     """
-    settings = find_log(config, dataset, copy, log)
-    narrower = {"copies": {copy: CopyConfig(logs={log: settings})}, "archive": None}
-    chosen = config.datasets[dataset].model_copy(update=narrower)
+    settings, whole = find_log(config, dataset, copy, log), config.datasets[dataset]
+    static = config.form is CoordinatorForm.STATIC
+    copies = {copy: CopyConfig(logs={log: settings})} | ({} if static else _others(whole, copy, log))
+    narrower = {"copies": copies, "archive": None, "failover": None if static else whole.failover_of(copy)}
     changes: dict[str, Any] = {
-        "monitor": MonitorConfig(),
+        "monitor": MonitorConfig(host="" if static else config.monitor.host),
         "sources": with_sources(config, settings.source),
-        "datasets": {dataset: chosen},
+        "datasets": {dataset: whole.model_copy(update=narrower)},
         "applications": {},
     }
-    if config.form is CoordinatorForm.STATIC:
+    if static:
         # Explicitly: the application that showed the form may be one of another dataset.
         changes["coordinator"] = config.coordinator.model_copy(update={"static": True})
         changes["applications"] = {
             name: application
             for name, application in config.applications.items()
-            if application.dataset == dataset and application.from_copy in ("", copy)
+            if application.dataset == dataset and whole.serves(copy, application.from_copy)
         }
     return config.model_copy(update=changes)
+
+
+def _others(dataset: DatasetConfig, copy: str, log: str) -> dict[str, CopyConfig]:
+    """The other copies with the hosts of their log of this name, or of all their logs where none has it."""
+
+    def hosts_only(other: str, name: str, settings: LogConfig) -> LogConfig:
+        hosts = settings.model_dump(include={"host", "hosts"}, exclude_defaults=True)
+        return LogConfig.model_validate({"source": f"{dataset.name}/{other}/{name}", "kind": settings.kind, **hosts})
+
+    return {
+        other: CopyConfig(
+            logs={
+                name: hosts_only(other, name, settings)
+                for name, settings in one.logs.items()
+                if name == log or log not in one.logs
+            }
+        )
+        for other, one in dataset.copies.items()
+        if other != copy
+    }
 
 
 def digest(config: Config, dataset: str, copy: str, log: str) -> str:
     """What a publisher of this log runs, as a hexadecimal SHA-256: differs when only a restart can bring the change.
 
-    With ZooKeeper, applications and the caps on caravans are followed live and do not count. The release does: a
-    publisher of another one is replaced. Raises as :func:`of_one_log`.
+    With ZooKeeper, applications and the caps on caravans are followed live and do not count; nor do copies that never
+    serve this log. The release does: a publisher of another one is replaced. Raises as :func:`of_one_log`.
     """
     narrow = of_one_log(config, dataset, copy, log)
     if narrow.form is CoordinatorForm.ZOOKEEPER:
-        uncapped = narrow.datasets[dataset].model_copy(update={"caravans": CaravanCaps()})
-        narrow = narrow.model_copy(update={"datasets": {dataset: uncapped}})
+        chosen = narrow.datasets[dataset]
+        group = {name: one for name, one in chosen.copies.items() if chosen.group(name) == chosen.group(copy)}
+        counted = chosen.model_copy(update={"caravans": CaravanCaps(), "copies": group})
+        narrow = narrow.model_copy(update={"datasets": {dataset: counted}, "monitor": MonitorConfig()})
     return _hashed(__version__, config_to_json(narrow))
 
 

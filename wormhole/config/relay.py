@@ -1,6 +1,6 @@
 """Whether a log has a relay, as this host is configured. Pure.
 
-What :mod:`wormhole.config.model` cannot see in one table: how many hosts may run the log's publisher. What a relay that
+What :mod:`wormhole.config.model` cannot see in one table: how many publishers may serve the log. What a relay that
 holds has recorded may be nowhere else, so it needs a log that one host publishes.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from wormhole.config.candidates import has_several
 from wormhole.config.datastores import datastore, is_one_datastore, schemes
 from wormhole.config.model import Config, DatasetConfig, LogConfig, SourceConfig, check_needs_hold
 from wormhole.config.processes import CoordinatorForm
@@ -18,27 +19,35 @@ __all__ = ["RelayMode", "check_relays", "mode_of", "what_is_recorded"]
 RelayMode = Literal["off", "cache", "hold"]
 
 
-def mode_of(config: Config, log: LogConfig, place: SourceConfig) -> RelayMode:
-    """What ``place``, the log's source, says; else ``hold`` for a datastore that holds its log, where one host
-    publishes it, else ``off``.
+def mode_of(config: Config, dataset: DatasetConfig, copy: str, name: str, place: SourceConfig) -> RelayMode:
+    """What ``place``, the source of the log ``name``, says; else ``hold`` for a datastore that holds its log, where one
+    host publishes it, else ``off``.
 
-    Raises ``ValueError`` for ``hold``, or a setting of it, where several hosts may publish the log.
+    Raises ``ValueError`` for ``hold``, or a setting of it, where several publishers may serve the log.
     """
     if place.relay != "hold" and (place.relay is not None or not datastore(place.kind).holds_log):
         return place.relay or "off"
     # A ZooKeeper for this user alone is that of `wormholectl up`, on this machine.
     zookeeper = config.form is CoordinatorForm.ZOOKEEPER and not config.coordinator.same_user
-    if not zookeeper or log.host:
+    log = dataset.copies[copy].logs[name]
+    several = has_several(dataset, copy, name)
+    if not several and (log.candidates or not zookeeper):
         return "hold"
+    way_out = "name it as `host` in the log's table"
+    default = "by default it holds where the log's table names its `host`"
+    if dataset.failover_of(copy) is not None:
+        way_out, default = f"take {copy} out of failover.copies", "with failover it does not hold"
+    elif several:
+        way_out, default = "name it as `host` in place of `hosts`", "with `hosts` it does not hold"
     if place.relay == "hold":
         raise ValueError(
             'relay = "hold" needs one host that publishes the log, for no other could deliver what only its relay '
-            'holds: name it as `host` in the log\'s table, or use relay = "cache"'
+            f'holds: {way_out}, or use relay = "cache"'
         )
     try:
         check_needs_hold(place)
     except ValueError as error:
-        raise ValueError(f"{error}, and by default it holds where the log's table names its `host`") from None
+        raise ValueError(f"{error}, and {default}") from None
     return "off"
 
 
@@ -51,7 +60,7 @@ def check_relays(config: Config, report: Report) -> None:
                 if place is None:
                     continue
                 try:
-                    mode_of(config, log, place)
+                    mode_of(config, settings, copy, name, place)
                 except ValueError as error:
                     report.add(("datasets", dataset, "copies", copy, "logs", name), str(error))
 

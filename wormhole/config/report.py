@@ -38,6 +38,7 @@ _REQUIRED: Final = {
     "dataset": "the name of one of [datasets]",
     "version": "version = 1",
     "copies": "at least [datasets.NAME.copies.COPY.logs.LOG]",
+    "failover.copies": "at least two copies of the dataset, the preferred one first",
 }
 
 
@@ -66,7 +67,7 @@ class Report:
             if kind == "extra_forbidden":
                 self.add(path, f"unknown key{suggestion(str(where[-1]), _keys(model, where[:-1]))}")
             elif kind == "missing":
-                needed = forms() if where[-1] == "source" else _REQUIRED.get(str(where[-1]), "")
+                needed = forms() if where[-1] == "source" else _needed(where)
                 self.add(path, "is required" + (f": {needed}" if needed else ""))
             else:
                 value = _value_at(given, where)
@@ -84,6 +85,11 @@ class Report:
             count = f"{'more than ' if self.left_out else ''}{len(self.problems)} problems{more}"
             text = "\n  ".join([f"{self.source}: {count}", *self.problems])
         raise ConfigError(text)
+
+
+def _needed(where: Sequence[str | int]) -> str:
+    table = ".".join(map(str, where[-2:]))
+    return _REQUIRED.get(table) or _REQUIRED.get(str(where[-1]), "")
 
 
 def _our_words(message: str) -> str:

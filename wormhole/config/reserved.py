@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wormhole.config.datastores import datastore
-from wormhole.config.model import Config, LogConfig, SourceConfig
+from wormhole.config.model import Config, DatasetConfig, LogConfig, SourceConfig
 from wormhole.config.report import Report
 from wormhole.model.errors import UsageError
 
@@ -20,11 +20,19 @@ def check_reserved(config: Config, report: Report) -> None:
             for name, log in copy.logs.items():
                 words = _reserved(config, log, name)
                 path = f"{dataset.name}/{copy_name}/{name}"
-                owner = owners.setdefault((log.host, words), path) if words else path
-                if owner != path:
+                hosts = (log.candidates or ("",)) if words else ()
+                has_it = [owners.setdefault((host, words), path) for host in hosts]
+                owner = next((one for one in has_it if one != path), "")
+                if owner:
                     at = ("datasets", dataset.name, "copies", copy_name, "logs", name)
-                    text = f"needs {words}, which {owner} has: updates would be lost; give one of the logs another name"
-                    report.add(at, text)
+                    report.add(at, f"needs {words}, which {owner} has: {_way_out(dataset, copy_name, owner)}")
+
+
+def _way_out(dataset: DatasetConfig, copy: str, owner: str) -> str:
+    owners_dataset, owners_copy, _ = owner.split("/")
+    if owners_dataset == dataset.name and dataset.failover_of(owners_copy) and dataset.failover_of(copy):
+        return "copies that serve for each other are servers of their own; `hosts` lists the hosts that read one server"
+    return "updates would be lost; give one of the logs another name"
 
 
 def _reserved(config: Config, log: LogConfig, name: str) -> str:

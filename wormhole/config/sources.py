@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from wormhole.config.candidates import has_several, refusal_of
 from wormhole.config.datastores import is_one_datastore
 from wormhole.config.load import find_log
 from wormhole.config.model import Config, CopyConfig, DatasetConfig, LogConfig, SourceConfig
@@ -18,7 +19,17 @@ from wormhole.config.relay import RelayMode, mode_of
 from wormhole.formats.spec import FormatSpec
 from wormhole.model.errors import ConfigError
 
-__all__ = ["bound", "check_formats", "listed", "published", "relay_of", "source_of", "unlisted", "with_sources"]
+__all__ = [
+    "bound",
+    "check_candidates",
+    "check_formats",
+    "listed",
+    "published",
+    "relay_of",
+    "source_of",
+    "unlisted",
+    "with_sources",
+]
 
 
 def listed(config: Config) -> dict[str, SourceConfig] | None:
@@ -47,7 +58,8 @@ def published(datasets: Mapping[str, DatasetConfig]) -> dict[str, DatasetConfig]
     def named(name: str, log: LogConfig) -> LogConfig:
         if log.inline is None:
             return log
-        kept = log.model_dump(include={"host", "server_ids", "skip_tables", "history_tables"}, exclude_defaults=True)
+        stored = {"host", "hosts", "server_ids", "skip_tables", "history_tables"}
+        kept = log.model_dump(include=stored, exclude_defaults=True)
         return LogConfig.model_validate({**kept, "source": name, "kind": log.kind})
 
     return {name: _changed(dataset, named) for name, dataset in datasets.items()}
@@ -81,11 +93,21 @@ def relay_of(config: Config, dataset: str, copy: str, log: str) -> RelayMode:
     :func:`source_of`, and for one that several hosts cannot have."""
     place = source_of(config, dataset, copy, log)
     try:
-        return mode_of(config, find_log(config, dataset, copy, log), place)
+        return mode_of(config, config.datasets[dataset], copy, log, place)
     except ValueError as error:
         raise ConfigError(
             f"datasets.{dataset}.copies.{copy}.logs.{log}: {error}", hint="docs/relay.md explains the modes"
         ) from None
+
+
+def check_candidates(config: Config, dataset: str, copy: str, log: str) -> None:
+    """Raises :class:`~wormhole.model.errors.ConfigError` for a log that several publishers may serve and of which this
+    host cannot run one, and for a log that is not configured."""
+    find_log(config, dataset, copy, log)
+    chosen = config.datasets[dataset]
+    if has_several(chosen, copy, log) and (refusal := refusal_of(config)):
+        setting = f"copies.{copy}.logs.{log}.hosts" if chosen.failover_of(copy) is None else "failover"
+        raise ConfigError(f"datasets.{dataset}.{setting} {refusal.text}", hint=refusal.hint)
 
 
 def check_formats(config: Config, dataset: str) -> None:

@@ -195,12 +195,16 @@ function renderLog(node, log) {
   const [title, list] = head.children;
   attribute(node, "data-level", log.level);
   put(title.firstElementChild, log.publisher);
-  put(title.lastElementChild, log.since ? `${log.phase} for ${roughly(now() - log.since)}` : log.phase);
   const status = log.status;
+  if (status?.standby) put(title.lastElementChild, "stands by");
+  else put(title.lastElementChild, log.since ? `${log.phase} for ${roughly(now() - log.since)}` : log.phase);
+  const answered = ["Answered", log.answered && now() - log.answered > 5 ? { at: log.answered } : null, "attention"];
   facts(list, [
     ["Process", log.pid === null ? "none" : `${log.pid}`],
     ["Restarts", `${log.restarts}`],
-    ...(status
+    ...(status?.standby
+      ? [["Owner", status.standby.owner ?? "nobody", status.standby.owner ? "none" : "attention"], answered]
+      : status
       ? [
           ["Log grows", rate(status.log_bytes_per_s)],
           ["Is read", rate(status.read_bytes_per_s)],
@@ -209,7 +213,8 @@ function renderLog(node, log) {
           ["Subscribers", status.subscribers_away ? `${status.subscribers}, ${status.subscribers_away} away` : `${status.subscribers}`, status.subscribers_away ? "attention" : "none"],
           ["Flows", `${status.flows}`],
           ["End of log", status.native_log_end ? `${status.log_end} (${status.native_log_end})` : status.log_end ?? UNKNOWN],
-          ["Answered", log.answered && now() - log.answered > 5 ? { at: log.answered } : null, "attention"],
+          ...(status.term ? [["Term", `${status.term}`]] : []),
+          answered,
         ]
       : []),
   ]);

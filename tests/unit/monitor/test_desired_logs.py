@@ -42,6 +42,39 @@ def test_a_log_is_for_the_host_that_it_names(text: str, everything: tuple[str, .
     assert names(parse(text, "test"), everything) == ours
 
 
+SEVERAL = """
+version = 1
+[coordinator]
+zookeeper = "zk:2181/wormhole"
+[monitor]
+host = "{host}"
+[datasets.shop.failover]
+copies = ["main", "west"]
+[datasets.shop.copies.main.logs.db1]
+source = "db1"
+kind = "mysql"
+hosts = ["h1", "h2"]
+[datasets.shop.copies.west.logs.db1]
+source = "db1"
+kind = "mysql"
+host = "h3"
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "ours"),
+    [("h1", ["shop/main/db1"]), ("h2", ["shop/main/db1"]), ("h3", ["shop/west/db1"]), ("h4", [])],
+)
+def test_each_candidate_host_runs_a_publisher(host: str, ours: list[str]) -> None:
+    config = parse(SEVERAL.format(host=host), "test")
+    assert names(config) == ours
+    for log in ours:
+        [(key, wanted)] = desired_logs(config, config.datasets).items()
+        assert str(key) == log
+        assert wanted.config.monitor.host_name == host
+        assert digest(wanted.config, *log.split("/")).startswith(wanted.digest), "as the publisher will compute it"
+
+
 def test_what_counts_are_the_given_datasets_with_the_settings_of_this_host() -> None:
     local = parse(
         'version = 1\n[monitor]\nhost = "h2"\n[publisher]\nheartbeat = "9s"\n[coordinator]\nzookeeper="z:1/w"', "x"

@@ -52,6 +52,22 @@ def test_one_that_is_silent_or_stuck_is_reported() -> None:
     assert "reads nothing of its growing log for 15 s" in reason
 
 
+def test_one_that_stands_by_is_healthy_as_long_as_another_one_owns_the_log() -> None:
+    state = host()
+    why = admin_pb2.Problem(text="it lacks U:5-9, which was delivered", hint="let its replication catch up")
+    told = admin_pb2.PublisherStatus(coordination="connected", standby=why, owner="main@alpha")
+    state.publishers[KEY].status = told
+    assert health(state, NOW).ready
+    told.owner = ""
+    (reason,) = health(state, NOW).reasons
+    assert reason == (
+        "publisher shop/main/db1 has not taken over its log, which nobody owns: it lacks U:5-9, which was delivered. "
+        "Next: let its replication catch up"
+    )
+    told.coordination = "lost"
+    assert health(state, NOW).ready, "it cannot know whether anybody owns the log"
+
+
 def test_an_outage_of_coordination_is_no_reason() -> None:
     state = host()
     state.coordination = "lost"

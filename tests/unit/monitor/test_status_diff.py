@@ -59,3 +59,14 @@ def test_losses_and_halted_flows_are_reported_when_they_come_and_also_at_first()
     needs = answer(flows=(admin_pb2.FlowStatus(flow="cache/db1", state="needs_replay", cause="the log is gone"),))
     assert kinds(answer(flows=(well,)), needs) == [("needs_replay", "cache/db1")]
     assert kinds(needs, needs) == []
+
+
+def test_who_comes_to_own_the_log_and_who_gives_it_up_is_news() -> None:
+    waits = admin_pb2.PublisherStatus(standby=admin_pb2.Problem(text="stands by: main@beta owns the log, in term 4"))
+    owns = admin_pb2.PublisherStatus(term=3)
+    assert kinds(None, owns) == [], "what was before the monitor is not news"
+    [taken] = status_events(KEY, waits, owns, 9.0)
+    assert (taken.kind, taken.subject, taken.text) == ("owner", "shop/main/db1", "owns its log, in term 3")
+    [given] = status_events(KEY, owns, waits, 9.0)
+    assert (given.kind, given.text) == ("owner", "stands by: main@beta owns the log, in term 4")
+    assert kinds(owns, owns) == kinds(waits, waits) == []

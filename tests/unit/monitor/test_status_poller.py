@@ -170,3 +170,27 @@ async def test_an_answer_that_breaks_the_watcher_is_reported_at_once_and_asked_a
         await eventually(lambda: "its answer cannot be used" in caplog.text, "the fault is logged")
         monkeypatch.setattr(module, "status_events", found)
         await until(state, lambda: entry.status is not None)
+
+
+async def test_one_that_does_not_answer_is_asked_where_it_listens_by_now() -> None:
+    """A publisher that gave its log up listens anew, in the same process."""
+    state, before, after = HostState("h1"), Publisher(), Publisher()
+    now_at = ""
+
+    async def read_addresses(key: LogKey) -> None:
+        state.publishers[key].http = now_at
+
+    task = asyncio.create_task(StatusPoller(state, None, read_addresses).run())
+    try:
+        async with before.serving() as address:
+            now_at = address
+            entry = running(state, A, address)
+            await until(state, lambda: entry.status is not None)
+        await until(state, lambda: entry.problem)
+        async with after.serving() as address:
+            now_at, entry.status = address, None
+            await until(state, lambda: entry.status is not None)
+            assert entry.problem == ""
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

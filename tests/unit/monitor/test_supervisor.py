@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from tests.support import stub_publisher
 from tests.support.eventually import eventually, patience
 from tests.support.host_state import until
 from wormhole.config import parse
-from wormhole.host.ready_file import process_started
+from wormhole.host.ready_file import process_started, read_ready, ready_path, write_ready
 
 A, B = LogKey("shop", "main", "a"), LogKey("shop", "main", "b")
 POLICY = Policy(first_wait=0.02, longest_wait=0.1, crashes=3, within=60.0, stop_timeout=30.0)
@@ -109,6 +110,24 @@ async def test_what_is_wanted_runs_and_what_is_no_longer_wanted_ends(host: Host)
         assert host.alive() == []
         assert list((host.folder / "monitor" / "running").iterdir()) == []
     assert host.told("stop")[-2:] == [f"process {other} is asked to end: the monitor stops", f"process {other} ended"]
+
+
+async def test_where_a_publisher_listens_anew_is_read_again(host: Host) -> None:
+    """As after it gave its log up: the process is the same, its addresses are not."""
+    async with living(host):
+        host.want("a")
+        await host.running(A)
+        path = ready_path(host.folder, "shop", "main", "a")
+        written = read_ready(path)
+        assert written is not None
+        write_ready(path, replace(written, admin="127.0.0.1:2", http="127.0.0.1:3"))
+        await host.supervisor.read_addresses(A)
+        assert (host.of(A).admin, host.of(A).http) == ("127.0.0.1:2", "127.0.0.1:3")
+        path.unlink()  # between the two
+        await host.supervisor.read_addresses(A)
+        assert host.of(A).http == "127.0.0.1:3"
+        await host.supervisor.read_addresses(B)
+        await host.supervisor.stop()
 
 
 @pytest.mark.parametrize(

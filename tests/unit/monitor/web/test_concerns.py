@@ -132,3 +132,16 @@ def test_zookeeper_away_is_said(coordination: str, concerns: int) -> None:
 def test_a_replay_that_goes_on_concerns_nobody() -> None:
     going_on = admin_pb2.ReplayStatus(replay="r1", lease_left_s=12.0)
     assert list(of_flow(flow(state="replaying", replay=going_on))) == []
+
+
+def test_one_that_stands_by_concerns_somebody_only_if_there_is_something_to_do() -> None:
+    fine = running(owner="main@alpha", standby=admin_pb2.Problem(text="stands by: main@alpha owns the log"))
+    assert list(of_publisher(fine, NOW)) == []
+    lags = admin_pb2.Problem(text="it could not take over: it lacks U:5-9", hint="let its replication catch up")
+    (unable,) = of_publisher(running(owner="main@alpha", standby=lags), NOW)
+    assert (unable.level, unable.text, unable.next) == (Level.ATTENTION, lags.text, lags.hint)
+    (unowned,) = of_publisher(running(standby=lags), NOW)
+    assert (unowned.level, unowned.who, unowned.next) == (Level.PROBLEM, "operator", lags.hint)
+    assert unowned.text.startswith("nobody owns the log")
+    (soon,) = of_publisher(running(standby=admin_pb2.Problem(text="it is about to try")), NOW)
+    assert (soon.level, soon.who) == (Level.ATTENTION, "nobody yet")

@@ -228,3 +228,17 @@ def test_caravans_that_come_and_go_by_the_dozen_are_one_event() -> None:
     assert [event["kind"] for event in told] == ["split", "restart", "split", "caravans", "data_loss"]
     assert told[3]["text"] == "20 splits and 10 merges; the last: caravan 29"
     assert told[3]["at"] == NOW - 61
+
+
+def test_one_that_stands_by_is_shown_with_the_owner_and_without_concern() -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert shop.status is not None
+    shop.status.term = 3
+    [owner] = snapshot(state, NOW)["publishers"]
+    assert (owner["status"]["term"], owner["status"]["standby"]) == (3, None)
+    text = "stands by: main@alpha (process 7) owns the log, in term 3"
+    shop.status.CopyFrom(admin_pb2.PublisherStatus(owner="main@alpha", standby=admin_pb2.Problem(text=text)))
+    [shown] = snapshot(state, NOW)["publishers"]
+    assert (shown["phase"], shown["level"], shown["problem"]) == ("running", "none", "")
+    assert (shown["status"]["term"], shown["status"]["standby"]) == (None, {"owner": "main@alpha", "text": text})

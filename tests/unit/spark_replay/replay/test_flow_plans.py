@@ -11,9 +11,10 @@ from spark_replay.replay.flow_plans import FlowPlan, check_free, filters, nobody
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder
-from tests.support.archives import marker_at
+from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
+from wormhole.config import FAILOVER
 from wormhole.formats import ValueFormats
 from wormhole.model.errors import FilterError, ReplayError, UsageError
 from wormhole.model.position import Datamarker
@@ -46,6 +47,19 @@ def test_what_cannot_be_is_refused_before_anything_is_held(tmp_path: Path) -> No
         with pytest.raises(kind, match=text) as caught:
             plan(asked, setting(store), looked)
         assert caught.value.hint
+
+
+def test_an_archive_of_a_failover_is_replayed_whichever_copy_serves(tmp_path: Path) -> None:
+    begun = write_archive(tmp_path / "begun", {"a": [[tx(put(b"k", b"v"))]]}, copy=FAILOVER)
+    for store in (archived(tmp_path), begun):
+        found = setting(store, failover=("main", "west"))
+        for copy in ("main", "west"):
+            (one,) = plan(wish(), found, [seen(flow("a", marker_at(0)), copy=copy)])
+            assert one.flow == "cache/a"
+        with pytest.raises(ReplayError, match="the flow follows other") as caught:
+            plan(wish(), found, [seen(flow("a", marker_at(0)), copy="other")])
+        asked = "leave `copy` out" if store.copy == FAILOVER else 'follow `copy = "main"`'
+        assert asked in str(caught.value.hint)
 
 
 def test_each_publisher_has_to_reach_somebody_and_a_plan_needs_nobody(tmp_path: Path) -> None:

@@ -53,6 +53,15 @@ def test_several_publishers_of_one_host(host: str, name: str) -> None:
     assert (host or "one machine") in text
 
 
+def test_each_candidate_host_has_a_publisher_of_its_own() -> None:
+    log = '[datasets.shop.copies.main.logs.{}]\nsource = "mysql://w@{}"\nhosts = ["{}", "{}"]\n'
+    head = 'version = 1\n[coordinator]\nzookeeper = "zk1:2181"\n[publisher]\nmarkers = "zookeeper"\n'
+    head += 'admin_listen = "127.0.0.1:7400"\n'
+    assert parse(head + log.format("x", "x", "db-7", "db-8"), "site.toml")
+    text = problems(head + log.format("x", "x", "db-7", "db-8") + log.format("y", "y", "db-9", "db-8"))
+    assert "is taken by the first of 2 publishers on host db-8" in text
+
+
 def test_what_does_not_conflict() -> None:
     parse(two_logs("db-7", "db-8", 'admin_listen = "127.0.0.1:7400"'), "site.toml")
     parse(two_logs("", "", 'admin_listen = "127.0.0.1:0"\nhttp_listen = "127.0.0.1:0"'), "site.toml")

@@ -16,6 +16,7 @@ from wormhole.config import (
     CoordinatorConfig,
     DatasetConfig,
     ExistingRows,
+    FailoverConfig,
     LogConfig,
     MonitorConfig,
     PublisherConfig,
@@ -80,6 +81,7 @@ def test_the_manual_lists_every_key() -> None:
         ArchiveConfig: "archive.",
         CaravanCaps: "caravans.",
         ExistingRows: "existing_rows.",
+        FailoverConfig: "failover.",
         LogConfig: "copies.COPY.logs.LOG.",
         RetryConfig: "retry.",
         RestartConfig: "restart.",
@@ -102,6 +104,7 @@ def test_the_manual_lists_every_key() -> None:
         "monitor",
         "restart",
         "archive",
+        "failover",
     }
     models: list[type[BaseModel]] = [
         Config,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.config import Config, CoordinatorForm, config_to_json, one_log, parse, parse_json
+from wormhole.config import Config, CoordinatorForm, config_to_json, one_log, parse, parse_json, preference
 from wormhole.config.one_log import digest, of_one_log
 from wormhole.model.errors import ConfigError
 
@@ -114,3 +114,112 @@ def test_a_publisher_of_an_archived_dataset_can_read_what_it_is_given(text: str)
 @pytest.mark.parametrize("text", [FLEET, STATIC])
 def test_where_it_is_archived_takes_no_restart(text: str) -> None:
     assert of(text + ARCHIVED, ("/srv/archive", "/mnt/archive")) == of(text + ARCHIVED)
+
+
+# -- several candidates
+
+COPIES = """
+version = 1
+[coordinator]
+zookeeper = "zk1:2181/wormhole"
+[monitor]
+host = "a"
+[publisher]
+markers = "zookeeper"
+[datasets.shop.failover]
+copies = ["main", "west"]
+[datasets.shop.copies.main.logs.db1]
+source = "db1"
+kind = "mysql"
+hosts = ["a", "b"]
+[datasets.shop.copies.main.logs.db2]
+source = "db2"
+kind = "mysql"
+[datasets.shop.copies.west.logs.db1]
+source = "west1"
+kind = "mysql"
+host = "c"
+[datasets.shop.copies.west.logs.db2]
+source = "west2"
+kind = "mysql"
+host = "d"
+[datasets.shop.copies.east.logs.other]
+source = "east"
+kind = "mysql"
+host = "e"
+"""
+
+
+def of_copy(copy: str, log: str, *changes: tuple[str, str]) -> str:
+    text = COPIES
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return digest(parse(text, "test"), "shop", copy, log)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('"main", "west"]', '"west", "main"]'),
+        ('"main", "west"]', '"main", "west"]\npatience = "5s"'),
+        ('["a", "b"]', '["b", "a"]'),
+        ('["a", "b"]', '["a", "b", "x"]'),
+        ('host = "c"', 'host = "x"'),
+        ('[datasets.shop.failover]\ncopies = ["main", "west"]\n', ""),
+    ],
+)
+def test_who_else_may_serve_the_log_takes_a_restart(change: tuple[str, str]) -> None:
+    for copy in ("main", "west"):
+        assert of_copy(copy, "db1", change) != of_copy(copy, "db1")
+    assert of_copy("east", "other", change) == of_copy("east", "other"), "which is of no failover"
+
+
+@pytest.mark.parametrize(
+    ("change", "concerned"),
+    [
+        (('"west1"', '"west-1"'), ("west", "db1")),
+        (('"west1"', '"west1"\nserver_ids = "7-9"'), ("west", "db1")),
+        (('host = "d"', 'host = "x"'), ("west", "db2")),
+        (('host = "e"', 'host = "x"'), ("east", "other")),
+        (('[monitor]\nhost = "a"', '[monitor]\nhost = "b"'), None),
+    ],
+)
+def test_how_another_copy_is_read_does_not(change: tuple[str, str], concerned: tuple[str, str] | None) -> None:
+    assert of_copy("main", "db1", change) == of_copy("main", "db1")
+    if concerned is not None:
+        assert of_copy(*concerned, change) != of_copy(*concerned)
+
+
+@pytest.mark.parametrize(("copy", "log"), [("main", "db1"), ("west", "db2"), ("east", "other")])
+def test_a_publisher_is_given_who_else_may_serve_its_log(copy: str, log: str) -> None:
+    whole = parse(COPIES, "test")
+    given = of_one_log(whole, "shop", copy, log)
+    assert parse_json(config_to_json(given), "running") == given
+    assert digest(given, "shop", copy, log) == digest(whole, "shop", copy, log)
+    shop, before = given.datasets["shop"], whole.datasets["shop"]
+    assert shop.copies[copy].logs == {log: before.copies[copy].logs[log]}
+    assert shop.group(copy) == before.group(copy)
+    assert [shop.serves(copy, name) for name in ("", "main", "east")] == [
+        before.serves(copy, name) for name in ("", "main", "east")
+    ]
+    assert given.monitor.host_name == "a", "what the order of preference is about"
+    for host in ("a", "b", "c", "d", "e"):
+        assert preference(shop, copy, log, host) == preference(before, copy, log, host)
+
+
+def test_of_other_copies_it_is_given_no_source() -> None:
+    one = COPIES.replace('"west1"\nkind = "mysql"', '"mysql://w@west"\npassword_file = "/etc/west"')
+    west = narrow(one, "shop", "main", "db1").datasets["shop"].copies["west"]
+    assert west.logs.keys() == {"db1"}
+    assert (west.logs["db1"].source, west.logs["db1"].candidates) == ("shop/west/db1", ("c",))
+
+
+def test_a_publisher_knows_that_it_is_not_the_only_copy() -> None:
+    """Before and after a failover is configured, until it is restarted: nobody serves what the failover is to serve."""
+    several = COPIES.replace('[datasets.shop.failover]\ncopies = ["main", "west"]\n', "")
+    for copy in ("main", "west"):
+        shop = narrow(several, "shop", copy, "db1").datasets["shop"]
+        assert (shop.serves(copy, ""), shop.serves(copy, copy)) == (False, True)
+    alone = narrow(FLEET, "shop", "main", "db1").datasets["shop"]
+    assert alone.serves("main", "")

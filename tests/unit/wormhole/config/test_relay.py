@@ -62,6 +62,31 @@ def test_what_cannot_be_meant_is_one_clear_error(head: str, source: str, setting
     assert "\n" not in str(refused.value)
 
 
+HOSTS = 'hosts = ["db-7", "db-8"]'
+WEST = '[datasets.shop.copies.west.logs.db1]\nsource = "postgres://w@west/shop"\nhost = "db-9"\n'
+FAILOVER = f'[datasets.shop.failover]\ncopies = ["main", "west"]\n{WEST}'
+
+
+@pytest.mark.parametrize("head", [FLEET, UP])
+@pytest.mark.parametrize(("more", "hosts"), [("", HOSTS), (FAILOVER, 'host = "db-7"')])
+def test_a_log_with_several_candidates_never_holds(head: str, more: str, hosts: str) -> None:
+    assert mode(f"{head}{more}", POSTGRES, hosts) == "off"
+    assert mode(f"{head}{more}", POSTGRES, hosts, 'relay = "cache"') == "cache"
+    way_out = "take main out of failover.copies" if more else "name it as `host` in place of `hosts`"
+    with pytest.raises(ConfigError, match=f"logs.db1: relay = .* needs one host .*: {way_out}"):
+        mode(f"{head}{more}", POSTGRES, hosts, 'relay = "hold"')
+    default = "with failover it does not hold" if more else "with `hosts` it does not hold"
+    with pytest.raises(ConfigError, match=default):
+        mode(f"{head}{more}", POSTGRES, hosts, 'slot_budget = "2GiB"')
+
+
+def test_a_copy_outside_of_the_failover_may_hold() -> None:
+    east = '[datasets.shop.copies.east.logs.db1]\nsource = "postgres://w@east/shop"\nhost = "db-9"\nrelay = "hold"\n'
+    whole = config(f"{FLEET}{FAILOVER}{east}", POSTGRES)
+    assert relay_of(whole, "shop", "east", "db1") == "hold"
+    assert relay_of(of_one_log(whole, "shop", "main", "db1"), "shop", "main", "db1") == "off"
+
+
 def test_a_source_that_a_host_lists_has_the_settings_and_no_log_that_names_it() -> None:
     named = '[datasets.shop.copies.main.logs.db1]\nsource = "db1"\nkind = "postgres"\n'
     listed = [f"{FLEET}{named}", POSTGRES, 'relay = "hold"']

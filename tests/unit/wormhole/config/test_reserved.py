@@ -60,6 +60,32 @@ def test_sources_of_a_list_count_too() -> None:
     assert parse(text(named.format("db1", "one"), named.format("db1", "three"), listed), "site.toml")
 
 
+FLEET = '[coordinator]\nzookeeper = "zk1:2181"\n'
+
+
+def at_hosts(name: str, hosts: str) -> str:
+    return f'{name}]\nsource = "{SERVER}/shop"\nhosts = {hosts}'
+
+
+def test_the_candidates_of_one_log_share_what_it_needs_and_another_log_may_not_have_it_on_any_host() -> None:
+    both = at_hosts("db1", '["one", "two"]')
+    assert parse(text(both, log("db1", f"{SERVER}/shop", "three"), FLEET), "site.toml")
+    for other in (log("db1", f"{SERVER}/shop", "two"), at_hosts("db1", '["three", "one"]')):
+        with pytest.raises(ConfigError, match="which shop/main/db1 has: updates would be lost"):
+            parse(text(both, other, FLEET), "site.toml")
+
+
+def test_two_copies_that_read_one_server_are_told_how_to_have_several_hosts() -> None:
+    copies = "".join(
+        f'[datasets.shop.copies.{copy}.logs.db1]\nsource = "{SERVER}/shop"\nhost = "one"\n' for copy in ("main", "west")
+    )
+    failover = '[datasets.shop.failover]\ncopies = ["main", "west"]\n'
+    with pytest.raises(ConfigError, match="`hosts` lists the hosts that read one server"):
+        parse(f"version = 1\n{FLEET}{failover}{copies}", "site.toml")
+    with pytest.raises(ConfigError, match="give one of the logs another name"):
+        parse(f"version = 1\n{FLEET}{copies}", "site.toml")
+
+
 def test_a_datastore_that_is_not_installed_here_reserves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(scheme: str) -> PostgresDatastore:
         raise UsageError(f"no installed package reads {scheme}://")

@@ -36,6 +36,16 @@ def test_only_names_are_published() -> None:
     assert published(config(NAMED, LIST).datasets) == config(NAMED).datasets
 
 
+def test_what_is_published_names_every_candidate() -> None:
+    hosts = config('[coordinator]\nzookeeper = "z:1"', INLINE + 'hosts = ["a", "b"]\n')
+    log = published(hosts.datasets)["shop"].copies["main"].logs["db1"]
+    assert (log.hosts, log.password_file) == (("a", "b"), None)
+    failover = "[datasets.shop.failover]\ncopies = ['main', 'west']\n" + NAMED + NAMED.replace(".main.", ".west.")
+    kept = published(config(failover).datasets)["shop"].failover
+    assert kept is not None
+    assert kept.copies == ("main", "west")
+
+
 def test_the_hosts_list_counts() -> None:
     others = config(INLINE.replace("h:1", "evil:1").replace("/etc/w", "/etc/shadow"))
     assert read(config(INLINE), others) == "mysql://w@h:1", "what stands in its own file"

@@ -1,0 +1,78 @@
+"""The publishers that may serve one log: which is preferred, and what a host needs to run one of several. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wormhole.config.model import Config, DatasetConfig
+from wormhole.config.processes import CoordinatorForm
+from wormhole.config.report import Report
+from wormhole.model.problem import NO_PROBLEM, Problem
+
+__all__ = ["check_every_log", "has_several", "preference", "refusal_of"]
+
+_OF_A_HOST: Final = frozenset({"coordinator", "sources", "publisher", "monitor"})
+
+
+def has_several(dataset: DatasetConfig, copy: str, log: str) -> bool:
+    """Whether several publishers may serve the log."""
+    return dataset.failover_of(copy) is not None or len(dataset.copies[copy].logs[log].candidates) > 1
+
+
+def preference(dataset: DatasetConfig, copy: str, log: str, host: str) -> int:
+    """The rank of the publisher of ``copy`` on ``host`` among those that may serve ``log``: 0 is the preferred one.
+
+    Copies count before hosts. A host that the log does not name comes after all others, unless the log names none.
+    """
+    failover = dataset.failover_of(copy)
+    ranks = [
+        (name, candidate)
+        for name in ((copy,) if failover is None else failover.copies)
+        for candidate in dataset.copies[name].logs[log].candidates or ("",)
+    ]
+    for one in ((copy, host), (copy, "")):
+        if one in ranks:
+            return ranks.index(one)
+    return len(ranks)
+
+
+def refusal_of(config: Config) -> Problem:
+    """Why no host with this configuration may run one of several candidates, as it follows the key of the setting."""
+    if config.form is not CoordinatorForm.ZOOKEEPER:
+        return Problem(
+            "needs coordinator.zookeeper, which decides which candidate serves",
+            "name it under [coordinator], or leave the log to one host of one copy",
+        )
+    if config.publisher.markers != "zookeeper":
+        return Problem(
+            'needs publisher.markers = "zookeeper": other datamarkers stay on the host that wrote them',
+            "set it under [publisher] in the file of every host that may serve the log",
+        )
+    return NO_PROBLEM
+
+
+def check_every_log(config: Config, report: Report) -> None:
+    """Note each setting that makes several candidates where the file says that its host cannot run one of them.
+
+    A file that holds datasets and applications alone says nothing of any host.
+    """
+    refusal = refusal_of(config)
+    if not refusal or not _is_about_a_host(config):
+        return
+    for dataset in config.datasets.values():
+        at = ("datasets", dataset.name)
+        if dataset.failover is not None:
+            report.add((*at, "failover"), refusal.text)
+        for copy, settings in dataset.copies.items():
+            for log, one in settings.logs.items():
+                if one.hosts and dataset.failover_of(copy) is None:
+                    report.add((*at, "copies", copy, "logs", log, "hosts"), refusal.text)
+
+
+def _is_about_a_host(config: Config) -> bool:
+    if config.form is CoordinatorForm.ZOOKEEPER:
+        return "publisher" in config.model_fields_set
+    if config.form is CoordinatorForm.STATIC or _OF_A_HOST & config.model_fields_set:
+        return True
+    copies = [copy for dataset in config.datasets.values() for copy in dataset.copies.values()]
+    return any(log.inline is not None for copy in copies for log in copy.logs.values())
