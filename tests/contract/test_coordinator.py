@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -18,20 +20,26 @@ from typing import Protocol, TypeVar
 import pytest
 from kazoo.client import KazooClient
 
-from tests.support.eventually import patience
+from tests.support.eventually import PATIENCE_S, eventually, patience
 from wormhole.config import Config, CoordinatorConfig, parse
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.differences import differences
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
+    TERMS_KEPT,
+    CandidateInfo,
     ConfigChange,
     Contact,
     Coordinator,
     FlowRecord,
     HistoryEntry,
     HostRequest,
+    LogClaim,
+    LogGroup,
+    LogOwners,
     MonitorInfo,
+    MoveRequest,
     PublisherInfo,
     SubscriberInfo,
 )
@@ -66,6 +74,10 @@ B = SubscriberInfo("cache", "b", "127.0.0.1:7002", 2.5, 6.0)
 MONITOR = MonitorInfo("host1", 41, "http://127.0.0.1:7480/", 7.0, {"shop/main/db1": "running"})
 ENTRY = HistoryEntry(9.5, "eve@host1", "flows pause", "cache/db1", "", "paused: \u00fc")
 DB1 = PublisherInfo("shop", "main", "db1", "host1", 42, "127.0.0.1:7000", 7.0)
+WEST = PublisherInfo("shop", "west", "db1", "host2", 43, "", 8.0)
+GROUP = LogGroup("shop", "@failover", "db1")
+CANDIDATE = CandidateInfo("main", "host1", 42, "127.0.0.1:7000", 7.0, 0, "server-1", since=7.5)
+STANDBY = CandidateInfo("west", "host2", 43, "", 8.0, 1, "server-2", "gtid:7", False, "it lags", "wait", 8.5)
 
 
 def config(text: str) -> Config:
@@ -109,6 +121,12 @@ class Form(Protocol):
 
     async def lose_and_restore(self, client: Coordinator) -> None: ...
 
+    async def expire(self, client: Coordinator) -> None:
+        """End the client's session; it gets no other one before `reconnect`."""
+        ...
+
+    async def reconnect(self, client: Coordinator) -> None: ...
+
 
 class MemoryForm:
     def __init__(self, stack: AsyncExitStack) -> None:
@@ -139,11 +157,19 @@ class MemoryForm:
         await asyncio.sleep(0)
         client.restore()
 
+    async def expire(self, client: Coordinator) -> None:
+        assert isinstance(client, MemoryCoordinator)
+        client.lose()
+
+    async def reconnect(self, client: Coordinator) -> None:
+        await self.restore(client)
+
 
 class ZooKeeperForm:
     def __init__(self, stack: AsyncExitStack, server: EmbeddedZooKeeper, target: str) -> None:
         self.stack, self.server = stack, server
         self.settings = CoordinatorConfig(zookeeper=target, session_timeout=6.0)
+        self.may_connect = threading.Event()
 
     async def client(self) -> Coordinator:
         client = ZooKeeperCoordinator(self.settings)
@@ -165,6 +191,23 @@ class ZooKeeperForm:
         assert isinstance(client, ZooKeeperCoordinator)
         identity = client._session._client.client_id
         await asyncio.to_thread(self._end_session, identity)
+
+    async def expire(self, client: Coordinator) -> None:
+        assert isinstance(client, ZooKeeperCoordinator)
+        connection = client._session._client._connection
+        connect = connection._connect
+        self.may_connect.clear()
+        self.stack.callback(self.may_connect.set)  # before the client stops, which waits for its thread
+
+        def held_up(*arguments: object) -> object:
+            self.may_connect.wait(PATIENCE_S)
+            return connect(*arguments)
+
+        connection._connect = held_up
+        await self.lose_and_restore(client)
+
+    async def reconnect(self, client: Coordinator) -> None:
+        self.may_connect.set()
 
     def _end_session(self, identity: object) -> None:
         twin = KazooClient(self.server.hosts, client_id=identity)
@@ -562,3 +605,268 @@ async def test_a_lost_monitor_entry_comes_back_as_it_is_then(frail: Form) -> Non
     now = replace(MONITOR, publishers={})
     await client.update_monitor(now)
     await answered(watcher.monitors, (now,))
+
+
+# --- who owns a log -----------------------------------------------------------------------------------------------
+
+
+async def owners_of(client: Coordinator) -> LogOwners:
+    return (await client.log_owners())[GROUP]
+
+
+def in_short(owners: LogOwners) -> list[tuple[int, str, str]]:
+    return [(term.number, term.copy, term.why) for term in owners.terms]
+
+
+async def kept(claim: LogClaim, term: int) -> None:
+    await eventually(lambda: claim.held and claim.term == term, f"the log is owned in term {term}")
+
+
+async def test_one_process_at_a_time_owns_a_log(form: Form) -> None:
+    first, second, began = await form.client(), await form.client(), time.time()
+    claim = await first.own_log(GROUP, DB1, server="server-1", why="nobody owned it")
+    assert (claim.held, claim.term) == (True, 1)
+    for client in (second, first):  # also a second claim in the same process
+        with pytest.raises(Retryable, match="shop/west/db1 is served by another live publisher") as caught:
+            await client.own_log(GROUP, WEST, server="server-2", why="")
+        assert not isinstance(caught.value, CoordinationLost)
+    await claim.close()
+    await claim.close()
+    assert not claim.held
+    taken = await second.own_log(GROUP, WEST, server="server-2", why="the last owner is gone")
+    assert (taken.held, taken.term) == (True, 2)
+    owners = await owners_of(first)
+    assert (owners.owner, owners.candidates, owners.move) == (WEST, (), None)
+    one, two = owners.terms
+    assert (one.number, one.copy, one.host, one.pid, one.server) == (1, "main", "host1", 42, "server-1")
+    assert (two.number, two.copy, two.host, two.pid, two.server) == (2, "west", "host2", 43, "server-2")
+    assert (one.why, two.why) == ("nobody owned it", "the last owner is gone")
+    assert began <= one.since <= two.since <= time.time()
+
+
+async def test_the_refusal_names_the_owner(form: Form) -> None:
+    first, second = await form.client(), await form.client()
+    await first.own_log(GROUP, DB1, server="", why="")
+    with pytest.raises(Retryable, match="process 42 on host1, of the copy main"):
+        await second.own_log(GROUP, WEST, server="", why="")
+
+
+async def test_of_many_that_try_at_once_one_owns_the_log(form: Form) -> None:
+    clients = [await form.client() for _ in range(4)]
+    outcomes = await asyncio.gather(
+        *(client.own_log(GROUP, replace(WEST, pid=pid), server="", why="") for pid, client in enumerate(clients)),
+        return_exceptions=True,
+    )
+    (winner,) = [pid for pid, outcome in enumerate(outcomes) if not isinstance(outcome, BaseException)]
+    assert all(isinstance(outcome, Retryable) for pid, outcome in enumerate(outcomes) if pid != winner)
+    owners = await owners_of(clients[0])
+    assert owners.owner == replace(WEST, pid=winner)
+    assert [(term.number, term.pid) for term in owners.terms] == [(1, winner)]
+
+
+async def test_logs_are_owned_one_by_one(form: Form) -> None:
+    first, second = await form.client(), await form.client()
+    other = LogGroup("shop", "@failover", "db2")
+    alone = LogGroup("shop", "west", "db1")
+    await first.own_log(GROUP, DB1, server="", why="")
+    await second.own_log(other, replace(WEST, log="db2"), server="", why="")
+    await second.own_log(alone, WEST, server="", why="")
+    assert {str(group): owners.owner and owners.owner.pid for group, owners in (await first.log_owners()).items()} == {
+        "shop/@failover/db1": 42,
+        "shop/@failover/db2": 43,
+        "shop/west/db1": 43,
+    }
+
+
+async def test_the_last_terms_are_kept(form: Form) -> None:
+    client = await form.client()
+    for number in range(1, TERMS_KEPT + 4):
+        claim = await client.own_log(GROUP, DB1, server="", why=f"try {number}")
+        assert claim.term == number
+        await claim.close()
+    terms = (await owners_of(client)).terms
+    assert [term.number for term in terms] == list(range(4, TERMS_KEPT + 4))
+    assert terms[-1].why == f"try {TERMS_KEPT + 3}"
+
+
+async def test_an_owner_that_dies_leaves_the_log_to_others(form: Form) -> None:
+    first, second = await form.client(), await form.client()
+    claim = await first.own_log(GROUP, DB1, server="", why="")
+    watch = second.watch_log(GROUP)
+    assert (await soon(watch)).owner == DB1
+    await first.stop()
+    assert (await soon(watch, lambda owners: owners.owner is None)).terms != ()
+    assert not claim.held
+    assert (await second.own_log(GROUP, WEST, server="", why="")).term == 2
+
+
+async def test_each_change_of_a_log_is_seen(form: Form) -> None:
+    watcher, client = await form.client(), await form.client()
+    watch = watcher.watch_log(GROUP)
+    assert await soon(watch) == LogOwners(None, (), (), None)
+    entry = await client.register_candidate(GROUP, CANDIDATE)
+    assert await soon(watch, lambda owners: owners.candidates != ()) == LogOwners(None, (CANDIDATE,), (), None)
+    now = replace(CANDIDATE, ready=False, waits="its server is gone")
+    entry.update(now)
+    await soon(watch, lambda owners: owners.candidates == (now,))
+    claim = await client.own_log(GROUP, DB1, server="", why="why not")
+    owners = await soon(watch, lambda owners: owners.owner is not None and owners.terms != ())
+    assert (owners.owner, in_short(owners)) == (DB1, [(1, "main", "why not")])
+    request = MoveRequest("west@host2", "eve", 9.5)
+    await watcher.request_move(GROUP, request)
+    assert (await soon(watch, lambda owners: owners.move is not None)).move == request
+    await claim.close()
+    await entry.close()
+    owners = await soon(watch, lambda owners: owners.owner is None and owners.candidates == ())
+    assert (owners.move, in_short(owners)) == (request, [(1, "main", "why not")])
+    waiting = asyncio.ensure_future(soon(watch, lambda _: False))
+    await asyncio.sleep(0)
+    await watcher.stop()
+    with pytest.raises(AssertionError, match="the watch ended"):
+        await waiting
+
+
+async def test_candidates_come_and_go_and_are_listed_by_preference(form: Form) -> None:
+    first, second = await form.client(), await form.client()
+    assert await first.log_owners() == {}
+    standby = await second.register_candidate(GROUP, STANDBY)
+    entry = await first.register_candidate(GROUP, CANDIDATE)
+    assert (entry.held, entry.exclusive) == (True, True)
+    assert (await owners_of(first)).candidates == (CANDIDATE, STANDBY)
+    with pytest.raises(Retryable, match="shop/@failover/db1 has another live candidate main@host1"):
+        await first.register_candidate(GROUP, replace(CANDIDATE, pid=44))
+    last = replace(CANDIDATE, rank=2, hint="\u00fc" * 10)
+    entry.update(last)
+    watch = second.watch_log(GROUP)
+    await soon(watch, lambda owners: owners.candidates == (STANDBY, last))
+    await standby.close()
+    await standby.close()
+    await soon(watch, lambda owners: owners.candidates == (last,))
+    await first.stop()
+    await soon(watch, lambda owners: owners.candidates == ())
+
+
+async def test_a_candidate_is_announced_again_after_a_lost_session_as_it_is_then(form: Form) -> None:
+    watcher, client = await form.client(), await form.client()
+    entry = await client.register_candidate(GROUP, STANDBY)
+    watch = watcher.watch_log(GROUP)
+    await soon(watch, lambda owners: owners.candidates == (STANDBY,))
+    await form.expire(client)
+    await soon(watch, lambda owners: owners.candidates == ())
+    entry.update(replace(STANDBY, lacking=""))
+    await form.reconnect(client)
+    await soon(watch, lambda owners: owners.candidates == (replace(STANDBY, lacking=""),))
+
+
+async def test_taking_a_log_is_what_a_move_asked_for(form: Form) -> None:
+    first, second = await form.client(), await form.client()
+    request = MoveRequest("west@host2", "eve", 9.5)
+    await second.request_move(GROUP, replace(request, to="main@host1"))
+    await second.request_move(GROUP, request)
+    assert (await owners_of(first)).move == request
+    claim = await first.own_log(GROUP, DB1, server="", why="")
+    assert (await owners_of(first)).move is None
+    await second.request_move(GROUP, request)
+    with pytest.raises(Retryable):
+        await second.own_log(GROUP, WEST, server="", why="")
+    assert (await owners_of(first)).move == request, "a refused attempt clears nothing"
+    await claim.close()
+    await second.own_log(GROUP, WEST, server="", why="moved")
+    assert (await owners_of(first)).move is None
+
+
+async def test_after_a_lost_session_the_log_is_taken_again(form: Form) -> None:
+    watcher, client = await form.client(), await form.client()
+    claim = await client.own_log(GROUP, DB1, server="server-1", why="first")
+    fence = claim.fence()
+    request = MoveRequest("west@host2", "eve", 9.5)
+    await watcher.request_move(GROUP, request)
+    losing = asyncio.ensure_future(claim.lost())
+    await form.expire(client)
+    assert await soon(watcher.watch_log(GROUP), lambda owners: owners.owner is None)
+    await form.reconnect(client)
+    await kept(claim, 2)
+    assert not losing.done()
+    assert not fence or claim.fence() != fence
+    owners = await owners_of(watcher)
+    assert (owners.owner, owners.move) == (DB1, request), "what an operator asked for stays"
+    assert [(term.number, term.server) for term in owners.terms] == [(1, "server-1"), (2, "server-1")]
+    assert "taken again" in owners.terms[-1].why
+    await client.write_flows({("cache", "db1"): FlowRecord("me", "a", 1, "live")})
+    await claim.close()
+    assert (await owners_of(watcher)).owner is None
+    losing.cancel()
+    await asyncio.wait([losing])
+
+
+async def test_a_log_that_another_owned_meanwhile_is_lost(form: Form) -> None:
+    first, second = await form.client(), await form.client()
+    claim = await first.own_log(GROUP, DB1, server="", why="")
+    losing = [asyncio.ensure_future(claim.lost()) for _ in range(2)]
+    await form.expire(first)
+    watch = second.watch_log(GROUP)
+    await soon(watch, lambda owners: owners.owner is None)
+    taken = await second.own_log(GROUP, WEST, server="", why="")
+    losing[1].cancel()
+    await form.reconnect(first)
+    async with patience():
+        assert await losing[0] == "process 43 on host2, of the copy west, took the log in term 2"
+        assert await claim.lost() == await losing[0]
+    assert (claim.held, taken.held) == (False, True)
+    records = {("cache", "db1"): FlowRecord("me", "a", 1, "live")}
+    with pytest.raises(CoordinationLost, match="does not own the log any more"):
+        await first.write_flows(records)
+    await second.write_flows(records)
+    await claim.close()
+    owners = await owners_of(second)
+    assert (owners.owner, taken.held) == (WEST, True), "closing leaves the other one alone"
+    await taken.close()
+    again = await first.own_log(GROUP, DB1, server="", why="")
+    assert again.term == 3
+    await first.write_flows(records)
+
+
+async def test_a_log_that_another_owned_and_left_meanwhile_is_lost_too(form: Form) -> None:
+    first, second = await form.client(), await form.client()
+    claim = await first.own_log(GROUP, DB1, server="", why="")
+    await form.expire(first)
+    await soon(second.watch_log(GROUP), lambda owners: owners.owner is None)
+    await (await second.own_log(GROUP, WEST, server="", why="")).close()
+    await form.reconnect(first)
+    async with patience():
+        assert "took the log in term 2" in await claim.lost()
+    assert (await owners_of(second)).owner is None
+    assert (await first.own_log(GROUP, DB1, server="", why="")).term == 3, "also before the lost one is closed"
+
+
+async def test_an_owner_that_closed_writes_no_flows_of_its_log(form: Form) -> None:
+    client = await form.client()
+    ours, others = FlowRecord("me", "a", 1, "live"), FlowRecord("me", "b", 2, "live")
+    claim = await client.own_log(GROUP, DB1, server="", why="")
+    await client.write_flows({("cache", "db1"): ours, ("cache", "db1.t%2Fx"): ours, ("cache", "db10"): others})
+    assert len(await client.flows()) == 3
+    await claim.close()
+    for shard in ("db1", "db1.t%2Fx"):
+        with pytest.raises(CoordinationLost, match="does not own the log any more"):
+            await client.write_flows({("cache", shard): others})
+    await client.write_flows({("cache", "db10"): ours})
+    assert await client.flows() == dict.fromkeys([("cache", "db1"), ("cache", "db1.t%2Fx"), ("cache", "db10")], ours)
+
+
+async def test_an_owner_keeps_its_log_over_an_outage(frail: Form) -> None:
+    client = await frail.client()
+    claim = await client.own_log(GROUP, DB1, server="", why="")
+    await frail.suspend(client)
+    await soon(client.watch_contact(), lambda contact: contact is not Contact.CONNECTED)
+    for refused in (
+        client.own_log(LogGroup("shop", "main", "db2"), replace(DB1, log="db2"), server="", why=""),
+        client.register_candidate(GROUP, CANDIDATE),
+        client.log_owners(),
+        client.request_move(GROUP, MoveRequest("west@host2", "eve", 9.5)),
+    ):
+        with pytest.raises(CoordinationLost):
+            await refused
+    await frail.restore(client)
+    await soon(client.watch_contact(), lambda contact: contact is Contact.CONNECTED)
+    await eventually(lambda: claim.held, "the log is owned")  # in the same session, or taken again
+    assert (await owners_of(client)).owner == DB1

@@ -93,7 +93,7 @@ class Access:
             case ("applications", application, *below):
                 subscriber = self.subscribers.get(application)
                 return [operator, *self._of_application(below, subscriber)]
-            case ("publishers", *_):
+            case ("publishers" | "logs", *_):
                 return [operator, (self.publisher, "cdrw")]
             case ("history" | "hosts",):
                 return [operator, (self.publisher, "cr")]

@@ -138,15 +138,15 @@ def _of_relays(stored: StoredConfig, wanted: Config) -> Iterator[str]:
 
 def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
     logs = [(named, log) for name, dataset in wanted.datasets.items() for _, named, log in _logs(name, dataset)]
-    homeless = [place for place, log in logs if not log.host]
+    homeless = [place for place, log in logs if not log.candidates]
     if homeless and wanted.form is CoordinatorForm.ZOOKEEPER:  # in the embedded form `up` runs them
         yield (
             f"no `host`: {', '.join(homeless)}. Only `wormholectl up` or a publisher started by hand runs such a log, "
             "no monitor of a fleet"
         )
     known = ", ".join(sorted(fleet.hosts)) or "none"
-    for host in sorted({log.host for _, log in logs if log.host} - set(fleet.hosts)):
-        places = ", ".join(place for place, log in logs if log.host == host)
+    for host in sorted({host for _, log in logs for host in log.candidates} - set(fleet.hosts)):
+        places = ", ".join(place for place, log in logs if host in log.candidates)
         yield f"no monitor runs on host {host}, which should run {places}; hosts with a monitor: {known}"
 
 
@@ -164,11 +164,13 @@ def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
                     "bring them to this "
                     "release and run `wormholectl hosts adopt` on their hosts"
                 )
-            if log.inline is not None and log.host and (earlier is None or earlier.source != listed):
+            new = log.candidates
+            if earlier is not None and earlier.source == listed:
+                new = tuple(host for host in log.hosts if host not in earlier.candidates)
+            if log.inline is not None and new:
                 yield (
                     f"the source of {listed} stays in this file, ZooKeeper gets its name: where the monitor of "
-                    f"{log.host} reads another "
-                    f'file, that one needs [sources."{listed}"]'
+                    f'{" or ".join(new)} reads another file, that one needs [sources."{listed}"]'
                 )
 
 

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, RolledBackError, RuntimeInconsistency
+from kazoo.exceptions import BadVersionError, NoNodeError
 
 from wormhole.config import ApplicationConfig, DatasetConfig, application_from_json, dataset_from_json, to_json
-from wormhole.coordination.kazoo_client import refused
+from wormhole.coordination.kazoo_client import failure, refused
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
 from wormhole.coordination.port import HISTORY_KEPT, ConfigChange, HistoryEntry, StoredConfig
@@ -163,14 +163,11 @@ class ConfigStore:
         return {settings.name: settings for settings in found}
 
     def _check(self, results: list[Any], seen: int) -> None:
-        """A transaction answers with the results of all its operations, or with the error of one and notes that the
-        rest was undone.
-        """
-        for result in results:
-            if isinstance(result, BadVersionError):
-                raise changed_meanwhile(seen)
-            if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
-                raise refused("store the configuration", self._session.settings, result)
+        error = failure(results)
+        if isinstance(error, BadVersionError):
+            raise changed_meanwhile(seen)
+        if error is not None:
+            raise refused("store the configuration", self._session.settings, error)
 
     async def _trim(self) -> None:
         # What was recorded stays; what is left over now goes next time.

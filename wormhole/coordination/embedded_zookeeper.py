@@ -97,7 +97,7 @@ class EmbeddedZooKeeper:
     folder that another one used before, on the port that one had, if it is free. Usable as a context manager, also an
     asynchronous one; the methods block for up to a few seconds. Linux only (pidfd). ``private``: only a client with the
     credentials in :attr:`auth_file` is admitted; a folder of an open server is closed with all that it holds.
-    ``options``: further ones of its JVM.
+    ``options``: further ones of its JVM. ``lines``: further ones of its configuration file.
     """
 
     def __init__(
@@ -107,12 +107,14 @@ class EmbeddedZooKeeper:
         private: bool = False,
         jars: Path | None = None,
         options: Sequence[str] = (),
+        lines: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._given = Path(folder).absolute() if folder is not None else None
         self._private = private
         self._jars = jars
         self._options = options
+        self._lines = lines
         self._clock = clock
         self._folder: Path | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -236,7 +238,7 @@ class EmbeddedZooKeeper:
         assert folder is not None
         data = folder / "data"
         settings = folder / "zoo.cfg"
-        text = _SETTINGS.format(data=data, port=self._port)
+        text = _SETTINGS.format(data=data, port=self._port) + self._lines
         if self.auth_file is not None:
             text += _SUPER.format(identity=digest_id(make_credentials(self.auth_file, _USER)))
         # Made anew: others may be able to read one of an earlier release.

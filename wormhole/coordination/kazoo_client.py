@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +19,13 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
+    KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
     SessionExpiredError,
     SessionMovedError,
 )
@@ -47,6 +50,7 @@ __all__ = [
     "after_refusal",
     "connect_blocking",
     "disconnect_blocking",
+    "failure",
     "hosts_and_root",
     "lost",
     "new_client",
@@ -358,6 +362,17 @@ def refused(what: str, settings: CoordinatorConfig, cause: BaseException) -> Wor
         f"ZooKeeper {settings.zookeeper} refuses to {what}: {type(cause).__name__}",
         hint=after_refusal(settings, cause),
     )
+
+
+def failure(results: Iterable[object]) -> KazooException | None:
+    """Why a transaction wrote nothing, by its results; ``None`` when it was done.
+
+    It answers with the results of all its operations, or with the error of one and notes that the rest was undone.
+    """
+    for result in results:
+        if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+            return result
+    return None
 
 
 def after_refusal(settings: CoordinatorConfig, cause: BaseException) -> str:

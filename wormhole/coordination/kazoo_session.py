@@ -80,9 +80,12 @@ class ZooKeeperSession:
         return self._prober is not None
 
     @property
-    def has_identities(self) -> bool:
-        """Whether the root has identities, which are made together with the nodes that everybody needs."""
-        return self._client.access is not None
+    def makes_top(self) -> bool:
+        """Whether this client makes the nodes that everybody needs: nobody else may where there are identities but the
+        operator, and an earlier release, which made the identities, made fewer nodes with them.
+        """
+        access = self._client.access
+        return access is None or access.operator == self._client.identity
 
     @property
     def session_id(self) -> int:

@@ -14,27 +14,37 @@ from typing import TypeVar
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
 from wormhole.coordination.change_signal import Signal, Unknown, watch
 from wormhole.coordination.differences import changed
+from wormhole.coordination.memory_claim import MemoryClaim, MemoryLog
 from wormhole.coordination.port import (
     HISTORY_KEPT,
+    CandidateEntry,
+    CandidateInfo,
     ConfigChange,
     Contact,
     FlowRecord,
     HistoryEntry,
     HostRequest,
+    LogClaim,
+    LogGroup,
+    LogOwners,
     MonitorInfo,
+    MoveRequest,
     PublisherInfo,
     Registration,
     StoredConfig,
     SubscriberInfo,
 )
 from wormhole.coordination.rules import (
+    candidate_taken,
     changed_meanwhile,
     check_subscriber,
     host_taken,
     log_taken,
     no_monitor,
+    not_owned,
     shortened,
     subscriber_taken,
+    who,
 )
 from wormhole.model.errors import ConfigError, CoordinationLost
 from wormhole.model.problem import Problem
@@ -42,7 +52,7 @@ from wormhole.model.problem import Problem
 __all__ = ["MemoryCoordinator", "MemoryWorld"]
 
 _T = TypeVar("_T")
-_Info = SubscriberInfo | PublisherInfo | MonitorInfo
+_Info = SubscriberInfo | PublisherInfo | MonitorInfo | CandidateInfo
 _Registered = TypeVar("_Registered", SubscriberInfo, PublisherInfo, MonitorInfo)
 
 
@@ -55,6 +65,7 @@ class MemoryWorld:
         self.datasets: dict[str, DatasetConfig] = dict(config.datasets) if config else {}
         self.version = 0
         self.entries: dict[tuple[str, ...], _Info] = {}
+        self.logs: dict[LogGroup, MemoryLog] = {}
         self.flows: dict[tuple[str, str], FlowRecord] = {}
         self.hosts: dict[str, HostRequest] = {}
         self.history: deque[HistoryEntry] = deque(maxlen=HISTORY_KEPT)
@@ -82,9 +93,20 @@ class _Entry:
     async def close(self) -> None:
         self.client._withdraw(self)
 
+    def update(self, info: _Info) -> None:
+        """Hold ``info`` from now on; without a session it is announced when there is one again."""
+        entries = self.client.world.entries
+        if entries.get(self.key) is self.info:
+            entries[self.key] = info
+            self.client.world.signal.notify()
+        self.info = info
+
 
 class MemoryCoordinator:
-    """One client of a :class:`MemoryWorld`. Its address checks are those of a service on loopback."""
+    """One client of a :class:`MemoryWorld`. Its address checks are those of a service on loopback.
+
+    ``clock``: the monotonic one; ``now``: seconds since 1970.
+    """
 
     _exclusive = True
 
@@ -94,14 +116,18 @@ class MemoryCoordinator:
         *,
         session_timeout: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.world = world or MemoryWorld()
         self._session_timeout = session_timeout
         self._clock = clock
+        self._now = now
         self._contact = Contact.LOST
         self._last_contact = -math.inf
         self._stopped = False
         self._mine: list[_Entry] = []
+        self._claims: dict[LogGroup, MemoryClaim] = {}
+        """The last claim of each log that was owned here: also one that ended, so that no later write passes."""
 
     # --- what a test may do to it ------------------------------------------------------------------------------
 
@@ -115,12 +141,16 @@ class MemoryCoordinator:
         self._last_contact = self.last_contact()
         for entry in self._mine:
             self.world.entries.pop(entry.key, None)
+        for claim in self._claims.values():
+            claim.leave()
         self._set(Contact.LOST)
 
     def restore(self) -> None:
-        """Contact is back; what was registered is made again."""
+        """Contact is back; what was registered is made again, and so is a claim, if nobody else owned the log since."""
         for entry in self._mine:
             self.world.entries.setdefault(entry.key, entry.info)
+        for claim in self._claims.values():
+            claim.come_back()
         self._set(Contact.CONNECTED)
 
     # --- the port ----------------------------------------------------------------------------------------------
@@ -134,6 +164,8 @@ class MemoryCoordinator:
             self._stopped = True
             self.lose()
             self._mine.clear()
+            for claim in tuple(self._claims.values()):
+                await claim.close()
 
     async def warnings(self) -> tuple[Problem, ...]:
         return ()
@@ -194,6 +226,10 @@ class MemoryCoordinator:
 
     async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
         self._need_contact()
+        for application, shard in records:
+            claims = [claim for group, claim in self._claims.items() if group.includes(shard)]
+            if claims and not any(claim.held for claim in claims):
+                raise not_owned(f"writing the flow {application}/{shard}")
         self.world.flows.update(records)
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
@@ -224,10 +260,7 @@ class MemoryCoordinator:
         entry = next((entry for entry in self._mine if entry.key == ("monitor", info.host)), None)
         if entry is None:
             raise no_monitor(info)
-        if self.world.entries.get(entry.key) is entry.info:
-            self.world.entries[entry.key] = info
-            self.world.signal.notify()
-        entry.info = info  # without contact `restore` announces it
+        entry.update(info)
 
     async def monitors(self) -> tuple[MonitorInfo, ...]:
         self._need_contact()
@@ -249,6 +282,38 @@ class MemoryCoordinator:
         self._need_contact()
         return tuple(self.world.history)[::-1][:limit]
 
+    async def register_candidate(self, group: LogGroup, info: CandidateInfo) -> CandidateEntry:
+        self._need_contact()
+        key = (*self._candidates_of(group), info.name)
+        other = self.world.entries.get(key)
+        if isinstance(other, CandidateInfo):
+            raise candidate_taken(group, info, f"process {other.pid}")
+        return self._announce(key, info)
+
+    def watch_log(self, group: LogGroup) -> AsyncIterator[LogOwners]:
+        return self._watch(lambda: self._owners(group))
+
+    async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
+        self._need_contact()
+        log = self.world.logs.setdefault(group, MemoryLog())
+        if log.owner is not None:
+            raise log_taken(info, who(log.owner.info))
+        claim = MemoryClaim(log, info, server, self._now, self.world.signal.notify)
+        log.move = None
+        claim.take(why)
+        self._claims[group] = claim
+        return claim
+
+    async def log_owners(self) -> Mapping[LogGroup, LogOwners]:
+        self._need_contact()
+        groups = {LogGroup(*key[1:4]) for key in self.world.entries if key[0] == "candidate"} | self.world.logs.keys()
+        return {group: self._owners(group) for group in sorted(groups, key=str)}
+
+    async def request_move(self, group: LogGroup, request: MoveRequest) -> None:
+        self._need_contact()
+        self.world.logs.setdefault(group, MemoryLog()).move = request
+        self.world.signal.notify()
+
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _set(self, contact: Contact) -> None:
@@ -268,13 +333,25 @@ class MemoryCoordinator:
         if self._contact is not Contact.CONNECTED:
             raise CoordinationLost(f"no contact with the coordination service ({self._contact.value})")
 
+    @staticmethod
+    def _candidates_of(group: LogGroup) -> tuple[str, ...]:
+        return ("candidate", group.dataset, group.group, group.log)
+
+    def _owners(self, group: LogGroup) -> LogOwners:
+        log, place = self.world.logs.get(group, MemoryLog()), self._candidates_of(group)
+        found = [
+            info for key, info in self.world.entries.items() if key[:4] == place and isinstance(info, CandidateInfo)
+        ]
+        candidates = tuple(sorted(found, key=lambda info: (info.rank, info.name)))
+        return LogOwners(None if log.owner is None else log.owner.info, candidates, log.terms, log.move)
+
     def _subscribers(self) -> tuple[SubscriberInfo, ...]:
         return self._registered(SubscriberInfo)
 
     def _registered(self, kind: type[_Registered]) -> tuple[_Registered, ...]:
         return tuple(info for _, info in sorted(self.world.entries.items()) if isinstance(info, kind))
 
-    def _announce(self, key: tuple[str, ...], info: _Info) -> Registration:
+    def _announce(self, key: tuple[str, ...], info: _Info) -> _Entry:
         entry = _Entry(self, key, info, exclusive=self._exclusive)
         self._mine.append(entry)
         self.world.entries[key] = info

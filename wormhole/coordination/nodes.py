@@ -7,10 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from wormhole.coordination.change_signal import Signal, first_of
+from wormhole.coordination.kazoo_client import failure, refused
 from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.rules import not_owned
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 __all__ = ["LARGEST_NODE", "MOST_CHILDREN", "MOST_PROBLEMS", "Nodes", "Watcher"]
@@ -104,8 +106,7 @@ class Nodes:
 
         Raises :class:`~wormhole.model.errors.ConfigError` when it is too large.
         """
-        if len(data) > LARGEST_NODE:
-            raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node")
+        _check_size(path, data)
         try:
             await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
         except NoNodeError:
@@ -116,22 +117,39 @@ class Nodes:
             except NodeExistsError:  # somebody was faster; the last write stays
                 await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
 
-    async def put_all(self, nodes: Mapping[str, bytes]) -> None:
-        """:meth:`put` for many small nodes, in as few requests as it takes."""
+    async def put_all(self, nodes: Mapping[str, bytes], fence: str = "") -> None:
+        """:meth:`put` for many small nodes, in as few requests as it takes.
+
+        ``fence``: the path of a node without which none is written. When it is missing,
+        :class:`~wormhole.model.errors.CoordinationLost` is raised; requests before it had their effect.
+        """
         for some in _groups(nodes):
-            together = len(some) > 1 and (
-                await self._put_together(some, set()) or await self._put_together(some, await self._lacking(some))
+            for path, data in some.items():
+                _check_size(path, data)
+            together = (len(some) > 1 or bool(fence)) and (
+                await self._put_together(some, set(), fence) is None
+                or await self._put_together(some, await self._lacking(some), fence) is None
             )
             if not together:
                 # Another process makes or removes some of them, or one is refused: the error says which.
                 for path, data in some.items():
-                    await self.put(path, data)
+                    await (self._put_fenced(path, data, fence) if fence else self.put(path, data))
 
-    async def _put_together(self, nodes: Mapping[str, bytes], lacking: Collection[str]) -> bool:
-        """Write all of them in one transaction, or none; whether that was done."""
+    async def _put_fenced(self, path: str, data: bytes, fence: str) -> None:
+        """:meth:`put` as long as the node ``fence`` is there."""
+        while error := await self._put_together({path: data}, await self._lacking({path: data}), fence):
+            if not isinstance(error, NoNodeError | NodeExistsError):  # else made or removed meanwhile
+                raise refused(f"write {path}", self._session.settings, error)
+
+    async def _put_together(
+        self, nodes: Mapping[str, bytes], lacking: Collection[str], fence: str
+    ) -> KazooException | None:
+        """Write all of them in one transaction, or none; the reason, if none were."""
 
         def ask(client: Any) -> Any:
             transaction = client.transaction()
+            if fence:
+                transaction.check(fence, -1)
             for path, data in nodes.items():
                 if path in lacking:
                     transaction.create(path, data)
@@ -140,7 +158,9 @@ class Nodes:
             return transaction.commit_async()
 
         results = await self._session.call("write nodes", ask)
-        return not any(isinstance(result, Exception) for result in results)
+        if fence and isinstance(results[0], NoNodeError):
+            raise not_owned(f"writing {next(iter(nodes))}")
+        return failure(results)
 
     async def _lacking(self, nodes: Mapping[str, bytes]) -> set[str]:
         """Those of the nodes that are missing; what is above them is made."""
@@ -223,6 +243,11 @@ class Nodes:
                 yield state
             if changed.version == seen:
                 await first_of(changed.wait(seen), contact.wait(contact_seen))
+
+
+def _check_size(path: str, data: bytes) -> None:
+    if len(data) > LARGEST_NODE:
+        raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node")
 
 
 def _getting(path: str) -> Callable[[Any], Any]:

@@ -15,22 +15,33 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HISTORY_KEPT",
+    "TERMS_KEPT",
     "WEIGHTS",
+    "CandidateEntry",
+    "CandidateInfo",
     "ConfigChange",
     "Contact",
     "Coordinator",
     "FlowRecord",
     "HistoryEntry",
     "HostRequest",
+    "LogClaim",
+    "LogGroup",
+    "LogOwners",
     "MonitorInfo",
+    "MoveRequest",
     "PublisherInfo",
     "Registration",
     "StoredConfig",
     "SubscriberInfo",
+    "Term",
 ]
 
 HISTORY_KEPT: Final = 1000
 """So many entries of the history are kept; the oldest go first."""
+
+TERMS_KEPT: Final = 20
+"""So many terms of a log are kept; the oldest go first."""
 
 WEIGHTS: Final = (1e-9, 1e9)
 """The least and the most that a subscriber may weigh.
@@ -70,6 +81,98 @@ class PublisherInfo:
     address: str
     started: float
     owner: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class LogGroup:
+    """The publishers that contend for one log, of which one at a time owns it.
+
+    ``group``: the copy that they read, or ``@failover`` for the copies of the dataset's failover list.
+    """
+
+    dataset: str
+    group: str
+    log: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset}/{self.group}/{self.log}"
+
+    def includes(self, shard: str) -> bool:
+        """Whether ``shard`` is a part of the log."""
+        return shard == self.log or shard.startswith(f"{self.log}.")
+
+
+@dataclass(slots=True, frozen=True)
+class CandidateInfo:
+    """A live process that may come to own a log.
+
+    ``copy`` and ``host``: what it reads, and where, as the configuration names them. ``pid``, ``address`` and
+    ``started``: as of a :class:`PublisherInfo`. ``rank``: its place in the order of preference; 0 is the preferred one.
+    ``server``: the identity of the server that it reads (empty: not known). ``lacking``: what was delivered and is not
+    in that server's log. ``ready``: whether it could take over now; ``waits`` and ``hint``: if not, why, and the next
+    step. ``since``: when it became a candidate (seconds since 1970).
+    """
+
+    copy: str
+    host: str
+    pid: int
+    address: str
+    started: float
+    rank: int
+    server: str = ""
+    lacking: str = ""
+    ready: bool = True
+    waits: str = ""
+    hint: str = ""
+    since: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What a :class:`MoveRequest` calls it."""
+        return f"{self.copy}@{self.host}"
+
+
+@dataclass(slots=True, frozen=True)
+class Term:
+    """The service of one owner of a log.
+
+    ``number``: rises by one each time the log is taken, also by the same process after a lost session. ``copy``,
+    ``host`` and ``pid``: the owner. ``server``: the identity of the server that it read then. ``since``: when it took
+    the log (seconds since 1970). ``why``: what made it take the log.
+    """
+
+    number: int
+    copy: str
+    host: str
+    pid: int
+    server: str
+    since: float
+    why: str
+
+
+@dataclass(slots=True, frozen=True)
+class MoveRequest:
+    """What an operator requested of a log. ``to``: the :attr:`CandidateInfo.name` that should own it. ``by``: the
+    operator. ``at``: the time of the request (seconds since 1970).
+    """
+
+    to: str
+    by: str
+    at: float
+
+
+@dataclass(slots=True, frozen=True)
+class LogOwners:
+    """Who owns a log, and who could.
+
+    ``candidates``: by rank, then name. ``terms``: the last :data:`TERMS_KEPT`, oldest first. ``move``: what an operator
+    requested and no taker has cleared yet.
+    """
+
+    owner: PublisherInfo | None
+    candidates: tuple[CandidateInfo, ...]
+    terms: tuple[Term, ...]
+    move: MoveRequest | None
 
 
 @dataclass(slots=True, frozen=True)
@@ -173,6 +276,50 @@ class Registration(Protocol):
         ...
 
 
+class CandidateEntry(Registration, Protocol):
+    """The entry of a candidate."""
+
+    def update(self, info: CandidateInfo) -> None:
+        """Announce ``info`` from now on, of the same copy and host; without contact it is announced when contact is
+        back.
+        """
+        ...
+
+
+class LogClaim(Protocol):
+    """The ownership of a log.
+
+    After a lost session the log is taken again by itself, unless another process owned it meanwhile.
+    """
+
+    @property
+    def held(self) -> bool:
+        """Whether the log is ours, as far as is known: false from the end of a session until the log is taken again."""
+        ...
+
+    @property
+    def term(self) -> int:
+        """The number of the present term."""
+        ...
+
+    def fence(self) -> str:
+        """The path of a node that is there exactly as long as this process owns the log; another one after each taking.
+
+        A transaction that checks it writes nothing for a former owner. Empty where nothing can be checked: in memory.
+        """
+        ...
+
+    async def lost(self) -> str:
+        """Return once the log is another's, or may have been another's meanwhile: the reason. It is then not taken
+        again.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give the log up; idempotent. Without contact that happens when contact is back, or with the session's end."""
+        ...
+
+
 class Coordinator(Protocol):
     """Live processes, owners of flows, and what should run.
 
@@ -262,7 +409,11 @@ class Coordinator(Protocol):
         ...
 
     async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
-        """Store the state of flows by ``(application, shard)``; advisory, the last write stays."""
+        """Store the state of flows by ``(application, shard)``; advisory, the last write stays.
+
+        Raises :class:`~wormhole.model.errors.CoordinationLost` also for the flows of a log that was owned through this
+        coordinator and is so no longer: its owner writes them now.
+        """
         ...
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
@@ -319,4 +470,37 @@ class Coordinator(Protocol):
 
     async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
         """The last entries, newest first."""
+        ...
+
+    async def register_candidate(self, group: LogGroup, info: CandidateInfo) -> CandidateEntry:
+        """Announce a process that may come to own a log.
+
+        Raises :class:`~wormhole.model.errors.Retryable` when its copy and host have another live candidate, and
+        :class:`~wormhole.model.errors.ConfigError` in the static form.
+        """
+        ...
+
+    def watch_log(self, group: LogGroup) -> AsyncIterator[LogOwners]:
+        """Who owns a log, and who could. In the static form nothing is yielded."""
+        ...
+
+    async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
+        """Own a log that nobody owns; what an operator requested of it is done with.
+
+        ``server`` and ``why``: for its :class:`Term`. Raises :class:`~wormhole.model.errors.Retryable` at once when
+        another process, or another claim of this coordinator, owns it, and
+        :class:`~wormhole.model.errors.ConfigError` in the static form. What was taken when the call failed or was
+        cancelled is given up again by itself.
+        """
+        ...
+
+    async def log_owners(self) -> Mapping[LogGroup, LogOwners]:
+        """Every log that has, or had, an owner or a candidate. Empty in the static form."""
+        ...
+
+    async def request_move(self, group: LogGroup, request: MoveRequest) -> None:
+        """Request that another candidate owns a log; the last request stays until the log is taken.
+
+        Raises :class:`~wormhole.model.errors.ConfigError` in the static form.
+        """
         ...

@@ -8,13 +8,18 @@ from typing import Any, Final
 
 from wormhole.config import check_address
 from wormhole.coordination.port import (
+    TERMS_KEPT,
     WEIGHTS,
+    CandidateInfo,
     FlowRecord,
     HistoryEntry,
     HostRequest,
+    LogGroup,
     MonitorInfo,
+    MoveRequest,
     PublisherInfo,
     SubscriberInfo,
+    Term,
 )
 from wormhole.coordination.rules import page_address
 from wormhole.model.errors import ConfigError
@@ -22,22 +27,41 @@ from wormhole.model.json_input import read_json
 
 __all__ = [
     "Paths",
+    "TermRecord",
+    "candidate_from_json",
+    "candidate_to_json",
     "flow_from_json",
     "history_from_json",
     "host_from_json",
     "monitor_from_json",
     "monitor_to_json",
+    "move_from_json",
+    "owner_from_json",
+    "owner_to_json",
     "publisher_from_json",
     "publisher_to_json",
     "record_to_json",
     "subscriber_from_json",
     "subscriber_to_json",
+    "term_from_json",
+    "term_to_json",
 ]
 
-_NUMBERS: Final = {"weight": 1.0, "started": 0.0, "at": 0.0}
-_BOUNDS: Final = {"weight": WEIGHTS, "started": (0.0, 1e18), "at": (0.0, 1e18)}
+_NUMBERS: Final = {"weight": 1.0, "started": 0.0, "at": 0.0, "since": 0.0}
+_BOUNDS: Final = {"weight": WEIGHTS, **dict.fromkeys(("started", "at", "since"), (0.0, 1e18))}
 _SHOWN: Final = 40
-_LONGEST: Final = {"address": 300, "host": 300, "subscriber": 200, "state": 100}
+_LONGEST: Final = {
+    "address": 300,
+    "host": 300,
+    "subscriber": 200,
+    "state": 100,
+    "copy": 100,
+    "claim": 100,
+    "server": 300,
+    "why": 500,
+    "waits": 2_000,
+    "hint": 2_000,
+}
 """Characters of a text; of others :data:`_LONGEST_TEXT`."""
 _LONGEST_TEXT: Final = 20_000
 _LARGEST: Final = 512 << 10
@@ -45,6 +69,8 @@ _LARGEST: Final = 512 << 10
 escaped, fits.
 """
 _MOST_LOGS: Final = 10_000
+_MOST_TERMS: Final = 1_000
+"""Of a log, in a record that is read: a later release may keep more of them."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,7 +99,7 @@ class Paths:
     @property
     def top(self) -> tuple[str, ...]:
         """What is there from the first start on, directly below the root."""
-        return (self.applications, self.datasets, self.publishers)
+        return (self.applications, self.datasets, self.publishers, self.logs)
 
     @property
     def config(self) -> str:
@@ -125,6 +151,54 @@ class Paths:
     def publisher(self, dataset: str, copy: str, log: str) -> str:
         return f"{self.publishers}/{dataset}/{copy}/{log}"
 
+    @property
+    def logs(self) -> str:
+        """Who owns each log, and who could: a folder for each :class:`~wormhole.coordination.port.LogGroup`."""
+        return f"{self.root}/logs"
+
+    def log(self, group: LogGroup) -> str:
+        return f"{self.logs}/{group.dataset}/{group.group}/{group.log}"
+
+    def owner(self, group: LogGroup) -> str:
+        return f"{self.log(group)}/owner"
+
+    def claims(self, group: LogGroup) -> str:
+        """Below it one node, which is made and deleted together with the owner's."""
+        return f"{self.log(group)}/claims"
+
+    def claim(self, group: LogGroup, name: str) -> str:
+        return f"{self.claims(group)}/{name}"
+
+    def term(self, group: LogGroup) -> str:
+        return f"{self.log(group)}/term"
+
+    def candidates(self, group: LogGroup) -> str:
+        return f"{self.log(group)}/candidates"
+
+    def candidate(self, group: LogGroup, name: str) -> str:
+        return f"{self.candidates(group)}/{name}"
+
+    def move(self, group: LogGroup) -> str:
+        return f"{self.log(group)}/move"
+
+    def log_state(self, group: LogGroup, name: str) -> str:
+        """What the log's source knows of the servers, under ``name``."""
+        return f"{self.log(group)}/state/{name}"
+
+
+@dataclass(slots=True, frozen=True)
+class TermRecord:
+    """The node that is written each time a log is taken.
+
+    ``claim``: the name of the node below :meth:`Paths.claims` that was made with it: it shows who took the log last,
+    where a number or the node's version may come again after ZooKeeper lost its data. ``terms``: the last
+    :data:`~wormhole.coordination.port.TERMS_KEPT`, oldest first.
+    """
+
+    number: int
+    claim: str
+    terms: tuple[Term, ...]
+
 
 def subscriber_to_json(info: SubscriberInfo) -> bytes:
     """The node of a live subscriber; application and id are in its path."""
@@ -147,8 +221,7 @@ def subscriber_from_json(application: str, name: str, data: bytes, where: str) -
 
 def publisher_to_json(info: PublisherInfo) -> bytes:
     """The node of a live publisher; dataset, copy and log are in its path."""
-    fields = {"host": info.host, "pid": info.pid, "address": info.address, "started": info.started}
-    return _dump({**fields, "owner": info.owner} if info.owner else fields)
+    return _dump(_publisher_fields(info))
 
 
 def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: str) -> PublisherInfo:
@@ -160,7 +233,74 @@ def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: s
     return PublisherInfo(dataset, copy, log, host, pid, address, started, owner)
 
 
-def record_to_json(record: FlowRecord | HostRequest | HistoryEntry) -> bytes:
+def owner_to_json(info: PublisherInfo) -> bytes:
+    """The node of a log's owner; dataset and log are in its path."""
+    return _dump({**_publisher_fields(info), "copy": info.copy})
+
+
+def owner_from_json(group: LogGroup, data: bytes, where: str) -> PublisherInfo:
+    """Inverse of :func:`owner_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    copy = _text(_load(data, where), "copy", where)
+    return publisher_from_json(group.dataset, copy, group.log, data, where)
+
+
+def candidate_to_json(info: CandidateInfo) -> bytes:
+    """The node of a candidate; copy and host are in its name. A text that is too long is cut."""
+    fields = asdict(info)
+    del fields["copy"], fields["host"]
+    return _dump({key: _cut(value, key) if isinstance(value, str) else value for key, value in fields.items()})
+
+
+def candidate_from_json(name: str, data: bytes, where: str) -> CandidateInfo:
+    """Inverse of :func:`candidate_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    given = _load(data, where)
+    copy, at, host = name.partition("@")
+    if not at:
+        raise ConfigError(f"{where}: a candidate is called COPY@HOST")
+    ready = given.get("ready")
+    if not isinstance(ready, bool):
+        raise ConfigError(f"{where}: ready must be true or false, not {str(ready)[:_SHOWN]!r}")
+    return CandidateInfo(
+        copy,
+        host,
+        _whole(given, "pid", where),
+        _address(given, where, may_be_hidden=True),
+        _number(given, "started", where),
+        _whole(given, "rank", where),
+        _text(given, "server", where),
+        _text(given, "lacking", where),
+        ready,
+        _text(given, "waits", where),
+        _text(given, "hint", where),
+        _number(given, "since", where),
+    )
+
+
+def term_to_json(record: TermRecord) -> bytes:
+    """The node of a log's terms. A text that is too long is cut."""
+    terms = [
+        {**asdict(term), "server": _cut(term.server, "server"), "why": _cut(term.why, "why")} for term in record.terms
+    ]
+    return _dump({"number": record.number, "claim": record.claim, "terms": terms})
+
+
+def term_from_json(data: bytes, where: str) -> TermRecord:
+    """Inverse of :func:`term_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    given = _load(data, where)
+    terms = given.get("terms")
+    if not isinstance(terms, list) or len(terms) > _MOST_TERMS or not all(isinstance(term, dict) for term in terms):
+        raise ConfigError(f"{where}: terms must be a list of at most {_MOST_TERMS:,} objects")
+    known = tuple(_term(term, where) for term in terms[-TERMS_KEPT:])
+    return TermRecord(_whole(given, "number", where), _text(given, "claim", where), known)
+
+
+def move_from_json(data: bytes, where: str) -> MoveRequest:
+    """Inverse of :func:`record_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    given = _load(data, where)
+    return MoveRequest(_text(given, "to", where), _text(given, "by", where), _number(given, "at", where))
+
+
+def record_to_json(record: FlowRecord | HostRequest | HistoryEntry | MoveRequest) -> bytes:
     """The node of a record whose path says nothing about it."""
     return _dump(asdict(record))
 
@@ -211,6 +351,23 @@ def history_from_json(data: bytes, where: str) -> HistoryEntry:
     given = _load(data, where)
     texts = (_text(given, key, where) for key in ("who", "what", "target", "before", "after"))
     return HistoryEntry(_number(given, "at", where), *texts)
+
+
+def _publisher_fields(info: PublisherInfo) -> dict[str, Any]:
+    fields = {"host": info.host, "pid": info.pid, "address": info.address, "started": info.started}
+    return {**fields, "owner": info.owner} if info.owner else fields
+
+
+def _term(given: dict[str, Any], where: str) -> Term:
+    number, pid = _whole(given, "number", where), _whole(given, "pid", where)
+    copy, host, server, why = (_text(given, key, where) for key in ("copy", "host", "server", "why"))
+    return Term(number, copy, host, pid, server, _number(given, "since", where), why)
+
+
+def _cut(text: str, key: str) -> str:
+    """``text``, no longer than what is read of ``key``."""
+    longest = _LONGEST.get(key, _LONGEST_TEXT)
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _dump(value: dict[str, Any]) -> bytes:

@@ -8,26 +8,42 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from wormhole.config import ApplicationConfig
-from wormhole.coordination.port import HistoryEntry, MonitorInfo, PublisherInfo, SubscriberInfo
+from wormhole.coordination.port import (
+    CandidateInfo,
+    HistoryEntry,
+    LogGroup,
+    MonitorInfo,
+    PublisherInfo,
+    SubscriberInfo,
+    Term,
+)
 from wormhole.host.tls import is_loopback
-from wormhole.model.errors import ConfigError, Retryable
+from wormhole.model.errors import ConfigError, CoordinationLost, Retryable
 
 __all__ = [
+    "TAKEN_AGAIN",
     "all_loopback",
     "as_seen_by_others",
+    "candidate_taken",
     "changed_meanwhile",
     "check_subscriber",
     "host_taken",
     "is_predecessor",
     "log_taken",
+    "no_election",
     "no_monitor",
+    "not_owned",
     "nowhere_to_publish",
     "page_address",
     "shortened",
     "subscriber_taken",
+    "who",
 ]
 
-_Info = TypeVar("_Info", PublisherInfo, MonitorInfo)
+TAKEN_AGAIN: Final = "taken again by the same process, whose entry was lost with its session"
+"""Why a term began, where nobody else had the log since the one before."""
+
+_Info = TypeVar("_Info", PublisherInfo, CandidateInfo, MonitorInfo)
 _LONGEST_TEXT: Final = 8000  # characters of one field: the history is bounded, so are its entries
 _PAGE: Final = re.compile(r"https?://([^/]+)/")
 
@@ -92,6 +108,38 @@ def log_taken(info: PublisherInfo, by: str) -> Retryable:
             "stop the one that is not meant to serve it; if the other one was killed, its entry goes when its "
             "session times out"
         ),
+    )
+
+
+def who(owner: PublisherInfo | Term) -> str:
+    """An owner of a log, in words."""
+    return f"process {owner.pid} on {owner.host}, of the copy {owner.copy}"
+
+
+def candidate_taken(group: LogGroup, info: CandidateInfo, by: str) -> Retryable:
+    """The copy has a live candidate on this host already."""
+    return Retryable(
+        f"the log {group} has another live candidate {info.name}: {by}",
+        hint=(
+            "one publisher of a log on each host is enough, stop the other one; if it was killed, its entry goes when "
+            "its session times out"
+        ),
+    )
+
+
+def not_owned(what: str) -> CoordinationLost:
+    """This process is no longer known as the owner of the log: ``what`` is refused."""
+    return CoordinationLost(
+        f"this process does not own the log any more, or not yet again: {what} was refused",
+        hint="it goes on by itself if nobody else took the log; `wormholectl publishers` names the owner",
+    )
+
+
+def no_election() -> ConfigError:
+    """The static form has one publisher for each log."""
+    return ConfigError(
+        "the static form elects no owner of a log: its publisher runs on one host",
+        hint="name a ZooKeeper in [coordinator]",
     )
 
 

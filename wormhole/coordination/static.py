@@ -14,21 +14,29 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from typing import Final
 
 from wormhole.config import Config
+from wormhole.coordination.change_signal import Unknown, watch
 from wormhole.coordination.host_files import HostFiles
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
+    CandidateEntry,
+    CandidateInfo,
     ConfigChange,
     Contact,
     HistoryEntry,
     HostRequest,
+    LogClaim,
+    LogGroup,
+    LogOwners,
+    MoveRequest,
+    PublisherInfo,
     Registration,
     SubscriberInfo,
 )
-from wormhole.coordination.rules import check_subscriber, nowhere_to_publish, shortened
+from wormhole.coordination.rules import check_subscriber, no_election, nowhere_to_publish, shortened
 from wormhole.model.errors import ConfigError
 
 __all__ = ["StaticCoordinator"]
@@ -116,6 +124,18 @@ class StaticCoordinator(MemoryCoordinator):
 
     async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
         return await asyncio.to_thread(self._files.history, limit)
+
+    async def register_candidate(self, group: LogGroup, info: CandidateInfo) -> CandidateEntry:
+        raise no_election()
+
+    def watch_log(self, group: LogGroup) -> AsyncIterator[LogOwners]:
+        return watch(self.world.signal, Unknown[LogOwners], self._is_stopped)
+
+    async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
+        raise no_election()
+
+    async def request_move(self, group: LogGroup, request: MoveRequest) -> None:
+        raise no_election()
 
     def _subscribers(self) -> tuple[SubscriberInfo, ...]:
         return self._listed

@@ -25,14 +25,22 @@ from wormhole.coordination.ephemeral_node import EphemeralNode, NodeTaken
 from wormhole.coordination.flow_records import WrittenRecords
 from wormhole.coordination.kazoo_client import hosts_and_root
 from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.log_claim import ZooKeeperClaim, ensure_below_logs, withdraw
+from wormhole.coordination.log_owners import LogOwnersReader
 from wormhole.coordination.nodes import Nodes, Watcher
 from wormhole.coordination.port import (
+    CandidateEntry,
+    CandidateInfo,
     ConfigChange,
     Contact,
     FlowRecord,
     HistoryEntry,
     HostRequest,
+    LogClaim,
+    LogGroup,
+    LogOwners,
     MonitorInfo,
+    MoveRequest,
     PublisherInfo,
     Registration,
     StoredConfig,
@@ -40,6 +48,8 @@ from wormhole.coordination.port import (
 )
 from wormhole.coordination.records import (
     Paths,
+    candidate_from_json,
+    candidate_to_json,
     flow_from_json,
     host_from_json,
     monitor_from_json,
@@ -53,6 +63,7 @@ from wormhole.coordination.records import (
 from wormhole.coordination.rules import (
     all_loopback,
     as_seen_by_others,
+    candidate_taken,
     check_subscriber,
     host_taken,
     is_predecessor,
@@ -61,7 +72,7 @@ from wormhole.coordination.rules import (
     page_address,
     subscriber_taken,
 )
-from wormhole.model.errors import ConfigError, WormholeError
+from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 from wormhole.model.problem import Problem
 
 __all__ = ["ZooKeeperCoordinator"]
@@ -72,16 +83,31 @@ _T = TypeVar("_T")
 
 
 class ZooKeeperCoordinator:
-    """The ZooKeeper form of the port. ``settings.zookeeper`` names servers and root."""
+    """The ZooKeeper form of the port. ``settings.zookeeper`` names servers and root.
 
-    def __init__(self, settings: CoordinatorConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
+    ``clock``: the monotonic one; ``now``: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        settings: CoordinatorConfig,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         hosts, root = hosts_and_root(settings)
+        self._now = now
         self._session = ZooKeeperSession(settings, clock)
         self._paths = Paths(root)
         self._on_loopback = all_loopback(hosts)
         self._nodes = Nodes(self._session)
         self._config = ConfigStore(self._session, self._nodes, self._paths)
+        self._logs = LogOwnersReader(self._nodes, self._paths)
         self._entries: set[EphemeralNode] = set()
+        self._owning: set[LogGroup] = set()
+        self._claims: dict[LogGroup, ZooKeeperClaim] = {}
+        """The last claim of each log that was owned here: also one that ended, so that no later write passes."""
+        self._withdrawals: set[asyncio.Task[None]] = set()
         self._written = WrittenRecords()
         self._stopped = False
 
@@ -95,7 +121,7 @@ class ZooKeeperCoordinator:
         await asyncio.to_thread(schemes)  # what is stored is parsed on the loop, and asks which packages are installed
         await self._session.start()
         try:
-            if not self._session.has_identities:
+            if self._session.makes_top:
                 for path in self._paths.top:
                     await self._nodes.ensure(path)
         except BaseException:
@@ -106,12 +132,17 @@ class ZooKeeperCoordinator:
         self._stopped = True
         for entry in tuple(self._entries):
             await entry.close()
+        for claim in tuple(self._claims.values()):
+            await claim.close()
+        for task in tuple(self._withdrawals):  # the session's end does what they could not do
+            task.cancel()
+            await asyncio.wait([task])
         await self._session.stop()
         self._session.signal.notify()
 
     async def warnings(self) -> tuple[Problem, ...]:
         settings, found = self._session.settings, []
-        parents = (self._paths.applications, self._paths.datasets, self._paths.publishers)
+        parents = self._paths.top
         below = [f"{path}/{name}" for path in parents[:2] for name in await self._nodes.children(path)]
         if any([await self._nodes.open_to_all(path) for path in (*parents, *below)]):
             unsafe = (
@@ -202,7 +233,12 @@ class ZooKeeperCoordinator:
         due = written.due(records, contact)
         for flow in due:
             written.writes(flow)
-        await self._nodes.put_all({self._paths.flow(*flow): record_to_json(records[flow]) for flow in due})
+        fenced: dict[str, dict[str, bytes]] = {}
+        for application, shard in due:
+            nodes = fenced.setdefault(self._fence(shard), {})
+            nodes[self._paths.flow(application, shard)] = record_to_json(records[application, shard])
+        for fence, nodes in fenced.items():
+            await self._nodes.put_all(nodes, fence)
         for flow in due:
             written.wrote(flow, records[flow], contact)
 
@@ -269,6 +305,39 @@ class ZooKeeperCoordinator:
     async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
         return await self._config.history(limit)
 
+    async def register_candidate(self, group: LogGroup, info: CandidateInfo) -> CandidateEntry:
+        path = self._paths.candidate(group, info.name)
+
+        def left_over(data: bytes) -> bool:
+            found = candidate_from_json(info.name, data, path)
+            return (found.pid, found.started) == (info.pid, info.started)
+
+        await ensure_below_logs(self._nodes, self._paths, self._paths.candidates(group))
+        data = self._candidate_data(info)
+        entry = await self._announce(path, data, lambda by: candidate_taken(group, info, by), left_over)
+        return _Candidate(entry, self._candidate_data)
+
+    def watch_log(self, group: LogGroup) -> AsyncIterator[LogOwners]:
+        return self._watch(lambda changed: self._logs.read(group, changed))
+
+    async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
+        if group in self._owning:
+            raise log_taken(info, "this process")
+        self._owning.add(group)  # before the first await, so that a second one for the same log is refused
+        shown = as_seen_by_others(info, info.address, service_on_loopback=self._on_loopback)
+        claim = ZooKeeperClaim(
+            self._session, self._nodes, self._paths, group, shown, server, self._now, self._claim_ended
+        )
+        await claim.open(why)
+        self._claims[group] = claim
+        return claim
+
+    async def log_owners(self) -> Mapping[LogGroup, LogOwners]:
+        return await self._logs.read_all()
+
+    async def request_move(self, group: LogGroup, request: MoveRequest) -> None:
+        await self._nodes.put(self._paths.move(group), record_to_json(request))
+
     # --- inside ------------------------------------------------------------------------------------------------
 
     @property
@@ -282,6 +351,36 @@ class ZooKeeperCoordinator:
     def _monitor_data(self, info: MonitorInfo) -> bytes:
         address = info.address and page_address(info.address)
         return monitor_to_json(as_seen_by_others(info, address, service_on_loopback=self._on_loopback))
+
+    def _candidate_data(self, info: CandidateInfo) -> bytes:
+        return candidate_to_json(as_seen_by_others(info, info.address, service_on_loopback=self._on_loopback))
+
+    def _fence(self, shard: str) -> str:
+        """What a write for the shard has to check; empty where no log that was owned here includes it."""
+        claims = [claim for group, claim in self._claims.items() if group.includes(shard)]
+        return max(claims, key=lambda claim: claim.held).fence() if claims else ""
+
+    def _claim_ended(self, claim: ZooKeeperClaim, left: Collection[str]) -> None:
+        self._owning.discard(claim.group)
+        if left:
+            task = asyncio.create_task(self._withdraw(claim.group, left), name=f"give up {claim.group}")
+            self._withdrawals.add(task)
+            task.add_done_callback(self._withdrawals.discard)
+
+    async def _withdraw(self, group: LogGroup, claims: Collection[str]) -> None:
+        """Delete claims of the present session that could not be deleted: without that nobody owns the log as long as
+        this process lives.
+        """
+        while True:
+            contact_seen = self._session.signal.version
+            try:
+                await withdraw(self._session, self._paths, group, claims)
+            except CoordinationLost:
+                await self._session.pause(contact_seen)
+                continue
+            except WormholeError as error:
+                _log.error("%s could not be given up, it is free when this process ends: %s", group, error)
+            return
 
     async def _flow_records(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], FlowRecord]:
         paths = {key: self._paths.flow(*key) for key in keys}
@@ -302,7 +401,7 @@ class ZooKeeperCoordinator:
 
     async def _announce(
         self, path: str, data: bytes, taken: Callable[[str], WormholeError], left_over: Callable[[bytes], bool]
-    ) -> Registration:
+    ) -> EphemeralNode:
         if any(entry.path == path for entry in self._entries):
             raise taken("registered in this process")
         entry = EphemeralNode(self._session, path, data, self._entries.discard, left_over)
@@ -316,3 +415,25 @@ class ZooKeeperCoordinator:
                 raise taken(error.by) from None
             raise
         return entry
+
+
+class _Candidate:
+    """The entry of a candidate in its node. ``to_json``: what the node holds."""
+
+    def __init__(self, node: EphemeralNode, to_json: Callable[[CandidateInfo], bytes]) -> None:
+        self._node = node
+        self._to_json = to_json
+
+    @property
+    def held(self) -> bool:
+        return self._node.held
+
+    @property
+    def exclusive(self) -> bool:
+        return self._node.exclusive
+
+    def update(self, info: CandidateInfo) -> None:
+        self._node.update(self._to_json(info))
+
+    async def close(self) -> None:
+        await self._node.close()

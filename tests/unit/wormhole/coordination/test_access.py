@@ -6,10 +6,12 @@ import pytest
 from kazoo.security import make_digest_acl_credential
 
 from wormhole.coordination.access import ALL, Access, digest_id
+from wormhole.coordination.port import LogGroup
 from wormhole.coordination.records import Paths
 from wormhole.model.errors import ConfigError
 
 PATHS = Paths("/wormhole")
+GROUP = LogGroup("shop", "@failover", "db1")
 ACCESS = Access("op", "pub", {"cache": "sub-cache", "search": "sub-search"}, closed=True)
 
 EVERY_PLACE = {
@@ -27,6 +29,11 @@ EVERY_PLACE = {
     "/wormhole/applications/cache/dead_letters/db1/1/parcel": {"pub": "cdrw"},
     PATHS.dataset("shop"): {"pub": "r"},
     PATHS.publisher("shop", "main", "db1"): {"pub": "cdrw"},
+    PATHS.logs: {"pub": "cdrw"},
+    PATHS.log(GROUP): {"pub": "cdrw"},
+    PATHS.owner(GROUP): {"pub": "cdrw"},
+    PATHS.claim(GROUP, "0f"): {"pub": "cdrw"},
+    PATHS.log_state(GROUP, "histories"): {"pub": "cdrw"},
     PATHS.config: {"pub": "r"},
     PATHS.history: {"pub": "cr"},
     f"{PATHS.history}/e0000000000": {},

@@ -12,14 +12,14 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from tests.contract.test_coordinator import DB1, MONITOR, MORE, PLAIN, A, config, soon
+from tests.contract.test_coordinator import CANDIDATE, DB1, GROUP, MONITOR, MORE, PLAIN, A, config, soon
 from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.apply_access import access_state, close_to_others, make_identities
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.credentials import make_credentials
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.coordination.port import ConfigChange, FlowRecord, HistoryEntry, HostRequest
+from wormhole.coordination.port import ConfigChange, FlowRecord, HistoryEntry, HostRequest, MoveRequest
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError
 
@@ -89,6 +89,10 @@ async def test_each_identity_does_its_work(closed: Fleet) -> None:
         await subscriber.register_subscriber(A)
         await publisher.register_publisher(DB1)
         await publisher.register_monitor(MONITOR)
+        candidate = await publisher.register_candidate(GROUP, CANDIDATE)
+        assert (await soon(publisher.watch_log(GROUP))).candidates == (CANDIDATE,)
+        claim = await publisher.own_log(GROUP, DB1, server="", why="")
+        await candidate.close()
         await publisher.write_flows(FLOW)
         await publisher.record(ENTRY)
         assert await soon(publisher.watch_host("host1")) == HostRequest()
@@ -98,6 +102,12 @@ async def test_each_identity_does_its_work(closed: Fleet) -> None:
             assert await operator.subscribers() == (A,)
             assert await operator.monitors() == (MONITOR,)
             assert await operator.flows() == FLOW
+            await operator.request_move(GROUP, MoveRequest("west@host2", "maria", 1.0))
+            assert (await operator.log_owners())[GROUP].owner == DB1
+            await claim.close()
+            await publisher.own_log(GROUP, DB1, server="", why="")
+            owners = (await operator.log_owners())[GROUP]
+            assert (owners.owner, owners.move, len(owners.terms)) == (DB1, None, 2)
             assert len(await operator.history()) == 2
             await operator.set_host("host1", HostRequest(True, "maria", 1.0))
             await publish_config(config(PLAIN.replace("earliest", "latest")), operator)
@@ -121,17 +131,19 @@ async def test_a_subscriber_has_its_own_application_only(closed: Fleet) -> None:
     eve.start()
     try:
         refused = 0
-        for path in ("applications/search", "applications", "datasets/shop", "publishers", "hosts", "history", ""):
+        tops = ("applications", "publishers", "logs", "hosts", "history", "")
+        for path in ("applications/search", "datasets/shop", *tops):
             with pytest.raises(NoAuthError):
                 eve.get(f"/{root[2]}/{path}".rstrip("/"))
             refused += 1
-        for path in ("applications/search/subscribers/eve", "applications/cache/flows", "publishers/shop", "eve"):
+        below = ("applications/search/subscribers/eve", "applications/cache/flows")
+        for path in (*below, "publishers/shop", "logs/shop", "eve"):
             with pytest.raises(NoAuthError):
                 eve.create(f"/{root[2]}/{path}")
             refused += 1
         with pytest.raises(NoAuthError):
             eve.set(f"/{root[2]}/applications/cache", b"{}")
-        assert refused == 11
+        assert refused == 13
     finally:
         eve.stop()
         eve.close()
@@ -183,6 +195,26 @@ async def test_an_application_that_was_added_gets_its_rights_at_once(closed: Fle
     assert (closed.folder / "publisher").read_text() == before
     async with closed.client("subscriber-later") as subscriber:
         assert (await subscriber.application("later")).start == "latest"
+
+
+async def test_a_root_that_an_earlier_release_closed_gets_what_is_new_from_any_operator(closed: Fleet) -> None:
+    async with closed.client("operator") as operator:
+        path = operator._paths.logs
+        await operator._session.call("make it older", lambda client: client.delete_async(path))
+    async with closed.client("publisher") as publisher:
+        watch = publisher.watch_log(GROUP)
+        assert (await soon(watch)).owner is None
+        for refused in (
+            publisher.own_log(GROUP, DB1, server="", why=""),
+            publisher.register_candidate(GROUP, CANDIDATE),
+        ):
+            with pytest.raises(ConfigError, match=f"{path} is missing in ZooKeeper") as caught:
+                await refused
+            assert "the operator's credentials" in str(caught.value.hint)
+        async with closed.client("operator"):
+            pass
+        await publisher.own_log(GROUP, DB1, server="", why="")
+        assert (await soon(watch, lambda owners: owners.owner is not None)).owner == DB1
 
 
 async def test_credentials_of_another_folder_are_refused(closed: Fleet, tmp_path: Path) -> None:

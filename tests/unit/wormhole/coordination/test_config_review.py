@@ -129,3 +129,17 @@ def test_records_of_a_relay_do_not_outlive_the_shards_and_tables_they_were_made_
     # The source is on the host's list only: its publisher says the same.
     elsewhere = log.replace('"postgres://w@h/shop"', '"x"\nkind = "postgres"').replace(relay, 'skip_tables = ["a.b"]')
     assert told_of(elsewhere) == []
+
+
+SEVERAL = BASE["shop"].replace('host = "db-7"', 'hosts = ["db-7", "db-8"]')
+
+
+def test_every_candidate_host_needs_a_monitor_and_the_source() -> None:
+    missing, listing = told(config(**BASE | {"shop": SEVERAL}))
+    assert "host db-8, which should run shop/main/db1; hosts with a monitor: db-7" in missing
+    assert "where the monitor of db-8 reads another file" in listing, "db-7 lists it already"
+    assert '[sources."shop/main/db1"]' in listing
+    both = Fleet(served={"cache"}, connected={"cache"}, hosts={"db-7", "db-8"})
+    new = SEVERAL.replace("datasets.shop", "datasets.two")
+    (listing,) = told(config(**BASE, more=new), both)
+    assert "where the monitor of db-7 or db-8 reads another file" in listing

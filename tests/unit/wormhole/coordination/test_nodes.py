@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from kazoo.security import make_acl
 
 from tests.support.eventually import patience
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
-from wormhole.model.errors import ConfigError
+from wormhole.model.errors import ConfigError, CoordinationLost
 
 
 @pytest.fixture
@@ -121,3 +122,61 @@ async def test_a_large_node_among_many_is_refused_by_itself(nodes: tuple[Nodes, 
     with pytest.raises(ConfigError, match=f"{root}/b: .* too large"):
         await made.put_all({f"{root}/a": b"one", f"{root}/b": bytes(LARGEST_NODE + 1)})
     assert await made.get(f"{root}/a") == b"one"
+
+
+@pytest.mark.parametrize("count", [1, 3, 250])
+async def test_without_its_fence_nothing_is_written(nodes: tuple[Nodes, str], count: int) -> None:
+    made, root = nodes
+    fence, paths = f"{root}/claims/one", [f"{root}/flows/{number:03}" for number in range(count)]
+    await made.put(fence, b"")
+    await made.put_all(dict.fromkeys(paths, b"one"), fence)
+    await made.put_all(dict.fromkeys(paths, b"two"), fence)
+    assert await made.get_all(paths) == [b"two"] * count
+    await made._session.call("delete", lambda client: client.delete_async(fence))
+    for some in (paths, [f"{root}/new/{number}" for number in range(count)]):
+        with pytest.raises(CoordinationLost, match=f"does not own the log any more.*writing {some[0]} was refused"):
+            await made.put_all(dict.fromkeys(some, b"late"), fence)
+    assert await made.get_all(paths) == [b"two"] * count
+    assert await made.children(f"{root}/new") == []
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_nodes_that_somebody_else_makes_meanwhile_are_written_as_long_as_the_fence_is_there(
+    nodes: tuple[Nodes, str], fenced: bool
+) -> None:
+    made, root = nodes
+    fence, looks = f"{root}/fence", 0
+    await made.put(fence, b"")
+
+    class Raced(Nodes):
+        async def _lacking(self, nodes: Mapping[str, bytes]) -> set[str]:
+            nonlocal looks
+            found = await super()._lacking(nodes)
+            looks += 1
+            if looks == 1:  # both are missing
+                await made.put(f"{root}/a", b"theirs")
+            elif looks == 2:  # "b" was there, and is removed
+                return set()
+            elif looks == 4 and not fenced:
+                await made._session.call("delete", lambda client: client.delete_async(fence))
+            return found
+
+    writing = Raced(made._session).put_all({f"{root}/b": b"two", f"{root}/a": b"one"}, fence)
+    if fenced:
+        await writing
+        assert await made.get_all([f"{root}/a", f"{root}/b"]) == [b"one", b"two"]
+    else:
+        with pytest.raises(CoordinationLost, match=f"writing {root}/a was refused"):
+            await writing
+        assert await made.get_all([f"{root}/a", f"{root}/b"]) == [b"theirs", b"two"]
+
+
+async def test_what_is_refused_beside_a_fence_says_why(nodes: tuple[Nodes, str]) -> None:
+    made, root = nodes
+    await made.put(f"{root}/fence", b"")
+    with pytest.raises(ConfigError, match=f"{root}/b: .* too large"):
+        await made.put_all({f"{root}/b": bytes(LARGEST_NODE + 1)}, f"{root}/fence")
+    nobody = [make_acl("digest", "nobody:x", all=True)]
+    await made._session.call("close", lambda client: client.create_async(f"{root}/closed", b"", acl=nobody))
+    with pytest.raises(ConfigError, match=f"refuses to write {root}/closed: NoAuthError"):
+        await made.put_all({f"{root}/closed": b"one"}, f"{root}/fence")

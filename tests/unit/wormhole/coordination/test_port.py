@@ -7,7 +7,7 @@ import pytest
 
 from wormhole.config import Config, CoordinatorConfig
 from wormhole.coordination.memory import MemoryCoordinator
-from wormhole.coordination.port import Coordinator, SubscriberInfo
+from wormhole.coordination.port import CandidateInfo, Coordinator, LogGroup, SubscriberInfo
 from wormhole.coordination.static import StaticCoordinator
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 
@@ -26,3 +26,15 @@ def test_infos_are_values() -> None:
     assert SubscriberInfo("cache", "a", "h:1") == SubscriberInfo("cache", "a", "h:1", 1.0, 0.0)
     with pytest.raises(AttributeError):
         SubscriberInfo("cache", "a", "h:1").id = "b"  # type: ignore[misc]
+
+
+def test_a_log_includes_its_shards_and_no_other_logs() -> None:
+    group = LogGroup("shop", "@failover", "db1")
+    assert str(group) == "shop/@failover/db1"
+    assert [group.includes(shard) for shard in ("db1", "db1.h0", "db1.t%2Fx", "db10", "db2", "db")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip
+
+
+def test_a_candidate_is_called_by_copy_and_host() -> None:
+    assert CandidateInfo("west", "db-7.example.org", 1, "", 1.0, 0).name == "west@db-7.example.org"

@@ -10,19 +10,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.coordination.port import FlowRecord, HistoryEntry, HostRequest, MonitorInfo, PublisherInfo, SubscriberInfo
+from wormhole.coordination.port import (
+    TERMS_KEPT,
+    CandidateInfo,
+    FlowRecord,
+    HistoryEntry,
+    HostRequest,
+    LogGroup,
+    MonitorInfo,
+    MoveRequest,
+    PublisherInfo,
+    SubscriberInfo,
+    Term,
+)
 from wormhole.coordination.records import (
     Paths,
+    TermRecord,
+    candidate_from_json,
+    candidate_to_json,
     flow_from_json,
     history_from_json,
     host_from_json,
     monitor_from_json,
     monitor_to_json,
+    move_from_json,
+    owner_from_json,
+    owner_to_json,
     publisher_from_json,
     publisher_to_json,
     record_to_json,
     subscriber_from_json,
     subscriber_to_json,
+    term_from_json,
+    term_to_json,
 )
 from wormhole.model.errors import ConfigError
 
@@ -31,6 +51,10 @@ PUBLISHER = PublisherInfo("shop", "main", "db1", "host", 7, "", 1.5)
 MONITOR = MonitorInfo("host1", 7, "http://127.0.0.1:7480/", 2.5, {"shop/main/db1": "running"})
 HISTORY = HistoryEntry(3.5, "eve@host1", "config apply", "applications.cache", "a = 1", "a = 2")
 FLOW = FlowRecord("shop/main/db1@host:7", "a", 3, "live")
+GROUP = LogGroup("shop", "@failover", "db1")
+CANDIDATE = CandidateInfo("west", "h-2.org", 7, "h:1", 1.5, 1, "server", "gtid:1-5", False, "it lags", "wait", 2.5)
+TERM = TermRecord(3, "0f" * 16, (Term(2, "main", "h", 7, "server", 1.5, "why"), Term(3, "west", "i", 8, "", 2.5, "")))
+MOVE = MoveRequest("west@h-2.org", "eve@host1", 3.5)
 
 
 def test_paths() -> None:
@@ -42,6 +66,15 @@ def test_paths() -> None:
     assert Paths("").dataset("shop") == "/datasets/shop"
     assert paths.monitor("db-7") == "/wormhole/hosts/db-7/monitor"
     assert (paths.config, paths.history) == ("/wormhole/config", "/wormhole/history")
+    folder = "/wormhole/logs/shop/@failover/db1"
+    assert paths.logs in paths.top
+    assert paths.log(GROUP) == folder
+    assert paths.owner(GROUP) == f"{folder}/owner"
+    assert paths.claim(GROUP, "0f") == f"{folder}/claims/0f"
+    assert paths.term(GROUP) == f"{folder}/term"
+    assert paths.candidate(GROUP, "west@h") == f"{folder}/candidates/west@h"
+    assert paths.move(GROUP) == f"{folder}/move"
+    assert paths.log_state(GROUP, "histories") == f"{folder}/state/histories"
 
 
 def test_there_and_back() -> None:
@@ -52,6 +85,11 @@ def test_there_and_back() -> None:
     assert host_from_json(record_to_json(HostRequest(True, "eve", 2.0)), "/n") == HostRequest(True, "eve", 2.0)
     assert host_from_json(b"", "/n") == HostRequest()
     assert history_from_json(record_to_json(HISTORY), "/n") == HISTORY
+    for publisher in (PUBLISHER, replace(PUBLISHER, address="h:1", owner="dev:1")):
+        assert owner_from_json(GROUP, owner_to_json(publisher), "/n") == publisher
+    assert candidate_from_json(CANDIDATE.name, candidate_to_json(CANDIDATE), "/n") == CANDIDATE
+    assert term_from_json(term_to_json(TERM), "/n") == TERM
+    assert move_from_json(record_to_json(MOVE), "/n") == MOVE
 
 
 def test_weight_and_start_may_be_left_out() -> None:
@@ -63,6 +101,10 @@ READERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "flow": (record_to_json(FLOW), lambda data: flow_from_json(data, "/n")),
     "monitor": (monitor_to_json(MONITOR), lambda data: monitor_from_json("host1", data, "/n")),
     "host": (record_to_json(HostRequest()), lambda data: host_from_json(data, "/n")),
+    "owner": (owner_to_json(PUBLISHER), lambda data: owner_from_json(GROUP, data, "/n")),
+    "candidate": (candidate_to_json(CANDIDATE), lambda data: candidate_from_json("west@h", data, "/n")),
+    "term": (term_to_json(TERM), lambda data: term_from_json(data, "/n")),
+    "move": (record_to_json(MOVE), lambda data: move_from_json(data, "/n")),
 }
 WRONG: dict[str, list[dict[str, object]]] = {
     "subscriber": [
@@ -91,6 +133,27 @@ WRONG: dict[str, list[dict[str, object]]] = {
         {"address": "http://h/"},
     ],
     "host": [{"drained": 1}, {"by": None}, {"at": "now"}],
+    "owner": [{"copy": None}, {"copy": "x" * 101}, {"host": 1}, {"pid": None}],
+    "candidate": [
+        {"pid": "7"},
+        {"started": -1},
+        {"rank": 0.5},
+        {"server": None},
+        {"lacking": "x" * 20_001},
+        {"ready": 1},
+        {"waits": None},
+        {"hint": "x" * 2_001},
+        {"since": "now"},
+    ],
+    "term": [
+        {"number": "3"},
+        {"claim": None},
+        {"claim": "x" * 101},
+        {"terms": {}},
+        {"terms": ["x"]},
+        {"terms": [{}] * 1_001},
+    ],
+    "move": [{"to": None}, {"by": 1}, {"at": "now"}],
 }
 
 
@@ -100,6 +163,40 @@ def test_a_wrong_record_names_node_and_field(kind: str, change: dict[str, object
     parse(right)
     with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
         parse(json.dumps(json.loads(right) | change).encode())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"number": None}, {"pid": True}, {"copy": 1}, {"host": None}, {"server": 7}, {"since": -1}, {"why": None}],
+)
+def test_a_wrong_term_names_node_and_field(change: dict[str, object]) -> None:
+    given = json.loads(term_to_json(TERM))
+    given["terms"][1] |= change
+    with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
+        term_from_json(json.dumps(given).encode(), "/n")
+
+
+def test_of_more_terms_than_are_kept_the_last_ones_are_read() -> None:
+    terms = tuple(replace(TERM.terms[0], number=number) for number in range(TERMS_KEPT + 5))
+    assert term_from_json(term_to_json(replace(TERM, terms=terms)), "/n").terms == terms[5:]
+
+
+@pytest.mark.parametrize("name", ["west", "west-h:1", ""])
+def test_a_candidate_is_called_by_copy_and_host(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^/n: a candidate is called COPY@HOST"):
+        candidate_from_json(name, candidate_to_json(CANDIDATE), "/n")
+
+
+def test_what_is_too_long_to_be_read_is_cut_before_it_is_written() -> None:
+    long = "\u00fc" * 30_000
+    written = candidate_to_json(replace(CANDIDATE, server=long, lacking=long, waits=long, hint=long))
+    found = candidate_from_json(CANDIDATE.name, written, "/n")
+    texts = (found.server, found.lacking, found.waits, found.hint)
+    assert [len(text) for text in texts] == [300, 20_000, 2_000, 2_000]
+    assert found.waits == f"{long[:1_997]}..."
+    terms = tuple(Term(number, "west", "h", 7, long, 1.5, long) for number in range(TERMS_KEPT))
+    read = term_from_json(term_to_json(TermRecord(1, "", terms)), "/n")
+    assert {(len(term.server), len(term.why)) for term in read.terms} == {(300, 500)}
 
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), 10**400])
@@ -133,6 +230,10 @@ def test_any_bytes_give_a_record_or_one_config_error(data: bytes) -> None:
         lambda: monitor_from_json("h", data, "/n"),
         lambda: host_from_json(data, "/n"),
         lambda: history_from_json(data, "/n"),
+        lambda: owner_from_json(GROUP, data, "/n"),
+        lambda: candidate_from_json("c@h", data, "/n"),
+        lambda: term_from_json(data, "/n"),
+        lambda: move_from_json(data, "/n"),
     ):
         with pytest.raises(ConfigError, match=r"^/n: "):
             parse()

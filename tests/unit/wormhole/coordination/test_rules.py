@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from wormhole.config import ApplicationConfig
-from wormhole.coordination.port import PublisherInfo, SubscriberInfo
+from wormhole.coordination.port import CandidateInfo, LogGroup, PublisherInfo, SubscriberInfo
 from wormhole.coordination.rules import (
     all_loopback,
     as_seen_by_others,
+    candidate_taken,
     check_subscriber,
     is_predecessor,
     log_taken,
@@ -50,6 +51,10 @@ def test_who_has_it_is_said() -> None:
     assert "shop/main/db1" in str(log_taken(PUBLISHER, "process 9 on h"))
     assert "process 9 on h" in str(log_taken(PUBLISHER, "process 9 on h"))
     assert "id of its own" in str(subscriber_taken(SubscriberInfo("cache", "a", "h:1"), "x"))
+    candidate = CandidateInfo("main", "host", 7, "127.0.0.1:7000", 1.5, 0)
+    text = str(candidate_taken(LogGroup("shop", "@failover", "db1"), candidate, "process 9"))
+    assert "shop/@failover/db1 has another live candidate main@host: process 9" in text
+    assert as_seen_by_others(candidate, candidate.address, service_on_loopback=False).address == ""
 
 
 @pytest.mark.parametrize(

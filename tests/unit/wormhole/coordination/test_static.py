@@ -6,9 +6,10 @@ import math
 
 import pytest
 
-from tests.contract.test_coordinator import STATIC, A, config, soon
+from tests.contract.test_coordinator import CANDIDATE, DB1, GROUP, STATIC, A, config, silent, soon
+from tests.support.eventually import patience
 from wormhole.coordination.connect import publish_config
-from wormhole.coordination.port import SubscriberInfo
+from wormhole.coordination.port import MoveRequest, SubscriberInfo
 from wormhole.coordination.static import StaticCoordinator
 from wormhole.model.errors import ConfigError
 
@@ -48,3 +49,21 @@ async def test_static_has_nothing_that_expires_and_nowhere_to_publish_to() -> No
     assert static.lease_s() == math.inf
     with pytest.raises(ConfigError, match="static"):
         await publish_config(config(STATIC), static)
+
+
+async def test_static_elects_no_owners() -> None:
+    static = StaticCoordinator(config(STATIC))
+    await static.start()
+    for refused in (
+        static.register_candidate(GROUP, CANDIDATE),
+        static.own_log(GROUP, DB1, server="", why=""),
+        static.request_move(GROUP, MoveRequest("main@host1", "eve", 1.0)),
+    ):
+        with pytest.raises(ConfigError, match="static form elects no owner"):
+            await refused
+    assert await static.log_owners() == {}
+    waiting = await silent(static.watch_log(GROUP))
+    await static.stop()
+    async with patience():
+        with pytest.raises(StopAsyncIteration):
+            await waiting

@@ -1,0 +1,395 @@
+"""A log is owned by one process: with lost answers, lost sessions, lost data, and nodes that somebody edits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.contract.test_coordinator import CANDIDATE, DB1, GROUP, WEST, kept, owners_of, soon
+from tests.support.eventually import eventually, patience
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.log_claim import ZooKeeperClaim
+from wormhole.coordination.port import FlowRecord, LogOwners, MoveRequest
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
+from wormhole.model.errors import ConfigError, CoordinationLost, Retryable
+
+RECORDS = {("cache", "db1"): FlowRecord("me", "a", 1, "live")}
+
+
+@pytest.fixture
+async def other(client: ZooKeeperCoordinator, zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
+    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def owned(client: ZooKeeperCoordinator, why: str = "") -> ZooKeeperClaim:
+    claim = await client.own_log(GROUP, DB1, server="server-1", why=why)
+    assert isinstance(claim, ZooKeeperClaim)
+    return claim
+
+
+async def delete(client: ZooKeeperCoordinator, path: str) -> None:
+    for name in await client._nodes.children(path):
+        await delete(client, f"{path}/{name}")
+    await client._session.call(f"delete {path}", lambda zookeeper: zookeeper.delete_async(path))
+
+
+async def wipe(client: ZooKeeperCoordinator, path: str) -> None:
+    """Delete the node and all below it at once: nobody sees a part of that."""
+
+    async def tree(path: str) -> list[str]:
+        below = [await tree(f"{path}/{name}") for name in await client._nodes.children(path)]
+        return [*(one for some in below for one in some), path]
+
+    paths = await tree(path)
+
+    def ask(zookeeper: Any) -> Any:
+        transaction = zookeeper.transaction()
+        for one in paths:
+            transaction.delete(one)
+        return transaction.commit_async()
+
+    assert await client._session.call(f"wipe {path}", ask) == [True] * len(paths)
+
+
+async def claims(client: ZooKeeperCoordinator) -> list[str]:
+    folder = client._paths.claims(GROUP)
+    return [f"{folder}/{name}" for name in await client._nodes.children(folder)]
+
+
+async def vacant(client: ZooKeeperCoordinator) -> LogOwners:
+    return await soon(client.watch_log(GROUP), lambda owners: owners.owner is None)
+
+
+class Answers:
+    """Calls of a session whose answers are lost: those whose text begins with ``what``, of which ``sent`` have their
+    effect; and all after them as long as ``away``.
+    """
+
+    def __init__(self, session: ZooKeeperSession, what: str, *, away: bool, sent: bool = True) -> None:
+        self._session, self._what, self._sent = session, what, sent
+        self.away = False
+        self.lost = 0
+        self._away_then = away
+        self._call, self._together = session.call, session.call_together
+
+    async def call(self, what: str, ask: Callable[[Any], Any]) -> Any:
+        if what.startswith(self._what) and not self.lost:
+            self.lost += 1
+            if self._sent:
+                await self._call(what, ask)
+            self.away = self._away_then
+            raise CoordinationLost("the answer is lost")
+        self._check()
+        return await self._call(what, ask)
+
+    async def together(self, what: str, asks: list[Callable[[Any], Any]]) -> list[Any]:
+        self._check()
+        return await self._together(what, asks)
+
+    def _check(self) -> None:
+        if self.away:
+            raise CoordinationLost("nobody answers")
+
+
+@pytest.fixture
+def losing(client: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answers]:
+    """Lets an answer be lost on its way to ``client``."""
+
+    def lose(what: str, *, away: bool = False, sent: bool = True) -> Answers:
+        answers = Answers(client._session, what, away=away, sent=sent)
+        monkeypatch.setattr(client._session, "call", answers.call)
+        monkeypatch.setattr(client._session, "call_together", answers.together)
+        return answers
+
+    return lose
+
+
+async def test_a_claim_is_there_as_long_as_its_session(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+) -> None:
+    claim = await owned(client)
+    assert await claims(other) == [claim.fence()]
+    stat = await other._session.call("look", lambda zookeeper: zookeeper.exists_async(claim.fence()))
+    assert stat.ephemeralOwner == client._session.session_id
+    await client.write_flows(RECORDS)
+    await client.stop()
+    await vacant(other)
+    assert await claims(other) == []
+    with pytest.raises(CoordinationLost, match="does not own the log any more"):
+        await other._nodes.put_all({f"{other._paths.root}/x": b""}, claim.fence())
+
+
+@pytest.mark.parametrize("sent", [True, False])
+async def test_a_lost_answer_is_looked_for_before_the_log_is_taken_again(
+    client: ZooKeeperCoordinator, losing: Callable[..., Answers], sent: bool
+) -> None:
+    answers = losing("own ", sent=sent)
+    claim = await owned(client, "first")
+    assert answers.lost == 1
+    assert (claim.held, claim.term) == (True, 1)
+    assert await claims(client) == [claim.fence()]
+    assert len((await owners_of(client)).terms) == 1
+    await client.write_flows(RECORDS)
+
+
+async def test_what_a_call_took_that_failed_is_given_up(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, losing: Callable[..., Answers]
+) -> None:
+    answers = losing("own ", away=True)
+    with pytest.raises(CoordinationLost, match="nobody answers"):
+        await owned(client)
+    assert (await owners_of(other)).owner == DB1, "nobody knows of it"
+    answers.away = False
+    await vacant(other)
+    assert await claims(other) == []
+    claim = await owned(client)
+    await kept(claim, 2)
+
+
+async def test_what_a_call_took_that_failed_is_replaced_by_the_next_one(
+    client: ZooKeeperCoordinator, losing: Callable[..., Answers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = losing("own ", away=True)
+    withdrawn = asyncio.Event()
+
+    async def hold(*_: object) -> None:
+        await withdrawn.wait()
+
+    monkeypatch.setattr(client, "_withdraw", hold)
+    with pytest.raises(CoordinationLost):
+        await owned(client)
+    answers.away = False
+    claim = await owned(client)  # without that it would wait for itself as long as its session lasts
+    await kept(claim, 2)
+    assert await claims(client) == [claim.fence()]
+    withdrawn.set()
+
+
+async def test_what_was_given_up_late_is_not_the_next_ones(
+    client: ZooKeeperCoordinator, losing: Callable[..., Answers]
+) -> None:
+    first = await owned(client)
+    answers = losing("give up ", away=True, sent=False)
+    await first.close()
+    assert not first.held
+    with pytest.raises(CoordinationLost):
+        await owned(client)
+    answers.away = False
+    claim = await owned(client)
+    await eventually(lambda: not client._withdrawals, "the first one was given up")
+    assert (claim.held, await claims(client)) == (True, [claim.fence()])
+    assert (await owners_of(client)).owner == DB1
+
+
+async def test_a_claim_that_is_closed_without_contact_is_given_up_when_there_is_contact(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, losing: Callable[..., Answers]
+) -> None:
+    claim = await owned(client)
+    answers = losing("give up ", away=True, sent=False)
+    await claim.close()
+    assert not claim.held
+    assert (await owners_of(other)).owner == DB1
+    answers.away = False
+    await vacant(other)
+    assert (await other.own_log(GROUP, WEST, server="", why="")).term == 2
+
+
+async def test_a_stop_does_not_wait_for_what_cannot_be_given_up(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, losing: Callable[..., Answers]
+) -> None:
+    await owned(client)
+    losing("give up ", away=True, sent=False)
+    async with patience():
+        await client.stop()
+    await vacant(other)
+
+
+async def test_a_call_that_is_cancelled_leaves_nothing(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, sent = client._session.call, asyncio.Event()
+
+    async def slow(what: str, ask: Callable[[Any], Any]) -> Any:
+        answer = await call(what, ask)
+        if what.startswith("own "):
+            sent.set()
+            await asyncio.Event().wait()
+        return answer
+
+    monkeypatch.setattr(client._session, "call", slow)
+    owning = asyncio.ensure_future(owned(client))
+    async with patience():
+        await sent.wait()
+    assert (await owners_of(other)).owner == DB1
+    owning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await owning
+    await vacant(other)
+    assert await claims(other) == []
+
+
+@pytest.mark.parametrize("what", ["owner", "claims"])
+async def test_a_node_that_somebody_deletes_is_made_again(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, what: str
+) -> None:
+    claim = await owned(client)
+    fence = claim.fence()
+    await kept(claim, 1)
+    await wipe(other, f"{client._paths.log(GROUP)}/{what}")
+    await kept(claim, 2)
+    assert await claims(other) == [claim.fence()] != [fence]
+    assert (await owners_of(other)).owner == DB1
+    await client.write_flows(RECORDS)
+
+
+async def test_who_takes_a_log_whose_owner_somebody_deleted_shuts_that_one_out(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = await owned(client)
+    assert claim._keeper is not None
+    claim._keeper.cancel()  # so that it does not take the log again
+    await delete(other, client._paths.owner(GROUP))
+    taken = await other.own_log(GROUP, WEST, server="", why="")
+    assert await claims(other) == [taken.fence()]
+    with pytest.raises(CoordinationLost, match="does not own the log any more"):
+        await client.write_flows(RECORDS)
+
+
+async def test_a_session_that_was_left_behind_gives_its_log_to_the_next_one_of_the_process(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+) -> None:
+    """kazoo may begin a new session while the old one still lives."""
+    claim = await owned(client)
+    await kept(claim, 1)
+    before = client._session.session_id
+    claim._session = other._session
+    assert not claim.held
+    claim._changed.notify()
+    await kept(claim, 2)
+    stat = await other._session.call("look", lambda zookeeper: zookeeper.exists_async(claim.fence()))
+    assert before != stat.ephemeralOwner == other._session.session_id
+    assert await claims(other) == [claim.fence()]
+
+
+async def test_in_a_wiped_root_another_may_have_owned_the_log(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+) -> None:
+    claim = await owned(client)
+    await kept(claim, 1)
+    await client.register_candidate(GROUP, CANDIDATE)
+    await wipe(other, client._paths.logs)
+    async with patience():
+        assert f"ZooKeeper lost {client._paths.term(GROUP)}" in await claim.lost()
+    assert not claim.held
+    with pytest.raises(CoordinationLost):
+        await client.write_flows(RECORDS)
+    await soon(other.watch_log(GROUP), lambda owners: owners.candidates == (CANDIDATE,))
+    taken = await other.own_log(GROUP, WEST, server="", why="")
+    assert taken.term == 1, "numbers come again: claims do not"
+    await claim.close()
+    assert taken.held
+    assert await claims(other) == [taken.fence()]
+
+
+async def test_a_term_that_somebody_else_wrote_is_anothers_even_with_the_number_of_ours(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+) -> None:
+    claim = await owned(client)
+    await kept(claim, 1)
+    path = client._paths.term(GROUP)
+    data = await other._nodes.get(path)
+    assert data is not None
+    await delete(other, path)
+    await other._nodes.put(path, json.dumps(json.loads(data) | {"claim": "0f" * 16}).encode())
+    await delete(other, client._paths.owner(GROUP))
+    async with patience():
+        assert await claim.lost() == "process 42 on host1, of the copy main, took the log in term 1"
+
+
+async def test_records_that_make_no_sense_are_left_out(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+) -> None:
+    log, put = client._paths.log(GROUP), client._nodes.put
+    await other.register_candidate(GROUP, CANDIDATE)
+    for name in ("owner", "term", "move", "candidates/west@h", "candidates/main"):
+        await put(f"{log}/{name}", b"\xff")
+    assert await soon(client.watch_log(GROUP)) == LogOwners(None, (CANDIDATE,), (), None)
+    assert await client.log_owners() == {GROUP: LogOwners(None, (CANDIDATE,), (), None)}
+    assert sorted(path.removeprefix(f"{log}/") for path in client.problems) == [
+        "candidates/main", "candidates/west@h", "move", "owner", "term",
+    ]  # fmt: skip
+    with pytest.raises(Retryable, match=f"{log}/owner holds no valid record"):
+        await owned(client)
+    await delete(client, f"{log}/owner")
+    claim = await owned(client)
+    assert claim.term == 2, "each write of the node is taken for a term"
+    assert [term.number for term in (await owners_of(client)).terms] == [2]
+    assert sorted(path.removeprefix(f"{log}/") for path in client.problems) == ["candidates/main", "candidates/west@h"]
+    await put(f"{log}/term", b"{}")
+    await delete(other, client._paths.owner(GROUP))
+    async with patience():
+        assert f"{log}/term in ZooKeeper holds no valid record" in await claim.lost()
+
+
+async def test_a_log_that_cannot_be_taken_again_is_tried_again(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim = await owned(client)
+    await kept(claim, 1)
+    blocking = f"{client._paths.claims(GROUP)}/somebody"
+    await other._nodes.put(f"{blocking}/below", b"")
+    await delete(other, client._paths.owner(GROUP))
+    await eventually(lambda: "could not be taken again" in caplog.text, "it is said")
+    assert "NotEmptyError" in caplog.text
+    assert not claim.held
+    await delete(other, blocking)
+    await kept(claim, 2)
+    assert await claims(other) == [claim.fence()]
+
+
+async def test_a_refusal_is_said_and_can_be_tried_again(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+) -> None:
+    await other._nodes.put(f"{client._paths.claims(GROUP)}/somebody/below", b"")
+    with pytest.raises(ConfigError, match=f"refuses to own {GROUP}: NotEmptyError"):
+        await owned(client)
+    await delete(other, client._paths.claims(GROUP))
+    claim = await owned(client)
+    await kept(claim, 1)
+
+
+async def test_an_address_on_loopback_is_not_reported_to_other_machines(client: ZooKeeperCoordinator) -> None:
+    client._on_loopback = False
+    await client.register_candidate(GROUP, CANDIDATE)
+    await owned(client)
+    owners = await owners_of(client)
+    assert owners.owner == replace(DB1, address="")
+    assert owners.candidates == (replace(CANDIDATE, address=""),)
+
+
+async def test_a_move_that_came_while_the_log_was_taken_is_seen_or_stays(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = MoveRequest("main@host1", "eve", 1.0)
+    call, moved = client._session.call, False
+
+    async def meanwhile(what: str, ask: Callable[[Any], Any]) -> Any:
+        nonlocal moved
+        if what.startswith("own ") and not moved:
+            moved = True
+            await delete(other, client._paths.move(GROUP))  # so the transaction fails, and everything is read again
+        return await call(what, ask)
+
+    await other.request_move(GROUP, request)
+    monkeypatch.setattr(client._session, "call", meanwhile)
+    claim = await owned(client)
+    assert (claim.term, (await owners_of(other)).move) == (1, None)

@@ -1,0 +1,308 @@
+"""The ownership of a log in ZooKeeper: taken in one transaction, kept over a lost session, given up in another.
+
+The transaction that takes the log makes the owner's node and a node below ``claims``, raises the term, and deletes what
+a former owner left. It names the version of the term that was read, so of two processes that take at once one fails.
+The term's node names the claim that was made with it. So a process finds out whether it was the last one that took the
+log: after a lost answer, a lost session, and when ZooKeeper lost its data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
+
+from wormhole.coordination.change_signal import Signal, first_of
+from wormhole.coordination.kazoo_client import failure, refused
+from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.nodes import Nodes, Watcher
+from wormhole.coordination.port import TERMS_KEPT, LogGroup, PublisherInfo, Term
+from wormhole.coordination.records import (
+    Paths,
+    TermRecord,
+    owner_from_json,
+    owner_to_json,
+    term_from_json,
+    term_to_json,
+)
+from wormhole.coordination.rules import TAKEN_AGAIN, log_taken, who
+from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
+
+__all__ = ["ZooKeeperClaim", "ensure_below_logs", "withdraw"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, frozen=True)
+class _Found:
+    """What is there of a log.
+
+    ``holder``: what the owner's node holds (``None``: nobody owns the log); ``session``: the session that made it.
+    ``version``: of the term's node (``None``: there is none). ``record``: what that holds (``None``: nothing valid).
+    """
+
+    holder: bytes | None
+    session: int
+    record: TermRecord | None
+    version: int | None
+    claims: tuple[str, ...]
+    move: bool
+
+    def next_number(self) -> int:
+        """The number of the next term. Each taking writes the term's node once, so its version replaces a number that
+        cannot be read.
+        """
+        if self.record is not None:
+            return self.record.number + 1
+        return 1 if self.version is None else self.version + 2
+
+
+class ZooKeeperClaim:
+    """The ZooKeeper form of :class:`~wormhole.coordination.port.LogClaim`.
+
+    ``server``: for the terms. ``now``: seconds since 1970. ``on_ended`` is called once, when the log was not taken, is
+    lost or given up, with the names of the claims that may still be in ZooKeeper, for :func:`withdraw`.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        nodes: Nodes,
+        paths: Paths,
+        group: LogGroup,
+        info: PublisherInfo,
+        server: str,
+        now: Callable[[], float],
+        on_ended: Callable[[ZooKeeperClaim, Collection[str]], None],
+    ) -> None:
+        self.group = group
+        self._session, self._nodes, self._paths = session, nodes, paths
+        self._info, self._server, self._now = info, server, now
+        self._on_ended = on_ended
+        self._claim = ""
+        self._number = 0
+        self._held_in = 0
+        """The session that holds the claim; 0: none, as far as is known."""
+        self._made: set[str] = set()
+        """Claims whose transactions were sent and not seen to fail. One of them is the last, or somebody else's is."""
+        self._reason = ""
+        self._gone = asyncio.Event()
+        self._changed = Signal()
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._held_in != 0 and self._held_in == self._session.session_id
+
+    @property
+    def term(self) -> int:
+        return self._number
+
+    def fence(self) -> str:
+        return self._paths.claim(self.group, self._claim)
+
+    async def lost(self) -> str:
+        await self._gone.wait()
+        return self._reason
+
+    async def open(self, why: str) -> None:
+        """Take the log, and keep it. Raises what :meth:`~wormhole.coordination.port.Coordinator.own_log` raises; what
+        was taken then is given to ``on_ended``.
+        """
+        try:
+            while not self._hold(found := await self._look()):
+                # A node of our own session is left over: from a lost answer, or from a claim that could not be deleted.
+                if found.holder is not None and found.session != self._session.session_id:
+                    raise log_taken(self._info, self._shown(found.holder))
+                contact_seen = self._session.signal.version
+                try:
+                    await self._take(found, why, moved=True)
+                except CoordinationLost:  # it may have been taken all the same: look first
+                    await self._session.pause(contact_seen)
+        except BaseException:
+            self._end()
+            raise
+        self._keeper = asyncio.create_task(self._keep(), name=f"own {self.group}")
+
+    async def close(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        keeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeper
+        if self._gone.is_set():
+            return
+        self._held_in = 0
+        try:
+            with contextlib.suppress(WormholeError):
+                await withdraw(self._session, self._paths, self.group, self._made)
+                self._made.clear()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._held_in = 0
+        self._on_ended(self, frozenset(self._made))
+
+    async def _keep(self) -> None:
+        said = ""
+        while True:
+            contact_seen, seen = self._session.signal.version, self._changed.version
+            try:
+                reason = await self._kept()
+                said = ""
+            except CoordinationLost:
+                await self._session.pause(contact_seen)
+                continue
+            except WormholeError as error:
+                if str(error) != said:
+                    _log.warning("%s could not be taken again, it is tried again: %s", self.group, error)
+                said = str(error)
+                await self._session.pause(contact_seen)
+                continue
+            if reason:
+                self._reason = reason
+                self._gone.set()
+                self._end()
+                return
+            await first_of(self._session.signal.wait(contact_seen), self._changed.wait(seen))
+
+    async def _kept(self) -> str:
+        """Return once the claim is held, and watched; or why it cannot be."""
+        while not self._hold(found := await self._look(self._fired)):
+            if found.record is None or found.record.claim not in self._made:
+                return self._why_lost(found)
+            self._held_in = 0
+            _log.warning("%s: the entry of its owner, this process, is gone: taking the log again", self.group)
+            await self._take(found, TAKEN_AGAIN, moved=False)
+        return ""
+
+    def _hold(self, found: _Found) -> bool:
+        """Whether what is there is a claim of ours in the present session; noted, if so."""
+        record = found.record
+        if record is None or record.claim not in self._made:
+            return False
+        if found.session != self._session.session_id or record.claim not in found.claims:
+            return False
+        self._claim, self._number, self._held_in = record.claim, record.number, found.session
+        self._made = {record.claim}
+        return True
+
+    async def _look(self, changed: Watcher | None = None) -> _Found:
+        paths, group = self._paths, self.group
+        holder, term, claims, move = await self._session.call_together(
+            f"look at {paths.log(group)}",
+            [
+                lambda client: client.get_async(paths.owner(group), changed),
+                lambda client: client.get_async(paths.term(group)),
+                lambda client: client.get_children_async(paths.claims(group), changed),
+                lambda client: client.exists_async(paths.move(group)),
+            ],
+        )
+        owned, known, path = not isinstance(holder, NoNodeError), not isinstance(term, NoNodeError), paths.term(group)
+        return _Found(
+            bytes(holder[0]) if owned else None,
+            int(holder[1].ephemeralOwner) if owned else 0,
+            self._nodes.parsed(path, bytes(term[0]) if known else None, partial(term_from_json, where=path)),
+            int(term[1].version) if known else None,
+            () if isinstance(claims, NoNodeError) else tuple(claims),
+            move is not None,
+        )
+
+    async def _take(self, found: _Found, why: str, *, moved: bool) -> None:
+        """Replace ``found`` by a claim of ours, or nothing where it is not like that any more. ``moved``: what was
+        requested of the log is done with.
+        """
+        paths, group, info = self._paths, self.group, self._info
+        await ensure_below_logs(self._nodes, paths, paths.claims(group))
+        claim, number = secrets.token_hex(16), found.next_number()
+        term = Term(number, info.copy, info.host, info.pid, self._server, self._now(), why)
+        known = found.record.terms if found.record is not None else ()
+        record = term_to_json(TermRecord(number, claim, (*known, term)[-TERMS_KEPT:]))
+
+        def ask(client: Any) -> Any:
+            transaction = client.transaction()
+            if found.holder is not None:
+                transaction.delete(paths.owner(group))
+            for left in found.claims:
+                transaction.delete(paths.claim(group, left))
+            transaction.create(paths.owner(group), owner_to_json(info), ephemeral=True)
+            transaction.create(paths.claim(group, claim), ephemeral=True)
+            if found.version is None:
+                transaction.create(paths.term(group), record)
+            else:
+                transaction.set_data(paths.term(group), record, version=found.version)
+            if moved and found.move:
+                transaction.delete(paths.move(group))
+            return transaction.commit_async()
+
+        self._made.add(claim)  # before it is sent: the answer may be lost
+        error = failure(await self._session.call(f"own {group}", ask))
+        if error is None:
+            return
+        self._made.discard(claim)
+        if not isinstance(error, BadVersionError | NodeExistsError | NoNodeError):  # else it changed meanwhile
+            raise refused(f"own {group}", self._session.settings, error)
+
+    def _why_lost(self, found: _Found) -> str:
+        path = self._paths.term(self.group)
+        if found.version is None:
+            return f"ZooKeeper lost {path}, or was put back to before it was made: another publisher may own the log"
+        if found.record is None or not found.record.terms:
+            return f"{path} in ZooKeeper holds no valid record of the log's owners: another publisher may own the log"
+        last = found.record.terms[-1]
+        return f"{who(last)}, took the log in term {last.number}"
+
+    def _shown(self, holder: bytes) -> str:
+        path = self._paths.owner(self.group)
+        try:
+            return who(owner_from_json(self.group, holder, path))
+        except ConfigError:
+            return f"{path} holds no valid record"
+
+    def _fired(self, _event: object) -> None:  # in kazoo's thread
+        self._session.post(self._changed.notify)
+
+
+async def withdraw(session: ZooKeeperSession, paths: Paths, group: LogGroup, claims: Collection[str]) -> None:
+    """Delete those of ``claims`` that are there, each together with the owner's node, which is of the same process
+    then.
+    """
+
+    def asking(claim: str) -> Callable[[Any], Any]:
+        def ask(client: Any) -> Any:
+            transaction = client.transaction()
+            transaction.delete(paths.claim(group, claim))
+            transaction.delete(paths.owner(group))
+            return transaction.commit_async()
+
+        return ask
+
+    for claim in claims:
+        error = failure(await session.call(f"give up {group}", asking(claim)))
+        if error is not None and not isinstance(error, NoNodeError):
+            raise refused(f"give up {group}", session.settings, error)
+
+
+async def ensure_below_logs(nodes: Nodes, paths: Paths, path: str) -> None:
+    """Make the folder ``path``. Raises :class:`~wormhole.model.errors.ConfigError` that says how to make the one above
+    all of them where an identity may not.
+    """
+    try:
+        await nodes.ensure(path)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, NoAuthError):
+            raise
+        raise ConfigError(
+            f"{paths.logs} is missing in ZooKeeper, and only an operator may make it",
+            hint="run any command with the operator's credentials once, such as `wormholectl config show`; "
+            "credentials of an earlier release did not include this node",
+        ) from error

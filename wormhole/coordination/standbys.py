@@ -1,0 +1,28 @@
+"""Who owns a log and whether the others could take it over, in words that commands and publishers share. Pure."""
+
+from __future__ import annotations
+
+from wormhole.coordination.port import CandidateInfo, LogOwners
+from wormhole.model.problem import NO_PROBLEM, Problem
+
+__all__ = ["candidate_of", "owner_name", "why_not"]
+
+
+def owner_name(owners: LogOwners | None) -> str:
+    """What the owner is called among the candidates, ``COPY@HOST``; empty: nobody owns the log, or it has none."""
+    owner = None if owners is None else owners.owner
+    return "" if owner is None else f"{owner.copy}@{owner.host}"
+
+
+def candidate_of(owners: LogOwners | None, name: str) -> CandidateInfo | None:
+    """The candidate of this name; ``None``: it is not announced, or owns the log."""
+    return None if owners is None else next((one for one in owners.candidates if one.name == name), None)
+
+
+def why_not(candidate: CandidateInfo) -> Problem:
+    """What the candidate reports against taking the log over; empty: nothing."""
+    if not candidate.ready:
+        return Problem(candidate.waits or "its datastore cannot be read", candidate.hint)
+    if candidate.lacking:
+        return Problem(f"it lacks {candidate.lacking}, which was delivered", "let its replication catch up")
+    return NO_PROBLEM
