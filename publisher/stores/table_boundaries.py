@@ -18,6 +18,7 @@ from caravan.backfill.boundaries import Boundaries
 from caravan.backfill.encoding import DamagedError, Reader, Writer, sealed, unsealed
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.private_files import private_folder, private_opener
+from wormhole.ports.source_state import SourceState
 
 __all__ = ["TableBoundaries"]
 
@@ -31,11 +32,14 @@ _LONGEST: Final = 1 << 16  # bytes of a record: longer keys are none of ours
 class TableBoundaries:
     """The files of one log; implements :class:`~caravan.backfill.boundaries.BoundaryStore`.
 
-    The folder is made when something is stored first.
+    The folder is made when something is stored first. ``shared``: where publishers of other hosts that may take the log
+    over find the number of the last scan: places are compared by it. Their lists of boundaries are their own, so a
+    backfill begins again after a takeover.
     """
 
-    def __init__(self, folder: Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, folder: Path, shared: SourceState | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._folder = folder
+        self._shared = shared
         self._clock = clock
 
     def next_scan(self) -> int:
@@ -44,6 +48,10 @@ class TableBoundaries:
             last = Reader(unsealed(_VERSION, (self._folder / _SCAN).read_bytes())).number()
         except (FileNotFoundError, DamagedError):
             last = int(self._clock.wall())
+        if self._shared is not None:
+            noted = self._shared.read(_SCAN).get("number", 0)
+            last = max(last, noted if isinstance(noted, int) else 0)
+            self._shared.write(_SCAN, {"number": last + 1})
         out = Writer()
         out.number(last + 1)
         self._write(self._folder / _SCAN, sealed(_VERSION, out.taken()))

@@ -8,7 +8,7 @@ the methods that need it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,12 +17,18 @@ from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import UsageError
 from wormhole.model.findings import Finding, Report
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.sharding import Sharding
 from wormhole.model.table_definition import TableDefinition
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.source_state import SourceState
 from wormhole.ports.table_source import TableSource
 
-__all__ = ["Datastore", "Login", "ServerObjects", "SourceOptions", "number_is_behind"]
+__all__ = ["Datastore", "Login", "ServerObjects", "SourceOptions", "Standing", "number_is_behind"]
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,9 @@ class SourceOptions:
     system-versioned tables whose history is delivered too. ``rows_dir``: an empty folder for one of several readers of
     existing rows that work at a time; ``None``: there is one, which has its files in ``state_dir``. ``transient``: a
     command looks at the log for a while; the datastore keeps nothing for it afterwards. ``binlog_folder``: closed files
-    of the log that the server may have deleted.
+    of the log that the server may have deleted. ``state``: where the source keeps what it knows of the servers behind
+    the log, for every publisher that may own the log, of which one does at a time; ``None``: in ``state_dir``, for this
+    one. ``may_act``: whether this process still owns the log; without ``state`` it always does.
     """
 
     log: str
@@ -60,6 +68,22 @@ class SourceOptions:
     rows_dir: Path | None = None
     transient: bool = False
     binlog_folder: Path | None = None
+    state: SourceState | None = None
+    may_act: Callable[[], bool] = _always
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a datastore can do for a log. ``server``: which one it is, the same text whichever host asks; of a group
+    whose members share their identity, the group's; empty: the datastore does not tell. ``ready``: its log can be
+    served; ``problem``: why not. ``lacking``: what was delivered of the log and is not in this datastore, for people;
+    empty: nothing, as far as can be seen.
+    """
+
+    server: str
+    ready: bool = True
+    lacking: str = ""
+    problem: Problem = NO_PROBLEM
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +113,8 @@ class Datastore(ABC):
     ``refuses``: the settings of a log that mean nothing here (``password_file``, ``pin_folder``, ``binlog_folder``,
     ``server_ids``, ``skip_tables``, ``history_tables``), each with the reason. ``table_words``: what one table and
     several are called. ``user_files``: the file in a user's home that may hold a password; empty for none.
-    ``holds_log``: it keeps log until its source releases it, on a disk of its own.
+    ``holds_log``: it keeps log until its source releases it, on a disk of its own. ``one_host``: why a log of it can be
+    read on one host only; empty: it can be read on any.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
@@ -98,6 +123,7 @@ class Datastore(ABC):
     table_words: ClassVar[tuple[str, str]] = ("table", "tables")
     user_files: ClassVar[str] = ""
     holds_log: ClassVar[bool] = False
+    one_host: ClassVar[str] = ""
 
     @abstractmethod
     def form(self, scheme: str) -> str:
@@ -134,6 +160,18 @@ class Datastore(ABC):
         ``binlog_folder`` is not refused. Raises as :meth:`examine`.
         """
         return ()
+
+    def standing(self, url: str, login: Login, delivered: Collection[str], *, failover: bool) -> Standing:
+        """Whether the log can be served from this datastore now. Only reads, over a connection of its own, within the
+        time that one question may take; nothing of the log's state is written.
+
+        ``url``: with the names that it may leave out, as :meth:`url_of_log` gives it. ``delivered``: the logical
+        positions of the flows. ``failover``: the log may have been served from another copy before. Here: it can be,
+        and which datastore it is stays unknown.
+
+        Raises as :meth:`examine` when the datastore cannot be asked.
+        """
+        return Standing("")
 
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
         """The tables that the account may see and whose names are ``wanted``, as they are now; ``wormholectl models``

@@ -172,7 +172,8 @@ class MarkerStore(Protocol):
 
     Every method raises :class:`~wormhole.model.errors.MarkerStoreError` when the store cannot do it (full disk,
     corruption; the message names the path and what to do) or :class:`~wormhole.model.errors.CoordinationLost` when it
-    cannot be reached. What a method wrote is durable when it returns.
+    cannot be reached, or when others may own the log and this publisher does so no longer. What a method wrote is
+    durable when it returns.
     """
 
     @property

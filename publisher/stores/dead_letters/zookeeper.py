@@ -1,8 +1,8 @@
 """Parked updates in ZooKeeper: a node per letter, its bytes in one below it.
 
-A letter is created in a transaction that also checks the version of the flow's record, so that a former owner adds
-nothing. ZooKeeper holds everything in memory and takes no request over 1 MB: both bounds here are smaller than those of
-the other stores.
+A letter is created in a transaction that also checks the version of the flow's record, so that a former owner of the
+flow adds nothing. ZooKeeper holds everything in memory and takes no request over 1 MB: both bounds here are smaller
+than those of the other stores.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency
+from kazoo.exceptions import NoNodeError
 
 from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json
+from publisher.stores.guarded_client import RACES, Fill, GuardedClient
 from wormhole.coordination.records import Paths
-from wormhole.model.errors import MarkerStoreError
 from wormhole.model.position import flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order
 from wormhole.ports.marker_store import FlowKey, StoredFlow
 
 __all__ = ["ZooKeeperDeadLetters"]
 
-_RACES: Final = 20
 _PARCEL: Final = "parcel"
 
 
 class ZooKeeperDeadLetters:
     """The ZooKeeper form of the port.
 
-    ``ask`` and ``record``: the marker store's, to ask the client and to read a flow with its version.
+    ``client`` and ``record``: the marker store's; the second one reads a flow with its version.
     """
 
     largest = 900_000
@@ -40,11 +39,11 @@ class ZooKeeperDeadLetters:
     def __init__(
         self,
         paths: Paths,
-        ask: Callable[[str, Callable[[Any], Any]], Any],
+        client: GuardedClient,
         record: Callable[[FlowKey], tuple[StoredFlow, int]],
     ) -> None:
         self._paths = paths
-        self._ask = ask
+        self._client = client
         self._record = record
 
     def load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
@@ -57,13 +56,13 @@ class ZooKeeperDeadLetters:
     def parked(self, flows: Collection[FlowKey]) -> Collection[FlowKey]:
         found = set()
         for application in sorted({application for application, _ in flows}):
-            found |= {(application, shard) for shard in self._children(self._applications_folder(application))}
+            found |= {(application, shard) for shard in self._client.children(self._applications_folder(application))}
         return found & {*flows}
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         path = f"{self._path(flow, id_)}/{_PARCEL}"
         try:
-            data, _ = self._ask(f"read {path}", lambda client: client.get_async(path))
+            data, _ = self._client.ask(f"read {path}", lambda client: client.get_async(path))
         except NoNodeError:
             raise KeyError(id_) from None
         return _parcel_from_bytes(bytes(data))
@@ -71,7 +70,7 @@ class ZooKeeperDeadLetters:
     def park(self, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
         path, data, record = self._path(flow, letter.id), _parcel_to_bytes(parcel), letter_to_json(letter).encode()
         folder = self._folder(flow)
-        for _ in range(_RACES):
+        for _ in range(RACES):
             version = self._checked(flow, epoch)
             known = self._exists(path)
 
@@ -84,27 +83,24 @@ class ZooKeeperDeadLetters:
                     transaction.create(f"{path}/{_PARCEL}", data)
 
             if not known:
-                with contextlib.suppress(NodeExistsError):
-                    self._ask(f"create {folder}", lambda client: client.create_async(folder, b"", makepath=True))
+                self._client.make([folder])
             if self._commit(flow, version, put):
                 return
-        raise self._too_many_races(path)
+        raise self._client.too_many_races(f"what {path} depends on")
 
     def retry(self, flow: FlowKey, ids: Sequence[str]) -> None:
         for id_ in ids:
             path = self._path(flow, id_)
-            for _ in range(_RACES):
+            for _ in range(RACES):
                 try:
                     letter, version = self._get(flow, id_)
-                    data = letter_to_json(replace(letter, retrying=True)).encode()
-                    self._ask(f"write {path}", _setting(path, data, version))
-                except BadVersionError:
-                    continue
-                except NoNodeError:
-                    pass
-                break
+                except NoNodeError:  # deleted meanwhile
+                    break
+                data = letter_to_json(replace(letter, retrying=True)).encode()
+                if not self._client.transact(f"write {path}", _setting(path, data, version)):
+                    break
             else:
-                raise self._too_many_races(path)
+                raise self._client.too_many_races(f"what {path} depends on")
 
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
         for id_ in ids:
@@ -114,18 +110,17 @@ class ZooKeeperDeadLetters:
                 transaction.delete(f"{path}/{_PARCEL}")
                 transaction.delete(path)
 
-            for _ in range(_RACES):
+            for _ in range(RACES):
                 version = None if epoch is None else self._checked(flow, epoch)
                 if not self._exists(path) or self._commit(flow, version, delete):
                     break
             else:
-                raise self._too_many_races(path)
+                raise self._client.too_many_races(f"what {path} depends on")
 
     def forget(self, flow: FlowKey) -> None:
         self.remove(flow, self._ids(flow))
         folder = self._folder(flow)
-        with contextlib.suppress(NoNodeError):
-            self._ask(f"delete {folder}", lambda client: client.delete_async(folder))
+        self._client.transact(f"delete {folder}", lambda transaction: transaction.delete(folder))
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -139,44 +134,26 @@ class ZooKeeperDeadLetters:
         check_epoch(flow, epoch, stored.epoch)
         return version
 
-    def _commit(self, flow: FlowKey, version: int | None, fill: Callable[[Any], None]) -> bool:
+    def _commit(self, flow: FlowKey, version: int | None, fill: Fill) -> bool:
         """One transaction; false when something changed since it was read."""
 
-        def ask(client: Any) -> Any:
-            transaction = client.transaction()
+        def filled(transaction: Any) -> None:
             if version is not None:
                 transaction.check(self._paths.marker(*flow), version)
             fill(transaction)
-            return transaction.commit_async()
 
-        what = f"change the parked updates of {flow_name(*flow)}"
-        failures = [result for result in self._ask(what, ask) if isinstance(result, Exception)]
-        for failure in failures:
-            if not isinstance(
-                failure, (BadVersionError, NoNodeError, NodeExistsError, RolledBackError, RuntimeInconsistency)
-            ):
-                raise MarkerStoreError(
-                    f"ZooKeeper refuses to {what}: {type(failure).__name__} {failure}".rstrip(),
-                    hint="give the publisher the credentials of the identity `publisher` (coordinator.auth_file)",
-                ) from failure
-        return not failures
+        return not self._client.transact(f"change the parked updates of {flow_name(*flow)}", filled)
 
     def _get(self, flow: FlowKey, id_: str) -> tuple[DeadLetter, int]:
         path = self._path(flow, id_)
-        data, stat = self._ask(f"read {path}", lambda client: client.get_async(path))
+        data, stat = self._client.ask(f"read {path}", lambda client: client.get_async(path))
         return letter_from_json(flow, bytes(data), path), int(stat.version)
 
     def _exists(self, path: str) -> bool:
-        return self._ask(f"look for {path}", lambda client: client.exists_async(path)) is not None
+        return self._client.ask(f"look for {path}", lambda client: client.exists_async(path)) is not None
 
     def _ids(self, flow: FlowKey) -> list[str]:
-        return sorted(map(unquote, self._children(self._folder(flow))))
-
-    def _children(self, path: str) -> list[str]:
-        try:
-            return list(self._ask(f"list {path}", lambda client: client.get_children_async(path)))
-        except NoNodeError:
-            return []
+        return sorted(map(unquote, self._client.children(self._folder(flow))))
 
     def _folder(self, flow: FlowKey) -> str:
         application, shard = flow
@@ -188,15 +165,9 @@ class ZooKeeperDeadLetters:
     def _path(self, flow: FlowKey, id_: str) -> str:
         return f"{self._folder(flow)}/{quote(id_, safe=':')}"
 
-    def _too_many_races(self, path: str) -> MarkerStoreError:
-        return MarkerStoreError(
-            f"somebody else keeps writing what {path} depends on in ZooKeeper",
-            hint="two publishers serve the same log with the same epoch: end one of them",
-        )
 
-
-def _setting(path: str, data: bytes, version: int) -> Callable[[Any], Any]:
-    return lambda client: client.set_async(path, data, version)
+def _setting(path: str, data: bytes, version: int) -> Fill:
+    return lambda transaction: transaction.set_data(path, data, version)
 
 
 def _parcel_to_bytes(parcel: Parcel) -> bytes:

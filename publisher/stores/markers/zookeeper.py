@@ -1,8 +1,8 @@
 """Datamarkers in ZooKeeper, for copies or hosts that take over from each other.
 
 One node per flow. A write names the version it read, so a change of the node in between makes it fail: the epoch is
-checked again and the write repeated or refused. Several markers go in one ZooKeeper transaction. Nobody owns the store;
-epochs say who may write.
+checked again and the write repeated or refused. Several markers go in one ZooKeeper transaction. Epochs say who may
+write a flow; where publishers contend for a log, each transaction also checks that its writer still owns it.
 """
 
 from __future__ import annotations
@@ -13,35 +13,21 @@ import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from kazoo.exceptions import (
-    BadVersionError,
-    KazooException,
-    NodeExistsError,
-    NoNodeError,
-    RolledBackError,
-    RuntimeInconsistency,
-)
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from publisher.stores.dead_letters.zookeeper import ZooKeeperDeadLetters
+from publisher.stores.guarded_client import RACES, Ask, Fill, GuardedClient, has
 from publisher.stores.markers.rules import accepts, flow_from_json, flow_to_json, in_place_of, moved, raised, written
+from publisher.stores.source_state import ZooKeeperSourceState
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination.kazoo_client import (
-    ANSWERS,
-    LOST_ERRORS,
-    after_refusal,
-    connect_blocking,
-    disconnect_blocking,
-    hosts_and_root,
-    lost,
-    new_client,
-)
+from wormhole.coordination.kazoo_client import hosts_and_root
+from wormhole.coordination.port import LogGroup
 from wormhole.coordination.records import Paths
 from wormhole.host.clock import SYSTEM_CLOCK
 from wormhole.model.errors import MarkerStoreError
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, flow_name
 from wormhole.ports.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
 
 __all__ = ["ZooKeeperMarkerStore"]
@@ -52,9 +38,6 @@ _log = logging.getLogger(__name__)
 _WRITES_PER_TRANSACTION: Final = 100
 _BYTES_PER_TRANSACTION: Final = 400_000  # of pages of counts, each with its path, and of backfills' progress
 _NODE_BYTES: Final = 200
-# Each lost race means that somebody else wrote; with epochs, two writers of one flow meet a few times at most.
-_RACES: Final = 20
-
 
 _T = TypeVar("_T")
 
@@ -66,10 +49,9 @@ class ZooKeeperMarkerStore:
         self._settings = settings
         self._log = log
         self._paths = Paths(hosts_and_root(settings)[1])
-        self._mutex = threading.Lock()
+        self._client = GuardedClient(settings)
         # Threads of one process take turns, so that a lost race always means another process.
         self._writing = threading.Lock()
-        self._client: Any = None
 
     def __repr__(self) -> str:
         return f"<ZooKeeperMarkerStore {self._settings.zookeeper} log {self._log}>"
@@ -79,22 +61,32 @@ class ZooKeeperMarkerStore:
         return ""
 
     def open(self) -> None:
-        with self._mutex:
-            if self._client is None:
-                client = new_client(self._settings)
-                connect_blocking(client, self._settings)
-                self._client = client
+        self._client.open()
 
     def close(self) -> None:
-        with self._mutex:
-            client, self._client = self._client, None
-            if client is not None:
-                disconnect_blocking(client)
+        self._client.close()
+
+    def guard(self, fence: Callable[[], str]) -> None:
+        """Write from now on only while the node is there whose path ``fence`` returns: this publisher's claim on the
+        log. Every method that writes raises :class:`~wormhole.model.errors.CoordinationLost` once it is gone; what its
+        present transaction would have written is not written.
+
+        An empty path checks nothing before the first claim; after that nothing is written any more.
+        """
+        self._client.guard(fence)
+
+    def source_state(self, group: LogGroup) -> ZooKeeperSourceState:
+        """What the source knows of the servers behind the log, for each host that may own the log as one of ``group``;
+        usable while this store is open.
+        """
+        return ZooKeeperSourceState(self._paths, group, self._client)
 
     def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
         found: dict[FlowKey, StoredFlow] = {}
-        for name in [application] if application is not None else self._children(self._paths.applications):
-            shards = self._children(self._paths.markers(name))
+        self._client.catch_up()
+        children = self._client.children
+        for name in [application] if application is not None else children(self._paths.applications):
+            shards = children(self._paths.markers(name))
             flows = [(name, shard) for shard in shards if shard == self._log or shard.startswith(f"{self._log}.")]
             found |= {flow: stored for flow, (stored, _) in self._get_all(flows).items()}
         return found
@@ -103,19 +95,19 @@ class ZooKeeperMarkerStore:
         self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
     ) -> StoredFlow:
         stored = StoredFlow(marker, epoch, start, control=control)
-        path, data = self._path(flow), flow_to_json(stored)
-        try:
-            self._ask(f"register {path}", lambda client: client.create_async(path, data, makepath=True))
-        except NodeExistsError:
-            return self._registered(flow, stored)
-        return stored
+        path = self._path(flow)
+        for _ in range(RACES):
+            failures = self._client.transact(f"register {path}", _creating(path, flow_to_json(stored)))
+            if not failures:
+                return stored
+            if has(failures, NodeExistsError):
+                return self._registered(flow, stored)
+            self._client.make([self._paths.markers(flow[0])])
+        raise self._client.too_many_races(path)
 
     def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:
         found: dict[FlowKey, StoredFlow] = {}
-        folders = {self._paths.markers(application) for application, _ in records}
-        for made in self._ask_all("make datamarkers", [_making(folder) for folder in sorted(folders)]):
-            with contextlib.suppress(NodeExistsError):
-                made()
+        self._client.make({self._paths.markers(application) for application, _ in records})
         with self._writing:
             for group in _groups(list(records.items()), lambda one: _in_base64(one[1].marker.backfill)):
                 if self._create(group):
@@ -131,7 +123,7 @@ class ZooKeeperMarkerStore:
     def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
         epochs: dict[FlowKey, int] = {}
         with self._writing:
-            for race in range(_RACES):
+            for race in range(RACES):
                 _step_aside(race)
                 found = self._get_all(flows.keys() - epochs.keys())
                 changes = [(flow, raised(one, flows[flow]), at) for flow, (one, at) in found.items()]
@@ -140,24 +132,27 @@ class ZooKeeperMarkerStore:
                         epochs |= {flow: stored.epoch for flow, stored, _ in group}
                 if epochs.keys() >= found.keys():
                     return epochs
-        raise self._too_many_races(", ".join(sorted(f"{app}/{shard}" for app, shard in flows.keys() - epochs.keys())))
+        raise self._client.too_many_races(_names(flows.keys() - epochs.keys()))
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         refused: list[FlowKey] = []
         with self._writing:
             for group in _groups(writes, _bytes_of):
                 refused += self._store(group)
+        if refused:
+            self._client.check()  # of a log that is another publisher's now no single flow is refused
         return tuple(refused)
 
     def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
         folders = {flow: self._paths.delivery_counts(*flow) for flow in flows}
-        listed = self._ask_all("list delivery counts", [_listing(folder) for folder in folders.values()])
+        listed = self._client.ask_all("list delivery counts", [_listing(folder) for folder in folders.values()])
         found: dict[FlowKey, dict[str, bytes]] = {flow: {} for flow in flows}
         pages: list[tuple[FlowKey, str]] = []
         for flow, names in zip(folders, listed, strict=True):
             with contextlib.suppress(NoNodeError):
                 pages += [(flow, name) for name in sorted(names())]
-        asked = self._ask_all("read delivery counts", [_getting(f"{folders[flow]}/{name}") for flow, name in pages])
+        paths = [f"{folders[flow]}/{name}" for flow, name in pages]
+        asked = self._client.ask_all("read delivery counts", map(_getting, paths))
         for (flow, name), answer in zip(pages, asked, strict=True):
             with contextlib.suppress(NoNodeError):  # deleted since it was listed
                 found[flow][name] = bytes(answer()[0])
@@ -173,22 +168,18 @@ class ZooKeeperMarkerStore:
         return self._change(flow, changed).control == control
 
     def forget(self, flow: FlowKey) -> None:
-        path = self._path(flow)
-        with contextlib.suppress(NoNodeError):
-            self._ask(f"forget {path}", lambda client: client.delete_async(path))
-        folder = self._paths.delivery_counts(*flow)
-        below = [f"{folder}/{name}" for name in self._children(folder)]
-        for answer in self._ask_all(f"forget {folder}", [_deleting(name) for name in (*below, folder)]):
-            with contextlib.suppress(NoNodeError):
-                answer()
+        path, folder = self._path(flow), self._paths.delivery_counts(*flow)
+        self._client.transact(f"forget {path}", _deleting(path))  # nothing is wrong with what is gone already
+        below = [f"{folder}/{name}" for name in self._client.children(folder)]
+        self._client.transact_all(f"forget {folder}", [_deleting(name) for name in (*below, folder)])
 
     def dead_letters(self) -> ZooKeeperDeadLetters:
-        return ZooKeeperDeadLetters(self._paths, self._ask, self._get)
+        return ZooKeeperDeadLetters(self._paths, self._client, self._get)
 
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _store(self, writes: Sequence[MarkerWrite]) -> list[FlowKey]:
-        for race in range(_RACES):
+        for race in range(RACES):
             _step_aside(race)
             refused: list[FlowKey] = []
             records = self._get_all({write.flow for write in writes})
@@ -207,7 +198,7 @@ class ZooKeeperMarkerStore:
                     refused.append(write.flow)
             if not accepted or self._commit([(flow, new, records[flow][1]) for flow, new in accepted.items()], pages):
                 return refused
-        raise self._too_many_races(", ".join(sorted(f"{app}/{shard}" for app, shard in {w.flow for w in writes})))
+        raise self._client.too_many_races(_names(write.flow for write in writes))
 
     def _commit(self, changes: Sequence[tuple[FlowKey, StoredFlow, int]], pages: Mapping[str, bytes]) -> bool:
         """Write all of ``changes`` and ``pages`` of counts (by path) or none; false when a node is not at the version
@@ -215,8 +206,7 @@ class ZooKeeperMarkerStore:
         """
         known = self._known(pages)
 
-        def ask(client: Any) -> Any:
-            transaction = client.transaction()
+        def fill(transaction: Any) -> None:
             for flow, stored, version in changes:
                 transaction.set_data(self._path(flow), flow_to_json(stored), version)
             for path, page in pages.items():
@@ -226,76 +216,60 @@ class ZooKeeperMarkerStore:
                     transaction.create(path, page)
                 elif path in known:
                     transaction.delete(path)
-            return transaction.commit_async()
 
-        results = self._ask("store datamarkers", ask)
-        failures = [result for result in results if isinstance(result, Exception)]
-        races = (BadVersionError, NoNodeError, NodeExistsError, RolledBackError, RuntimeInconsistency)
-        for failure in failures:
-            if not isinstance(failure, races):
-                raise self._failure("store datamarkers", failure) from failure
-        return not failures
+        return not self._client.transact("store datamarkers", fill)
 
     def _known(self, pages: Mapping[str, bytes]) -> set[str]:
         """Which pages are there; makes the folders of those that are not."""
-        asked = self._ask_all("look for delivery counts", [_looking(path) for path in pages])
+        asked = self._client.ask_all("look for delivery counts", map(_looking, pages))
         known = {path for path, answer in zip(pages, asked, strict=True) if answer() is not None}
-        folders = {path.rpartition("/")[0] for path, page in pages.items() if page and path not in known}
-        for answer in self._ask_all("make delivery counts", [_making(folder) for folder in sorted(folders)]):
-            with contextlib.suppress(NodeExistsError):
-                answer()
+        self._client.make({path.rpartition("/")[0] for path, page in pages.items() if page and path not in known})
         return known
 
     def _create(self, records: Sequence[tuple[FlowKey, StoredFlow]]) -> bool:
         """Create all of the records or none; whether that was done."""
 
-        def ask(client: Any) -> Any:
-            transaction = client.transaction()
+        def fill(transaction: Any) -> None:
             for flow, stored in records:
                 transaction.create(self._path(flow), flow_to_json(stored))
-            return transaction.commit_async()
 
-        return not any(isinstance(result, Exception) for result in self._ask("register flows", ask))
+        return not self._client.transact("register flows", fill)
 
     def _change(self, flow: FlowKey, change: Callable[[StoredFlow], StoredFlow]) -> StoredFlow:
         path = self._path(flow)
         with self._writing:
-            for race in range(_RACES):
+            for race in range(RACES):
                 _step_aside(race)
                 stored, version = self._get(flow)
                 changed = change(stored)
-                ask = _setting(path, flow_to_json(changed), version)
-                try:
-                    self._ask(f"write {path}", ask)
-                except BadVersionError:
-                    continue
-                except NoNodeError:
-                    raise KeyError(flow) from None
-                return changed
-        raise self._too_many_races(path)
+                failures = self._client.transact(f"write {path}", _setting(path, flow_to_json(changed), version))
+                if not failures:
+                    return changed
+                if has(failures, NoNodeError):
+                    raise KeyError(flow)
+        raise self._client.too_many_races(path)
 
     def _registered(self, flow: FlowKey, wanted: StoredFlow) -> StoredFlow:
         """What is stored already; in place of what cannot be read ``wanted``, held."""
         path = self._path(flow)
-        for race in range(_RACES):
+        for race in range(RACES):
             _step_aside(race)
             try:
                 return self._get(flow)[0]
             except MarkerStoreError as error:
                 if error.flow is None:
                     raise
-                _, stat = self._ask(f"read {path}", lambda client: client.get_async(path))
+                _, stat = self._client.ask(f"read {path}", _getting(path))
                 version = int(stat.version)
                 anew = in_place_of(error, wanted.marker, max(wanted.epoch, version), wanted.start)
-                with contextlib.suppress(BadVersionError):
-                    self._ask(f"write {path}", _setting(path, flow_to_json(anew), version))
+                if not self._client.transact(f"write {path}", _setting(path, flow_to_json(anew), version)):
                     return anew
-        raise self._too_many_races(path)
+        raise self._client.too_many_races(path)
 
     def _get(self, flow: FlowKey) -> tuple[StoredFlow, int]:
         path = self._path(flow)
         try:
-            data, stat = self._ask(f"read {path}", lambda client: client.get_async(path))
+            data, stat = self._client.ask(f"read {path}", _getting(path))
         except NoNodeError:
             raise KeyError(flow) from None
         return flow_from_json(flow, bytes(data), path), int(stat.version)
@@ -305,7 +279,7 @@ class ZooKeeperMarkerStore:
         one round trip.
         """
         wanted = {flow: self._path(flow) for flow in flows}
-        asked = self._ask_all("read datamarkers", [_getting(path) for path in wanted.values()])
+        asked = self._client.ask_all("read datamarkers", map(_getting, wanted.values()))
         found: dict[FlowKey, tuple[StoredFlow, int]] = {}
         for (flow, path), answer in zip(wanted.items(), asked, strict=True):
             with contextlib.suppress(NoNodeError):
@@ -316,68 +290,32 @@ class ZooKeeperMarkerStore:
                     _log.error("%s", error)
         return found
 
-    def _children(self, path: str) -> list[str]:
-        try:
-            return sorted(self._ask(f"list {path}", lambda client: client.get_children_async(path)))
-        except NoNodeError:
-            return []
-
     def _path(self, flow: FlowKey) -> str:
         return self._paths.marker(*flow)
 
-    def _ask(self, what: str, ask: Callable[[Any], Any]) -> Any:
-        return self._ask_all(what, [ask])[0]()
 
-    def _ask_all(self, what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Callable[[], Any]]:
-        """Ask everything at once; each of the results waits for its answer or raises."""
-        client = self._client
-        if client is None:
-            raise MarkerStoreError("the marker store is not open", hint="call open() first")
-        if not client.connected:
-            raise lost(what, self._settings)
-        return [partial(self._answer, what, ask(client)) for ask in asks]
-
-    def _answer(self, what: str, asked: Any) -> Any:
-        try:
-            return asked.get(timeout=self._settings.session_timeout)
-        except LOST_ERRORS as error:
-            raise lost(what, self._settings, error) from error
-        except ANSWERS:
-            raise
-        except KazooException as error:
-            raise self._failure(what, error) from error
-
-    def _failure(self, what: str, error: Exception) -> MarkerStoreError:
-        return MarkerStoreError(
-            f"ZooKeeper {self._settings.zookeeper} refuses to {what}: {type(error).__name__} {error}".rstrip(),
-            hint=after_refusal(self._settings, error),
-        )
-
-    def _too_many_races(self, what: str) -> MarkerStoreError:
-        return MarkerStoreError(
-            f"somebody else keeps writing {what} in ZooKeeper {self._settings.zookeeper}",
-            hint="two publishers serve the same log with the same epoch: end one of them",
-        )
-
-
-def _getting(path: str) -> Callable[[Any], Any]:
+def _getting(path: str) -> Ask:
     return lambda client: client.get_async(path)
 
 
-def _listing(path: str) -> Callable[[Any], Any]:
+def _listing(path: str) -> Ask:
     return lambda client: client.get_children_async(path)
 
 
-def _looking(path: str) -> Callable[[Any], Any]:
+def _looking(path: str) -> Ask:
     return lambda client: client.exists_async(path)
 
 
-def _making(folder: str) -> Callable[[Any], Any]:
-    return lambda client: client.create_async(folder, b"", makepath=True)
+def _creating(path: str, data: bytes) -> Fill:
+    return lambda transaction: transaction.create(path, data)
 
 
-def _deleting(path: str) -> Callable[[Any], Any]:
-    return lambda client: client.delete_async(path)
+def _setting(path: str, data: bytes, version: int) -> Fill:
+    return lambda transaction: transaction.set_data(path, data, version)
+
+
+def _deleting(path: str) -> Fill:
+    return lambda transaction: transaction.delete(path)
 
 
 def _groups(items: Iterable[_T], size_of: Callable[[_T], int]) -> Iterator[list[_T]]:
@@ -395,16 +333,16 @@ def _groups(items: Iterable[_T], size_of: Callable[[_T], int]) -> Iterator[list[
         yield group
 
 
+def _names(flows: Iterable[FlowKey]) -> str:
+    return ", ".join(sorted({flow_name(*flow) for flow in flows}))
+
+
 def _bytes_of(write: MarkerWrite) -> int:
     return sum(_NODE_BYTES + len(page) for page in write.counts.values()) + _in_base64(write.marker.backfill)
 
 
 def _in_base64(data: bytes) -> int:
     return (len(data) + 2) // 3 * 4
-
-
-def _setting(path: str, data: bytes, version: int) -> Callable[[Any], Any]:
-    return lambda client: client.set_async(path, data, version)
 
 
 def _step_aside(race: int) -> None:

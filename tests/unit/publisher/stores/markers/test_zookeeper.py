@@ -76,8 +76,8 @@ def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -
             store.store([write(5)])
         own_zookeeper.start()
         connected = threading.Event()
-        store._client.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
-        assert store._client.connected or connected.wait(PATIENCE_S)
+        store._client.kazoo.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
+        assert store._client.kazoo.connected or connected.wait(PATIENCE_S)
         assert store.store([write(6)]) == ()
         assert store.load()[CACHE].marker == marker(6)
     finally:
@@ -95,7 +95,7 @@ def test_a_damaged_node_is_named_with_its_flow_and_replaced(zookeeper: str, capl
     store.open()
     try:
         store.register(CACHE, marker(1), "latest")
-        store._client.set(store._path(CACHE), b'{"marker": "?"}')
+        store._client.kazoo.set(store._path(CACHE), b'{"marker": "?"}')
         with pytest.raises(MarkerStoreError, match=r"applications/cache/markers/db1.*flow cache/db1.*accept-loss"):
             store.raise_epoch(CACHE)
         assert store.load() == {}
