@@ -15,10 +15,28 @@ import google_crc32c
 
 from wormhole.model.json_input import read_json
 
-__all__ = ["read_state", "write_state"]
+__all__ = ["FolderState", "read_state", "write_state"]
 
 _log = logging.getLogger(__name__)
 _CHECKSUM: Final = "checksum"
+
+
+class FolderState:
+    """Implements :class:`~wormhole.ports.source_state.SourceState` by files of the folder ``path``, one a document."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def read(self, name: str) -> dict[str, Any]:
+        """See the port."""
+        return read_state(self._path / f"{name}.json")
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """See the port."""
+        write_state(self._path / f"{name}.json", content)
 
 
 def read_state(path: Path) -> dict[str, Any]:

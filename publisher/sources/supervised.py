@@ -9,6 +9,7 @@ reason.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +28,8 @@ _RETRY_S: Final = 2.0
 
 
 class SupervisedSource:
-    """A :class:`~wormhole.ports.log_source.LogSource` around another one. Thread-safe.
+    """A :class:`~wormhole.ports.log_source.LogSource` around another one. Thread-safe. Nothing opens it before
+    :meth:`start`.
 
     No method raises anything but :class:`~wormhole.model.errors.WormholeError`: an exception that nobody foresaw must
     not end the process that an operator asks what is wrong. It is logged with its traceback, once.
@@ -40,7 +42,7 @@ class SupervisedSource:
         self._started = False
         self._stopped = False
         self._why: WormholeError = SourceUnavailable("the log was not opened yet", hint="it is opened in a moment")
-        self._again_at = 0.0
+        self._again_at = math.inf  # until `start`: a standby leaves the datastore alone
         self._unforeseen = ""
 
     def start(self) -> None:

@@ -8,11 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from publisher.sources.mysql.datastore import DATASTORE
 from tests.support.databases import DatabaseServer, NewServer, purge
 from tests.support.eventually import until
+from tests.support.hosts_state import HostsState
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from tests.support.server_tail import Tail
 from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable
+from wormhole.model.position import Datamarker
+from wormhole.ports.datastore import Login, Standing
 from wormhole.ports.log_source import LogReader
 from wormhole.ports.testing.reading import Read, read_until
 
@@ -151,6 +155,87 @@ class TestOtherHistories:
         purge(server)
         server.sql("INSERT INTO shop.t VALUES (2)")
         assert [u.key[0] for u in one.read(marker).updates] == [2]
+
+
+class TestHosts:
+    """Publishers of several hosts, of which one owns the log at a time: each has a state folder of its own."""
+
+    def test_another_host_goes_on_at_the_same_server_by_place(
+        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
+    ) -> None:
+        """Although the readers of the one before are still there: its host died, and the server has not noticed."""
+        shared = HostsState()
+        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")
+        one = tail(database_server, state="a", shared=shared, server_ids="4301-4302")
+        start = one.source.latest()
+        database_server.sql(f"INSERT INTO {shop}.t VALUES (1)")
+        marker = one.read(start).markers[-1]
+        left = one.source.open(marker)
+        database_server.sql(f"INSERT INTO {shop}.t VALUES (2)")
+        other = tail(database_server, state="b", shared=shared, server_ids="4301-4302")
+        read = other.read(marker)
+        assert read.keys() == [2]
+        assert read.markers[-1].order.incarnation == marker.order.incarnation
+        assert not other.source.status().problems
+        left.close()
+        one.stop()
+        again = tail(database_server, state="a", shared=shared, server_ids="4301-4302")
+        assert again.read(read.markers[-1]).keys() == []
+        assert not (again.state / "mysql" / "histories.json").exists()
+
+    def test_there_and_back_over_two_copies(
+        self, new_server: NewServer, new_shop: NewServer, tail: Callable[..., Tail]
+    ) -> None:
+        first, second, shared = new_shop(log_slave_updates="ON"), new_server(**REPLICA), HostsState()
+        replicate(first, second)
+        one = tail(first, state="a", shared=shared)
+        start = one.source.latest()
+        first.sql("INSERT INTO shop.t VALUES (1)")
+        marker = one.read(start).markers[-1]
+        one.stop()
+        wait_for_rows(second, 1)
+        assert standing(second, marker).lacking == ""
+        promote(second)
+        second.sql("INSERT INTO shop.t VALUES (2)")
+        other = tail(second, state="b", shared=shared)
+        there = other.read(marker)
+        assert there.keys() == [2]
+        before, marker = marker, there.markers[-1]
+        assert marker.order.incarnation == start.order.incarnation + 1
+        other.stop()
+        # The first copy lacks what was delivered from the second, and says so before it is served and when it is.
+        lacking = standing(first, marker).lacking
+        assert lacking
+        back = tail(first, state="a", shared=shared)
+        with pytest.raises(Diverged, match="not executed") as error:
+            back.source.open(marker)
+        assert lacking in str(error.value)
+        back.stop()
+        if first.flavour == "mariadb":
+            first.sql(f"SET GLOBAL gtid_slave_pos = '{before.delivered}'")
+        replicate(second, first)
+        wait_for_rows(first, 2)
+        promote(first)
+        assert standing(first, marker).lacking == ""
+        first.sql("INSERT INTO shop.t VALUES (3)")
+        back = tail(first, state="b", shared=shared)
+        after = back.read(marker)
+        assert after.keys() == [3]
+        assert back.read(after.markers[-1]).keys() == []
+
+    def test_what_a_server_can_do_for_a_log(self, database_server: DatabaseServer, tail: Callable[..., Tail]) -> None:
+        marker = tail(database_server).source.latest()
+        found = standing(database_server, marker)
+        assert found == Standing(found.server)
+        assert found.server
+        other = "77-88-99" if database_server.flavour == "mariadb" else "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:7"
+        login = Login(database_server.password_file)
+        found = DATASTORE.standing(database_server.url, login, [marker.delivered, other], failover=True)
+        assert (found.ready, found.lacking) == (True, other)
+
+
+def standing(server: DatabaseServer, marker: Datamarker) -> Standing:
+    return DATASTORE.standing(server.url, Login(server.password_file), [marker.delivered], failover=True)
 
 
 class TestConnections:

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from publisher.sources.postgres import slots
+from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
+from tests.support.hosts_state import HostsState
 from tests.support.postgres_harness import drop_slots, prepare_database, source_of
 from tests.support.postgres_server import NewPostgres, PostgresServer
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
+from wormhole.model.position import Datamarker
+from wormhole.ports.datastore import Login, Standing
 from wormhole.ports.testing.reading import read_log, read_until
 
 _TABLE = "CREATE TABLE t (k int PRIMARY KEY, v text)"
@@ -131,6 +135,37 @@ def test_a_standby_that_synchronizes_slots_goes_on_with_them(
         standby.server.close()
 
 
+def test_another_host_goes_on_at_a_promoted_standby(primary: PostgresServer, standby: Standby, tmp_path: Path) -> None:
+    """The copy of another host, which shares the log's state, and what it says of itself meanwhile."""
+    shared = HostsState()
+    one = source_of(primary, "shop", tmp_path / "a", shared=shared)
+    start = one.latest()
+    _insert(primary, 1)
+    marker = read_log(one, start).markers[-1]
+    one.stop()
+    _insert(primary, 2)
+    standby.catch_up()
+    found = standing(standby.server, marker)
+    assert (found.server, found.ready) == (standing(primary, marker).server, False)
+    assert "it can serve once it is promoted" in found.problem.text
+    standby.take_over()
+    found = standing(standby.server, marker)
+    assert (found.ready, found.lacking) == (True, "")
+    _insert(standby.server, 3)
+    other = source_of(standby.server, "shop", tmp_path / "b", shared=shared)
+    try:
+        read = read_until(other.open(marker), other.latest().order)
+        assert read.keys() == [2, 3]
+        assert read.markers[-1].order.incarnation == marker.order.incarnation + 1
+    finally:
+        other.stop()
+
+
+def standing(server: PostgresServer, marker: Datamarker) -> Standing:
+    url = DATASTORE.url_of_log(server.url("shop"), "log")
+    return DATASTORE.standing(url, Login(server.password_file), [marker.delivered], failover=True)
+
+
 def test_a_promoted_standby_that_lacks_what_was_delivered_has_diverged(
     primary: PostgresServer, standby: Standby, source: PostgresSource
 ) -> None:
@@ -144,6 +179,7 @@ def test_a_promoted_standby_that_lacks_what_was_delivered_has_diverged(
     primary.kill()
     standby.server.start()
     standby.take_over()
+    assert standing(standby.server, marker).lacking == marker.delivered
     _insert(standby.server, *range(10, 20))
     with pytest.raises(Diverged) as error:
         source.open(marker)

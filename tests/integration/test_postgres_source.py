@@ -18,6 +18,7 @@ from publisher.sources.postgres.opening import MESSAGES_SINCE
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.hosts_state import HostsState
 from tests.support.postgres_harness import drop_slots, prepare_database, source_of
 from tests.support.postgres_server import NewPostgres, PostgresServer
 from tests.support.postgres_types import VERSION
@@ -278,6 +279,36 @@ def test_of_two_publishers_one_moves_the_slots(server: PostgresServer, source: P
     until(moved, "the slots stay where they were")
     assert not other.status().problems
     other.stop()
+
+
+def test_another_host_that_owns_the_log_goes_on_and_ends_what_moved_the_slots(
+    server: PostgresServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Although the sessions of the one before are still there: its host died, and the server has not noticed."""
+    shared = HostsState()
+    one = source_of(server, "shop", tmp_path / "a", shared=shared)
+    start = one.latest()
+    _insert(server, 1)
+    marker = read_log(one, start).markers[-1]
+    one._move_slots()
+    one._options = replace(one._options, may_act=lambda: False)
+    left = one.open(marker)
+    _insert(server, 2)
+    other = source_of(server, "shop", tmp_path / "b", shared=shared)
+    try:
+        read = read_log(other, marker)
+        assert read.keys() == [2]
+        assert read.markers[-1].order.incarnation == marker.order.incarnation
+        other.release(read.markers[-1].read_from)
+        other._move_slots()
+        assert not other.status().problems
+        assert "is ended (process " in caplog.text
+        assert other.earliest().order == read.markers[-1].read_from, "beside a reader of the one before"
+        assert not (tmp_path / "b" / "postgres" / "histories.json").exists()
+    finally:
+        left.close()
+        one.stop()
+        other.stop()
 
 
 def test_a_killed_server_costs_nothing_that_was_committed(server: PostgresServer, source: PostgresSource) -> None:

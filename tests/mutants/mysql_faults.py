@@ -37,7 +37,7 @@ MYSQL_FAULTS: list[Fault] = [
     Fault(
         name="mysql-read-elsewhere-and-forgotten",
         file="publisher/sources/mysql/incarnations.py",
-        old='            self._known[-1]["read"] = read.delivered\n',
+        old='            known[-1] = {**known[-1], "read": read.delivered}\n',
         new="            pass\n",
         tests=("tests/unit/publisher/sources/mysql/test_incarnations.py",),
         promise="what was delivered from another server and no log holds any more is reported",

@@ -16,6 +16,7 @@ from tests.support.postgres_server import PostgresServer
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
+from wormhole.ports.source_state import SourceState
 from wormhole.ports.testing.contract import Change, Harness
 
 __all__ = ["DATABASE", "PostgresHarness", "prepare_database", "source_of"]
@@ -47,9 +48,16 @@ def drop_slots(server: PostgresServer) -> None:
 
 
 def source_of(
-    server: PostgresServer, database: str, state: Path, sharding: Sharding | None = None, *, port: int = 0
+    server: PostgresServer,
+    database: str,
+    state: Path,
+    sharding: Sharding | None = None,
+    *,
+    port: int = 0,
+    shared: SourceState | None = None,
 ) -> PostgresSource:
-    """The source named ``log``, started. ``port``: of what lies between it and the server."""
+    """The source named ``log``, started. ``port``: of what lies between it and the server; ``shared``: what it shares
+    with those of other hosts."""
     options = SourceOptions(
         log="log",
         state_dir=state,
@@ -57,6 +65,7 @@ def source_of(
         max_update_bytes=64 << 20,
         disk_budget=1 << 30,
         login=Login(server.password_file),
+        state=shared,
     )
     url = server.url(database)
     source = PostgresSource(url.replace(f":{server.port}/", f":{port}/") if port else url, options)

@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from publisher.sources import open_source
+from publisher.sources import DISK_BUDGET, MAX_UPDATE_BYTES, open_with
 from tests.support.databases import DatabaseServer, NewServer
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
-from wormhole.ports.datastore import Login
+from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.source_state import SourceState
 from wormhole.ports.testing.reading import Read, read_log
 
 
 @dataclass
 class Tail:
-    """A source over a server, and what was read with it."""
+    """A source over a server, and what was read with it. ``shared``: what it shares with those of other hosts."""
 
     server: DatabaseServer
     state: Path
@@ -29,18 +30,22 @@ class Tail:
     server_ids: str = ""
     skip_tables: frozenset[str] = frozenset()
     binlog_folder: Path | None = None
+    shared: SourceState | None = None
 
     def __post_init__(self) -> None:
-        self.source: LogSource = open_source(
-            self.server.url,
+        options = SourceOptions(
             log="log",
             state_dir=self.state,
             sharding=self.sharding,
+            max_update_bytes=MAX_UPDATE_BYTES,
+            disk_budget=DISK_BUDGET,
             server_ids=self.server_ids,
             skip_tables=self.skip_tables,
             login=Login(self.server.password_file),
             binlog_folder=self.binlog_folder,
+            state=self.shared,
         )
+        self.source: LogSource = open_with(self.server.url, options)
         self.source.start()
 
     def read(self, start: Datamarker, max_bytes: int = 1 << 20) -> Read:

@@ -21,6 +21,7 @@ class JsonLinesDatastore(Datastore):
 
     requirement = "wormhole-jsonlines"
     capabilities = Capabilities(title="JSON lines", of_bytes=True, row_before=False, ops=(Op.UPSERT, Op.DELETE))
+    one_host = "its log is a file, which is on one host"
     refuses: ClassVar[Mapping[str, str]] = {
         "password_file": "a file has no password",
         "pin_folder": "nothing deletes its lines",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -21,7 +21,7 @@ from wormhole.model.errors import PositionError
 from wormhole.model.findings import Finding, Report
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.table_definition import TableDefinition
-from wormhole.ports.datastore import Datastore, Login, SourceOptions
+from wormhole.ports.datastore import Datastore, Login, SourceOptions, Standing
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.table_source import TableSource
 
@@ -79,6 +79,11 @@ class MySqlDatastore(Datastore):
         from publisher.sources.mysql import doctor
 
         return doctor.check_binlog_folder(_address(url, login), folder)
+
+    def standing(self, url: str, login: Login, delivered: Collection[str], *, failover: bool) -> Standing:
+        from publisher.sources.mysql import standing
+
+        return standing.standing(_address(url, login), delivered, failover=failover)
 
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
         from publisher.sources.mysql import described_tables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from pymysql.connections import Connection
@@ -11,10 +12,10 @@ from publisher.sources.mysql.decode.gtid import GtidSet, MariaPosition
 from publisher.sources.mysql.incarnations import GONE
 from publisher.sources.mysql.scan import ANEW
 from publisher.sources.mysql.server_state import ServerState, StateQueries
-from wormhole.model.errors import Diverged, PositionPurged
+from wormhole.model.errors import Diverged, PositionError, PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
 
-__all__ = ["FILE_BEGIN", "REPLAY", "GtidCoverage", "lacking"]
+__all__ = ["FILE_BEGIN", "REPLAY", "GtidCoverage", "all_lacking", "lacking"]
 
 FILE_BEGIN: Final = 4
 """Offset of the first event of a file."""
@@ -122,6 +123,28 @@ def lacking(view: ServerState, delivered: str, *, mariadb: bool) -> str:
         for domain, (server, sequence) in sorted(MariaPosition.parse(delivered).domains().items())
         if executed.get((domain, server), 0) < sequence
     )
+
+
+def all_lacking(view: ServerState, delivered: Collection[str], *, mariadb: bool) -> str:
+    """What of several logical positions a server has not executed; empty: nothing. One of another kind of datastore is
+    lacking as it is written.
+    """
+    sets = GtidSet()
+    furthest: dict[tuple[int, int], int] = {}
+    others: list[str] = []
+    for text in sorted(set(delivered)):
+        try:
+            gone = lacking(view, text, mariadb=mariadb)
+        except PositionError:
+            others.append(text)
+            continue
+        if not mariadb:
+            sets = sets.union(GtidSet.parse(gone))
+            continue
+        for domain, (server, sequence) in MariaPosition.parse(gone).domains().items():
+            furthest[domain, server] = max(sequence, furthest.get((domain, server), 0))
+    gtids = [f"{domain}-{server}-{sequence}" for (domain, server), sequence in sorted(furthest.items())]
+    return ",".join(filter(None, (str(sets), *gtids, *others)))
 
 
 def _first(delivered: str, gone: str, *, mariadb: bool) -> str:

@@ -1,31 +1,36 @@
-"""The incarnations of a log, kept on disk: which history of which server a position belongs to.
+"""The incarnations of a log, kept for later starts: which history of which server a position belongs to.
 
 A place (file, offset) means something in one history of one server only. Another one begins when the server behind the
 URL is another (failover, restore) or began its log anew (``RESET MASTER``, a restored copy). The second shows in its
 files: the log's end falls, a file that was seen before is another one now, or none that was seen is there any more. A
 file's fingerprint is when and by which server it was begun (its format description) and which GTIDs were logged before
-it (the list that follows).
+it (the list that follows). What is kept is small, for hosts may share it: of each server the newest incarnation has
+fingerprints, and of one that is not the present server those of its newest files. The newest file that was seen and is
+still there decides whether the log is the same (`publisher.sources.mysql.continuity`).
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from publisher.sources.high_water import HighWater
+from publisher.sources.kept_state import HISTORIES, keep, load
 from publisher.sources.mysql.confirmation import Believe
 from publisher.sources.mysql.server_state import ServerState
-from publisher.sources.state_file import read_state, write_state
 from wormhole.model.errors import Diverged, SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.source_state import SourceState
 
 __all__ = ["GONE", "Incarnations", "Known", "Lost", "same_file"]
 
-_FINGERPRINTS: Final = 4096
+_FINGERPRINTS: Final = 1024
+_FINGERPRINTS_OF_OTHERS: Final = 16
 _INCARNATIONS: Final = 256
+_MOST_BYTES: Final = 768 << 10  # of all that is kept; a node of ZooKeeper holds 1 MiB
 _ACCEPT: Final = (
     "find out whether the server was restored from a backup. If it was: bring the application's data up to date, then "
     "`wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of the log"
@@ -63,37 +68,42 @@ _ANEW: Final = Lost("the server began its log anew: RESET MASTER, or a restored 
 
 
 class Incarnations:
-    """Thread-safe. Every change is on disk before a place of the new incarnation can be handed out.
+    """Thread-safe. Every change is kept before a place of the new incarnation can be handed out. Questions do not wait
+    for that.
 
-    ``high_water``: how far the log was read, which is kept for each incarnation that ended.
-    ``believe`` (see `publisher.sources.mysql.confirmation`) is called before another history is believed in.
+    ``state``: where they are kept. ``high_water``: how far the log was read, which is kept for each incarnation that
+    ended. ``believe`` (see `publisher.sources.mysql.confirmation`) is called before another history is believed in.
+    What changes something raises :class:`SourceUnavailable` when it cannot be kept, and what else the state raises that
+    passes by itself; nothing is changed then.
     """
 
-    def __init__(self, path: Path, high_water: HighWater | None = None) -> None:
-        self._path = path
+    def __init__(self, state: SourceState, high_water: HighWater | None = None) -> None:
+        """Raises :class:`SourceUnavailable` when what is kept cannot be read."""
+        self._state = state
         self._high_water = high_water
-        self._lock = threading.Lock()
-        self._known: list[dict[str, Any]] = read_state(path).get("incarnations", [])
+        self._lock = threading.Lock()  # one change at a time
+        # Oldest first. Replaced as a whole, and never changed.
+        self._known: list[dict[str, Any]] = load(state, HISTORIES).get("incarnations", [])
 
     @property
     def current(self) -> int:
         """The incarnation of the log as it was last seen; 0 before that."""
-        with self._lock:
-            return int(self._known[-1]["number"]) if self._known else 0
+        return self.reached.incarnation
 
     @property
     def reached(self) -> LogPosition:
         """The highest file that was seen in the current incarnation; zeros before that."""
-        with self._lock:
-            return self._reached()
+        known = self._known
+        last = known[-1] if known else {"number": 0, "highest": 0}
+        return LogPosition(int(last["number"]), int(last["highest"]), 0)
 
     def known(self, server: str) -> Known | None:
         """What is known of a server's present log; ``None``: it was never seen."""
-        with self._lock:
-            one = self._last_of(server)
-            if one is None:
-                return None
-            return Known({int(number): file for number, file in one["files"].items()}, one is self._known[-1])
+        known = self._known
+        one = _last_of(known, server)
+        if one is None:
+            return None
+        return Known({int(number): file for number, file in one["files"].items()}, one is known[-1])
 
     def observe(
         self, view: ServerState, since: LogPosition | None = None, lost: Lost | None = None, believe: Believe = _believe
@@ -103,17 +113,16 @@ class Incarnations:
         ``since``: how far the log was seen before the server was asked, at least `reached`: a log that ends before that
         began anew. What only a reader saw since then may be missing in the view; without ``since`` nobody saw any.
         ``lost``: the server's log is not the one that was seen of it (see `publisher.sources.mysql.continuity`).
-        Raises :class:`SourceUnavailable` when it cannot be noted.
         """
         highest = view.end[0]
         with self._lock:
-            since = since or self._reached()
+            since = since or self.reached
             last = self._known[-1] if self._known else None
             if last is None:
                 self._begin(view.identity, highest, None)
             elif last["server"] != view.identity:
                 believe(f"the server is {view.identity}, no longer {last['server']}")
-                before = self._last_of(view.identity)
+                before = _last_of(self._known, view.identity)
                 fell = before is not None and highest < before["highest"]
                 self._begin(view.identity, highest, lost or (_ANEW if fell else None))
             elif view.end < (since.file, since.offset) and since.incarnation == last["number"]:
@@ -122,9 +131,8 @@ class Incarnations:
             elif lost:
                 self._begin(view.identity, highest, lost)
             elif highest > last["highest"]:
-                last["highest"] = highest
-                self._save()
-            return int(self._known[-1]["number"])
+                self._change_last(highest=highest)
+            return self.current
 
     def check_file(self, incarnation: int, number: int, fingerprint: str, believe: Believe = _believe) -> None:
         """The stream shows the beginning of file ``number``.
@@ -139,107 +147,111 @@ class Incarnations:
                     f"the log is in incarnation {one['number']} now, and this reader was opened in {incarnation}",
                     hint="it is opened again, which looks whether there is a way to the new one",
                 )
-            files = one["files"]
-            known = files.get(str(number))
-            if known is not None and same_file(known, fingerprint):
-                if len(fingerprint) > len(known):
-                    files[str(number)] = fingerprint
-                    self._save()
-                return
-            if known is not None:
+            known = one["files"].get(str(number))
+            if known is not None and not same_file(known, fingerprint):
                 believe(f"binlog file {number} of {one['server']} is {fingerprint}, no longer {known}")
-                self._begin(one["server"], number, _ANEW)
-                self._known[-1]["files"][str(number)] = fingerprint
-                self._save()
+                self._begin(one["server"], number, _ANEW, {str(number): fingerprint})
                 raise Diverged(
                     f"binlog file {number} is another file than before: {_ANEW.why}",
                     hint=_ACCEPT,
                     position=f"file {number}",
                 )
-            files[str(number)] = fingerprint
-            while len(files) > _FINGERPRINTS:
-                del files[min(files, key=int)]
-            one["highest"] = max(one["highest"], number)
-            self._save()
+            if known is None or len(fingerprint) > len(known):
+                files = _newest({**one["files"], str(number): fingerprint}, _FINGERPRINTS)
+                self._change_last(files=files, highest=max(one["highest"], number))
 
     def knows_file(self, number: int) -> bool:
         """Whether the file was seen in the current incarnation."""
-        with self._lock:
-            return bool(self._known) and str(number) in self._known[-1]["files"]
+        known = self._known
+        return bool(known) and str(number) in known[-1]["files"]
 
     def read_since(self, incarnation: int) -> list[tuple[int, str]]:
         """Incarnations from that one on which ended, and the logical position up to which each was read."""
-        with self._lock:
-            return [
-                (int(one["number"]), str(one["read"]))
-                for one in self._known[:-1]
-                if one["number"] >= incarnation and one.get("read")
-            ]
+        return [
+            (int(one["number"]), str(one["read"]))
+            for one in self._known[:-1]
+            if one["number"] >= incarnation and one.get("read")
+        ]
 
     @property
     def unproven(self) -> bool:
         """Whether the present incarnation began because nothing showed that the log is the one that was seen."""
-        with self._lock:
-            return bool(self._known) and bool(self._known[-1].get("unproven", False))
+        known = self._known
+        return bool(known) and bool(known[-1].get("unproven", False))
 
     def check_way(self, marker: Datamarker) -> None:
         """Whether the way from the marker's incarnation to the present one may be bridged by GTIDs.
 
         Raises :class:`Diverged` when the incarnation is not known here, or its server began its log anew since.
         """
-        number = marker.order.incarnation
-        with self._lock:
-            start = next((i for i, one in enumerate(self._known) if one["number"] == number), None)
-            if start is None:
-                raise Diverged(
-                    f"the datamarker {marker} is of incarnation {number}, which was never seen here; the log "
-                    f"is in {self._numbers()}",
-                    position=str(marker.order),
-                    hint="a publisher on another host needs the state_dir of the one before; else start the "
-                    "application anew",
-                )
-            server, read = self._known[start]["server"], self._known[start].get("read", "")
-            for one in self._known[start + 1 :]:
-                if one["server"] == server and one["reset"]:
-                    raise _anew(marker, one, read)
+        number, known = marker.order.incarnation, self._known
+        start = next((i for i, one in enumerate(known) if one["number"] == number), None)
+        if start is None:
+            raise Diverged(
+                f"the datamarker {marker} is of incarnation {number}, which was never seen here; the log "
+                f"is in {known[-1]['number'] if known else 'none'}",
+                position=str(marker.order),
+                hint="a publisher on another host needs the state_dir of the one before; else start the "
+                "application anew",
+            )
+        server, read = known[start]["server"], known[start].get("read", "")
+        for one in known[start + 1 :]:
+            if one["server"] == server and one["reset"]:
+                raise _anew(marker, one, read)
 
     # --- inside, with the lock held ----------------------------------------------------------------------------
 
-    def _reached(self) -> LogPosition:
-        last = self._known[-1] if self._known else {"number": 0, "highest": 0}
-        return LogPosition(int(last["number"]), int(last["highest"]), 0)
-
-    def _numbers(self) -> str:
-        return str(self._known[-1]["number"]) if self._known else "none"
-
-    def _last_of(self, server: str) -> dict[str, Any] | None:
-        return next((one for one in reversed(self._known) if one["server"] == server), None)
-
-    def _begin(self, server: str, highest: int, lost: Lost | None) -> None:
-        """The next incarnation. Without ``lost`` the server's log goes on."""
-        number = int(self._known[-1]["number"]) + 1 if self._known else 1
+    def _begin(self, server: str, highest: int, lost: Lost | None, files: Mapping[str, str] | None = None) -> None:
+        """The next incarnation. Without ``lost`` the server's log goes on. ``files``: fingerprints of its files."""
+        known = list(self._known)
+        number = int(known[-1]["number"]) + 1 if known else 1
         read = None if self._high_water is None else self._high_water.last
-        if self._known and read is not None and read.order.incarnation == self._known[-1]["number"]:
-            self._known[-1]["read"] = read.delivered
-        one = {"number": number, "server": server, "highest": highest, "reset": lost is not None, "files": {}}
+        if known and read is not None and read.order.incarnation == known[-1]["number"]:
+            known[-1] = {**known[-1], "read": read.delivered}
+        one = {"number": number, "server": server, "highest": highest, "reset": lost is not None, "files": files or {}}
         if lost is not None:
             one |= {"why": lost.why, "unproven": lost.unproven}
         if lost is not None and lost.shared is not None:
             one["shared"] = str(lost.shared)
-        before = self._last_of(server) if lost is None or lost.shared is not None else None
+        before = _last_of(known, server) if lost is None or lost.shared is not None else None
         if before is not None:
-            one["files"] = dict(before["files"])
-        self._known.append(one)
-        del self._known[:-_INCARNATIONS]
-        self._save()
+            one["files"] = before["files"]
+        self._keep(_bounded([*known, one]))
 
-    def _save(self) -> None:
-        try:
-            write_state(self._path, {"incarnations": self._known})
-        except OSError as error:
-            raise SourceUnavailable(
-                f"{self._path} cannot be written: {error.strerror}", hint="make space in the publisher's state_dir"
-            ) from error
+    def _change_last(self, **changes: object) -> None:
+        *ended, last = self._known
+        changed = {**last, **changes}
+        if changed != last:
+            self._keep([*ended, changed])
+
+    def _keep(self, known: list[dict[str, Any]]) -> None:
+        keep(self._state, HISTORIES, {"incarnations": known})
+        self._known = known
+
+
+def _last_of(known: list[dict[str, Any]], server: str) -> dict[str, Any] | None:
+    return next((one for one in reversed(known) if one["server"] == server), None)
+
+
+def _newest(files: Mapping[str, str], most: int) -> dict[str, str]:
+    """The fingerprints of the files with the highest numbers."""
+    return {number: files[number] for number in sorted(files, key=int)[-most:]}
+
+
+def _bounded(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what no question needs any more: see the module."""
+    last = known[-1]
+    servers = {last["server"]}
+    bounded = [last]
+    for one in reversed(known[-_INCARNATIONS:-1]):
+        files = {} if one["server"] in servers else _newest(one["files"], _FINGERPRINTS_OF_OTHERS)
+        servers.add(one["server"])
+        bounded.append({**one, "files": files})
+    sizes = [len(json.dumps(one)) for one in bounded]
+    while len(bounded) > 1 and sum(sizes) > _MOST_BYTES:
+        del bounded[-1], sizes[-1]
+    bounded.reverse()
+    return bounded
 
 
 def same_file(known: str, fingerprint: str) -> bool:

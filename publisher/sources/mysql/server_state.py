@@ -117,6 +117,11 @@ class StateQueries:
                 "purged, '' AS state"
             )
 
+    def identity(self, connection: Connection[Any]) -> str:
+        """Which server it is, as in a view. Raises :class:`SourceUnavailable`."""
+        with reading_answers("the server's identity"):
+            return str(query(connection, self._who)[0]["identity"])
+
     def view(self, connection: Connection[Any], *, settled: bool = False) -> ServerState:
         """Ask. ``settled``: ``gtids`` has to be as of ``end``, which on a busy server takes some tries.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from pymysql.connections import Connection
 
-from publisher.sources.high_water import HighWater
 from publisher.sources.mysql.address import parse
 from publisher.sources.mysql.binlog_folder import BinlogFolder
 from publisher.sources.mysql.catalog import Catalog
@@ -29,6 +29,7 @@ from publisher.sources.mysql.server_state import ServerState, queries_of
 from publisher.sources.mysql.server_tables import look
 from publisher.sources.mysql.settings import Settings, read_settings
 from publisher.sources.mysql.tables import shard_name
+from publisher.sources.shared_state import open_state
 from wormhole.host.folder_identity import identity_of
 from wormhole.model.errors import SourceUnavailable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
@@ -50,7 +51,7 @@ class MySqlSource:
 
     Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID
     positions (MariaDB). The state folder holds which incarnation is which server, and what XA transactions prepared (at
-    most ``disk_budget`` bytes for each reader).
+    most ``disk_budget`` bytes for each reader). Where hosts share the log's state, the first is there.
     """
 
     def __init__(self, url: str, options: SourceOptions) -> None:
@@ -89,17 +90,17 @@ class MySqlSource:
             self._make_state_dir()
             self._catalog = Catalog(self._state_dir / "tables.jsonl")
             self._shards = self._known_shards(look(connection, self._catalog))
+            state, self._high_water = open_state(self._options, self._state_dir)
+            self._incarnations = Incarnations(state, self._high_water)
         except BaseException:
             connection.close()
             raise
         self._mariadb = settings.mariadb
-        self._high_water = HighWater(self._state_dir / "read.bin")
-        self._incarnations = Incarnations(self._state_dir / "histories.json", self._high_water)
         self._folder = BinlogFolder(self._options.binlog_folder, mariadb=settings.mariadb)
         self._queries = queries_of(settings, self._with_folder)
         self._claims = IdClaims(
             self._server_ids,
-            identity_of(self._state_dir.stat()),
+            self._high_water.histories or identity_of(self._state_dir.stat()),
             list_replicas(mariadb=settings.mariadb, version=settings.version),
         )
         self._opening = Opening(
@@ -125,11 +126,14 @@ class MySqlSource:
     def stop(self) -> None:
         """See the port. Readers that are still open are closed."""
         self._stopped.set()
-        if self._poller is not None:
-            self._poller.join()
-            self._poller = None
+        poller, self._poller = self._poller, None
+        if poller is not None:
+            poller.join()
         for reader in tuple(self._readers):
             reader.close()
+        if poller is not None and self._options.may_act():
+            with suppress(WormholeError):  # a second of it is missing for the host that goes on
+                self._high_water.sync()
         with self._asking:
             self._drop_control()
         with self._lock:
@@ -177,9 +181,8 @@ class MySqlSource:
             view, furthest, problem = self._view, self._furthest, self._problem
         incarnation = self._incarnations.current
         skipped = f"by skip_tables, nothing of {', '.join(self._skip_tables)} is delivered" if self._skip_tables else ""
-        problems = tuple(
-            filter(None, (problem, self._rivals, Problem(skipped), self._catalog.problem, self._folder.problem))
-        )
+        others = (self._rivals, self._high_water.problem, Problem(skipped), self._catalog.problem, self._folder.problem)
+        problems = tuple(filter(None, (problem, *others)))
         if view is None:
             place = LogPosition(incarnation, 0, 0)
             return SourceStatus(place, place, 0, problems, end_unknown=str(problem))
@@ -273,7 +276,6 @@ class MySqlSource:
             try:
                 self._ask(self._queries.view)
                 self._see_newest()
-                self._high_water.sync()
                 self._rivals = self._ask(self._claims.problem)
                 problem = NO_PROBLEM
             except WormholeError as error:
@@ -281,6 +283,8 @@ class MySqlSource:
             if problem and problem != self._problem:
                 _log.warning("the server cannot be asked for its state: %s", problem)
             self._problem = problem
+            if self._options.may_act():
+                self._high_water.try_sync()
 
     def _look_first(self) -> tuple[Connection[Any], Settings]:
         """A connection to a server that can be tailed, and its settings."""

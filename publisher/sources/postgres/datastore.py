@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -17,7 +17,7 @@ from wormhole.model.errors import PositionError
 from wormhole.model.findings import Report
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.table_definition import TableDefinition
-from wormhole.ports.datastore import Datastore, Login, ServerObjects, SourceOptions
+from wormhole.ports.datastore import Datastore, Login, ServerObjects, SourceOptions, Standing
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.table_source import TableSource
 
@@ -67,6 +67,11 @@ class PostgresDatastore(Datastore):
         address = _address(url, login)
         with understood(address):
             return doctor.check(address)
+
+    def standing(self, url: str, login: Login, delivered: Collection[str], *, failover: bool) -> Standing:
+        from publisher.sources.postgres import standing
+
+        return standing.standing(_address(url, login), delivered)
 
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
         from publisher.sources.postgres import described_tables

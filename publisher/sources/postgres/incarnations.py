@@ -1,4 +1,4 @@
-"""The incarnations of a log, kept on disk: of which history of which server a place is.
+"""The incarnations of a log, kept for later starts: of which history of which server a place is.
 
 An LSN means something in one timeline of one server only. Another incarnation begins when the server behind the URL is
 another (its system identifier), when it was promoted or recovered to a point in time (its timeline), and when it lost
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
+from publisher.sources.kept_state import HISTORIES, keep, load
 from publisher.sources.postgres.server_state import ServerState
-from publisher.sources.state_file import read_state, write_state
-from wormhole.model.errors import SourceUnavailable
+from wormhole.ports.source_state import SourceState
 
 __all__ = ["History", "Incarnations"]
 
@@ -32,36 +31,41 @@ class History:
 
 
 class Incarnations:
-    """Thread-safe. Every change is on disk before a place of the new incarnation can be handed out."""
+    """Thread-safe. Every change is kept before a place of the new incarnation can be handed out. Questions do not wait
+    for that.
+    """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._known: list[dict[str, Any]] = read_state(path).get("incarnations", [])
+    def __init__(self, state: SourceState) -> None:
+        """``state``: where they are kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+        self._state = state
+        self._lock = threading.Lock()  # one change at a time
+        # Oldest first. Replaced as a whole, and never changed.
+        self._known: list[dict[str, Any]] = load(state, HISTORIES).get("incarnations", [])
 
     @property
     def current(self) -> History | None:
         """The log's as it was last seen; ``None`` before that."""
-        with self._lock:
-            return _history(self._known[-1]) if self._known else None
+        known = self._known
+        return _history(known[-1]) if known else None
 
     def find(self, number: int) -> History | None:
         """The incarnation with this number, if it was seen here."""
-        with self._lock:
-            return next((_history(one) for one in self._known if one["number"] == number), None)
+        return next((_history(one) for one in self._known if one["number"] == number), None)
 
     def observe(self, state: ServerState, lost: str = "") -> History:
         """The incarnation that the server's log is in. ``lost``: why its end is not what was read of it; empty: it is.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be noted.
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be kept, and what else the state of the
+        source raises that passes by itself.
         """
         with self._lock:
-            last = _history(self._known[-1]) if self._known else None
+            last = self.current
             why = _why(last, state) or lost
-            if last is None or why:
-                number = 1 if last is None else last.number + 1
-                self._begin(History(number, state.system, state.timeline, why))
-            return _history(self._known[-1])
+            if last is not None and not why:
+                return last
+            begun = History(1 if last is None else last.number + 1, state.system, state.timeline, why)
+            self._begin(begun)
+            return begun
 
     def _begin(self, history: History) -> None:
         known = [
@@ -73,12 +77,7 @@ class Incarnations:
                 "why": history.why,
             },
         ]
-        try:
-            write_state(self._path, {"incarnations": known})
-        except OSError as error:
-            raise SourceUnavailable(
-                f"{self._path} cannot be written: {error.strerror}", hint="make space in the publisher's state_dir"
-            ) from error
+        keep(self._state, HISTORIES, {"incarnations": known})
         self._known = known
 
 

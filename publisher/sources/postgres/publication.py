@@ -7,14 +7,16 @@ the publication's number is kept, and the end of the log at which a new one was 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
+from publisher.sources.kept_state import keep, load
 from publisher.sources.postgres.server_state import ServerState
-from publisher.sources.state_file import read_state, write_state
-from wormhole.model.errors import SourceUnavailable
+from wormhole.ports.source_state import SourceState
 
-__all__ = ["SILENT_SINCE", "Publication"]
+__all__ = ["DOCUMENT", "SILENT_SINCE", "Publication"]
+
+DOCUMENT: Final = "publication"
+"""The document of a source's state that has it."""
 
 SILENT_SINCE: Final = 180000
 """The version of the server since which changes without their publication are passed over instead of refused."""
@@ -26,9 +28,10 @@ class Publication:
     seen; 0 where that is not known.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        known = read_state(path)
+    def __init__(self, state: SourceState) -> None:
+        """``state``: where it is kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+        self._state = state
+        known = load(state, DOCUMENT)
         self._oid = int(known.get("oid", 0))
         self.since = int(known.get("since", 0))
         self.until = int(known.get("until", 0))
@@ -36,19 +39,16 @@ class Publication:
 
     def observe(self, state: ServerState) -> bool:
         """Whether another publication is there than before. Raises
-        :class:`~wormhole.model.errors.SourceUnavailable` when that cannot be noted.
+        :class:`~wormhole.model.errors.SourceUnavailable` when that cannot be kept, and what else the state of the
+        source raises that passes by itself; it is found again then.
         """
-        if state.publication_oid == self._oid:
+        found = state.publication_oid
+        if found == self._oid:
             self._seen = state.end
-        if state.publication_oid in {0, self._oid}:
+        if found in {0, self._oid}:
             return False
         again = bool(self._oid)
-        self._oid, self.since, self.until = state.publication_oid, state.end if again else 0, self._seen
-        self._seen = state.end
-        try:
-            write_state(self._path, {"oid": self._oid, "since": self.since, "until": self.until})
-        except OSError as error:
-            raise SourceUnavailable(
-                f"{self._path} cannot be written: {error.strerror}", hint="make space in the publisher's state_dir"
-            ) from error
+        since, until = state.end if again else 0, self._seen
+        keep(self._state, DOCUMENT, {"oid": found, "since": since, "until": until})
+        self._oid, self.since, self.until, self._seen = found, since, until, state.end
         return again

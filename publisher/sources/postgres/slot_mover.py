@@ -4,7 +4,9 @@ The session may have reached another server than the one whose log is read (an a
 may outlive that: before each move it is asked whose it is.
 
 Only one publisher moves the slots of a log. Two would move them beyond each other's datamarkers, where the server sends
-nothing any more. The session that moves them holds an advisory lock of the database, which is named by the slots.
+nothing any more. The session that moves them holds an advisory lock of the database, which is named by the slots. Where
+publishers of several hosts may own the log, the session of one that owned it before may outlive its host: who owns the
+log now ends that session.
 """
 
 from __future__ import annotations
@@ -25,18 +27,30 @@ __all__ = ["SlotMover", "movers"]
 _log = logging.getLogger(__name__)
 
 _CLASS: Final = int.from_bytes(b"worm")
+_WAITS_SINCE: Final = 140000
+"""The version of the server that waits for the end of a session that it was told to end."""
+_ENDS_MS: Final = 5000
 
 
 def movers(connection: Connection, name: str) -> str:
     """Which publisher moves the slots whose names begin with this; empty: none. Raises as
     :meth:`~publisher.sources.postgres.connection.Connection.query`.
     """
+    return _named(_sessions(connection, name))
+
+
+def _sessions(connection: Connection, name: str) -> list[tuple[int, str]]:
+    """Process and address of the sessions that hold the lock."""
     found = connection.query(
         "SELECT pid, client_addr FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND "  # noqa: S608
         f"database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = {_CLASS} AND "
         f"objid = {_lock_of(name) & 0xFFFFFFFF} AND granted"
     )
-    return ", ".join(f"process {pid} of the server, from {address or 'its own host'}" for pid, address in found)
+    return [(int(pid or 0), address or "") for pid, address in found]
+
+
+def _named(sessions: list[tuple[int, str]]) -> str:
+    return ", ".join(f"process {pid} of the server, from {address or 'its own host'}" for pid, address in sessions)
 
 
 def _lock_of(name: str) -> int:
@@ -44,13 +58,16 @@ def _lock_of(name: str) -> int:
 
 
 class SlotMover:
-    """Used by one thread, but for :meth:`cancel`. ``name``: what the slots' names begin with. ``problem``: why they
-    stay where they are."""
+    """Used by one thread, but for :meth:`cancel`. ``name``: what the slots' names begin with. ``evicts``: whether no
+    other publisher may move them now, so that its session is ended. ``problem``: why they stay where they are."""
 
-    def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
+    def __init__(
+        self, name: str, connect: Callable[[], Connection], evicts: Callable[[], bool] = lambda: False
+    ) -> None:
         self._name = name
         self._lock = _lock_of(name)
         self._connect = connect
+        self._evicts = evicts
         self._connection: Connection | None = None
         self._owner = False
         self.problem = NO_PROBLEM
@@ -98,7 +115,7 @@ class SlotMover:
                 "it is opened again; if this stays, see that the address leads to one server",
             )
         if not self._owner:
-            self._owner = self._connection.query(f"SELECT pg_try_advisory_lock({_CLASS}, {self._lock})") == [("t",)]
+            self._owner = self._takes_lock(self._connection) or self._takes_over(self._connection)
         if not self._owner:
             return self._rival(self._connection)
         problem = NO_PROBLEM
@@ -113,6 +130,30 @@ class SlotMover:
                     f"WHERE slot_name = '{name}'",
                 )
         return problem
+
+    def _takes_lock(self, connection: Connection) -> bool:
+        return connection.query(f"SELECT pg_try_advisory_lock({_CLASS}, {self._lock})") == [("t",)]
+
+    def _takes_over(self, connection: Connection) -> bool:
+        """End the sessions that hold the lock, where no other publisher may; whether it is ours then.
+
+        The readers of that publisher need not be ended: each has a temporary copy of a slot, which goes with its
+        session and is in nobody's way.
+        """
+        if not self._evicts():
+            return False
+        sessions = _sessions(connection, self._name)
+        if sessions:
+            _log.warning(
+                "this publisher owns the log now: what another one has open to move the replication slots %s_* is "
+                "ended (%s)",
+                self._name,
+                _named(sessions),
+            )
+        for pid, _ in sessions:
+            waits = f", {_ENDS_MS}" if connection.version >= _WAITS_SINCE else ""
+            connection.query(f"SELECT pg_terminate_backend({pid}{waits})")
+        return self._takes_lock(connection)
 
     def _rival(self, connection: Connection) -> Problem:
         whose = movers(connection, self._name)

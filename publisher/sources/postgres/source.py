@@ -12,9 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from publisher.sources.high_water import HighWater
 from publisher.sources.postgres import slots
-from publisher.sources.postgres.address import Address, parse
+from publisher.sources.postgres.address import parse
 from publisher.sources.postgres.connection import Connection, SessionEnded, connect, quote_literal, understood
 from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.delivered_transactions import delivered_transactions
@@ -24,20 +23,21 @@ from publisher.sources.postgres.incarnations import Incarnations
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.opening import Log, Opening
 from publisher.sources.postgres.places import Places
-from publisher.sources.postgres.publication import SILENT_SINCE, Publication
+from publisher.sources.postgres.publication import DOCUMENT, SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot, read_state
 from publisher.sources.postgres.server_url import ServerUrl
 from publisher.sources.postgres.slot_mover import SlotMover
+from publisher.sources.postgres.standing import check_settings, check_slots
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines, read_timelines
+from publisher.sources.shared_state import open_state
 from wormhole.model.errors import (
     DecodeError,
     Diverged,
     PositionPurged,
     SourceUnavailable,
-    UnsupportedLog,
     WormholeError,
 )
 from wormhole.model.position import Datamarker, LogPosition
@@ -62,7 +62,7 @@ class PostgresSource:
 
     Places are (incarnation, 0, LSN); logical positions are ``timeline:LSN``. The server keeps the log, by the slots of
     :mod:`publisher.sources.postgres.slots`. The state folder holds which incarnation is which history, and how far the
-    log was read.
+    log was read; where hosts share the log's state, that does.
     """
 
     def __init__(self, url: str, options: SourceOptions) -> None:
@@ -105,9 +105,9 @@ class PostgresSource:
         for table in sorted(self._options.skip_tables):
             _log.warning("skip_tables: no update of %s is delivered", table)
         self._make_state_dir()
-        self._high_water = HighWater(self._state_dir / "read.bin")
-        self._incarnations = Incarnations(self._state_dir / "histories.json")
-        self._publication = Publication(self._state_dir / "publication.json")
+        state, self._high_water = open_state(self._options, self._state_dir, DOCUMENT)
+        self._incarnations = Incarnations(state)
+        self._publication = Publication(state)
         self._opening = Opening(
             self._address,
             self._options,
@@ -121,15 +121,14 @@ class PostgresSource:
         self._slots = {
             name: name for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot))
         }
-        self._mover = SlotMover(self._address.slot, lambda: connect(self._address))
+        self._mover = SlotMover(self._address.slot, lambda: connect(self._address), self._owns_alone)
         self._places = Places(self._address, self._look, self.open, self._commit_nothing, self._pause)
         try:
             log = self._look()
-            _check_settings(log.state, self._address)
+            check_settings(log.state, self._address)
             if self._options.transient and not log.state.slots:
                 log = self._keep_for_now()
-            both = len(log.state.slots) == len(self._slots)
-            (slots.usable if both else slots.check)(log.state, self._address.slot, self._address.database)
+            check_slots(log.state, self._address)
             self._shards = self._ask(self._known_shards)
         except BaseException:
             self._disconnect()
@@ -151,13 +150,16 @@ class PostgresSource:
         self._stopped.set()
         if self._mover is not None:
             self._mover.cancel()
-        for thread in self._threads:
+        threads, self._threads = self._threads, []
+        for thread in threads:
             thread.join()
-        self._threads.clear()
         for reader in tuple(self._readers):
             reader.close()
         for stream in tuple(self._streams):  # in which a datamarker is still looked for
             stream.give_up(_closed(), paused_s=0.0)
+        if threads and self._options.may_act():
+            with suppress(WormholeError):  # a second of it is missing for the host that goes on
+                self._high_water.sync()
         self._disconnect()
         with self._lock:
             self._furthest = self._seen = self._released = None
@@ -184,7 +186,7 @@ class PostgresSource:
         """See the port. A marker of an earlier timeline is found by its LSN."""
         log = self._look()
         if log.state.version >= SILENT_SINCE:
-            _check_settings(log.state, self._address)
+            check_settings(log.state, self._address)
         try:
             reader = self._opening.open(log, marker, self._note, self._closed)
         except Diverged:
@@ -223,7 +225,7 @@ class PostgresSource:
         oldest = end if held is None or held.lost else seen.place(held.confirmed)
         kept = 0 if held is None or held.lost else max(0, end.offset - held.restart)
         unmoved = self._mover.problem if self._mover is not None else NO_PROBLEM
-        problems = tuple(filter(None, (problem, unmoved, *self._troubles(seen.state))))
+        problems = tuple(filter(None, (problem, unmoved, self._high_water.problem, *self._troubles(seen.state))))
         return SourceStatus(
             end,
             oldest,
@@ -294,7 +296,7 @@ class PostgresSource:
         :class:`~wormhole.model.errors.SourceUnavailable` while there is none.
         """
         log, end = self._places.end()
-        _check_settings(log.state, self._address)
+        check_settings(log.state, self._address)
         since = self._publication.since
         return since if since > lsn else end
 
@@ -394,18 +396,23 @@ class PostgresSource:
         try:
             self._look()
             self._ask(self._delivered.refresh)
-            self._high_water.sync()
             problem = NO_PROBLEM
         except WormholeError as error:
             problem = error.problem
         if problem and problem != self._problem:
             _log.warning("the server cannot be asked for its state: %s", problem)
         self._problem = problem
+        if self._options.may_act():
+            self._high_water.try_sync()
+
+    def _owns_alone(self) -> bool:
+        """Whether no other publisher may do anything for the log now."""
+        return self._options.state is not None and self._options.may_act()
 
     def _move_slots(self) -> None:
         """Move the slots on: the held one to the oldest datamarker, the other one with the furthest reader."""
         began = time.monotonic()
-        if began < self._moves_again_s:
+        if began < self._moves_again_s or not self._options.may_act():
             return
         with self._lock:
             seen, released, furthest = self._seen, self._released, self._furthest
@@ -486,20 +493,3 @@ def _slot_status(slot: Slot, state: ServerState) -> SlotStatus:
         unsynced=None if slot.failover is None else state.standbys > 0 and not slot.failover,
         catalog_age=slot.catalog_age,
     )
-
-
-def _check_settings(state: ServerState, address: Address) -> None:
-    """Raises :class:`~wormhole.model.errors.UnsupportedLog`, or
-    :class:`~wormhole.model.errors.SourceUnavailable`, with the SQL that repairs it.
-    """
-    if state.wal_level != "logical":
-        raise UnsupportedLog(
-            f"wal_level is {state.wal_level}: the log does not hold the rows",
-            hint="set it and restart the server:\nALTER SYSTEM SET wal_level = logical;",
-        )
-    if not state.publication:
-        raise SourceUnavailable(
-            f"the database {address.database} has no publication {address.publication}",
-            hint="make it, or name another one behind the URL, ?publication=NAME:\n"
-            + slots.statement_of_publication(address.publication),
-        )

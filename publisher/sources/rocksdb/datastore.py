@@ -34,6 +34,7 @@ class RocksDatastore(Datastore):
         "history_tables": "a RocksDB has no system-versioned tables",
     }
     table_words = ("column family", "column families")
+    one_host = "its publisher reads the log's files, which are on one host"
 
     def form(self, scheme: str) -> str:
         return FORM

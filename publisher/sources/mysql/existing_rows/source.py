@@ -13,6 +13,7 @@ from typing import Any, Final
 import pymysql
 from pymysql.connections import Connection
 
+from publisher.sources.kept_state import state_of
 from publisher.sources.mysql.address import Address, parse
 from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
 from publisher.sources.mysql.catalog import Catalog
@@ -416,7 +417,7 @@ class MySqlTables:
         wanted = not_before.order.incarnation
         if self._checked == wanted:
             return
-        incarnations = Incarnations(self._state_dir / "histories.json")
+        incarnations = Incarnations(state_of(self._options, self._state_dir))
         known = incarnations.known(server.identity)
         if incarnations.current == wanted and (known is None or not known.current):
             raise SourceUnavailable(

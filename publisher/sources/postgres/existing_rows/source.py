@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from publisher.sources.kept_state import state_of
 from publisher.sources.postgres.address import Address, parse
 from publisher.sources.postgres.connection import Connection, ServerError, connect, quote_literal, understood
 from publisher.sources.postgres.decode.tables import shard_name
@@ -423,7 +424,7 @@ class PostgresTables:
         wanted = not_before.order.incarnation
         if self._checked == wanted:
             return
-        incarnations = Incarnations(self._state_dir / "histories.json")
+        incarnations = Incarnations(state_of(self._options, self._state_dir))
         history = incarnations.find(wanted)
         if history is not None and (history.system, history.timeline) != (session.system, session.timeline):
             raise SourceUnavailable(

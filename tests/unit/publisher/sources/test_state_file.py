@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from publisher.sources.state_file import read_state, write_state
+from publisher.sources.state_file import FolderState, read_state, write_state
 
 
 def test_is_replaced_whole(tmp_path: Path) -> None:
@@ -25,3 +25,11 @@ def test_damage_is_not_believed_and_a_file_of_an_earlier_release_is(tmp_path: Pa
     write_state(path, {"highest": 12})
     path.write_text(path.read_text().replace("12", "13"))
     assert read_state(path) == {}
+
+
+def test_a_folder_has_a_file_for_each_document(tmp_path: Path) -> None:
+    state = FolderState(tmp_path)
+    assert state.read("histories") == {}
+    state.write("histories", {"a": 1})
+    assert state.read("histories") == read_state(tmp_path / "histories.json") == {"a": 1}
+    assert str(state) == str(tmp_path)

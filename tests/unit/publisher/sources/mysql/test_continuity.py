@@ -8,6 +8,7 @@ from publisher.sources.mysql.confirmation import Confirmation
 from publisher.sources.mysql.continuity import Read, lost_history
 from publisher.sources.mysql.incarnations import Incarnations, Lost
 from publisher.sources.mysql.server_state import ServerState
+from publisher.sources.state_file import FolderState
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import LogPosition
 
@@ -20,7 +21,7 @@ def view(*files: int, server: str = "a") -> ServerState:
 
 @pytest.fixture
 def incarnations(tmp_path: Path) -> Incarnations:
-    made = Incarnations(tmp_path / "histories.json")
+    made = Incarnations(FolderState(tmp_path))
     made.observe(view(3, 4, 5))
     for number, fingerprint in SEEN.items():
         made.check_file(1, number, fingerprint)
@@ -61,7 +62,7 @@ def test_where_none_is_left_nothing_can_be_shown(incarnations: Incarnations) -> 
 
 def test_of_a_server_that_was_never_seen_nothing_is_lost(incarnations: Incarnations, tmp_path: Path) -> None:
     assert lost(incarnations, view(1, server="b"), {}) == (None, [])
-    assert lost(Incarnations(tmp_path / "none.json"), view(1), {}) == (None, [])
+    assert lost(Incarnations(FolderState(tmp_path / "none")), view(1), {}) == (None, [])
 
 
 def test_a_server_that_comes_back_is_known_by_its_files(incarnations: Incarnations) -> None:

@@ -31,6 +31,7 @@ from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.places import Places
 from publisher.sources.mysql.server_ids import ServerIds
 from publisher.sources.mysql.server_state import ServerState, StateQueries
+from publisher.sources.state_file import FolderState
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import format_description, insert, rotate, table
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
@@ -150,7 +151,7 @@ class World:
         monkeypatch.setattr(module, "connect", lambda address: Connection())
         monkeypatch.setattr(Dump, "_begin", lambda dump, connection, start, _: self._dumped(dump, connection, start))
         monkeypatch.setattr(Dump, "_receive", lambda dump, *_: self._sent.pop(id(dump), b""))
-        self.incarnations = Incarnations(folder / "histories.json")
+        self.incarnations = Incarnations(FolderState(folder))
         self.queries = Queries(self)
         ids = ServerIds(41, 42)
         claims = type(

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from publisher.sources.mysql.gtid_coverage import GtidCoverage
+from publisher.sources.mysql.gtid_coverage import GtidCoverage, all_lacking
 from publisher.sources.mysql.server_state import ServerState, StateQueries
 from wormhole.model.errors import Diverged, PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
@@ -104,3 +104,10 @@ def test_the_same_on_mariadb_with_what_follows_the_datamarker() -> None:
     with pytest.raises(Diverged) as error:
         mariadb("0-1-9", "0-1-9").check_read(marker("0-1-6"), 2, "0-2-8,5-1-3")
     assert (error.value.first_missing, error.value.last_missing) == ("0-2-7,5-1-1", "0-2-8,5-1-3")
+
+
+def test_what_is_lacking_of_several_positions() -> None:
+    view = ServerState("u", 1, "binlog", ((7, 100),), (7, 100), f"{A}:1-9", state="0-1-9,0-2-4")
+    assert all_lacking(view, [f"{A}:1-10", f"{A}:8-12", "", "0-1-1"], mariadb=False) == f"{A}:10-12,0-1-1"
+    assert all_lacking(view, ["0-1-10", "0-1-12", "0-2-4", "0-3-1", f"{A}:1"], mariadb=True) == f"0-1-12,0-3-1,{A}:1"
+    assert all_lacking(view, (), mariadb=True) == ""

@@ -19,6 +19,7 @@ from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.server_ids import ServerIds
 from publisher.sources.mysql.server_state import ServerState, StateQueries
+from publisher.sources.state_file import FolderState
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import ScriptedDump, format_description, insert, rotate, table
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
@@ -62,7 +63,7 @@ class World:
         self.dumps: list[ScriptedDump] = []
         self.ids = ServerIds(41, 42)
         self.confirmation = Confirmation()
-        self.incarnations = Incarnations(folder / "histories.json")
+        self.incarnations = Incarnations(FolderState(folder))
         monkeypatch.setattr(module, "connect", self._connect)
         monkeypatch.setattr(module, "Dump", self._dump)
         queries = StateQueries(mariadb=False, version=(8, 4, 0))

@@ -14,6 +14,7 @@ from publisher.sources.mysql.incarnations import Incarnations
 from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.places import Places
 from publisher.sources.mysql.server_state import ServerState, StateQueries
+from publisher.sources.state_file import FolderState
 from wormhole.model.errors import PositionError, PositionPurged
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 
@@ -55,7 +56,7 @@ class World:
     before: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.incarnations = Incarnations(self.folder / "histories.json")
+        self.incarnations = Incarnations(FolderState(self.folder))
         if self.seen:
             self.incarnations.observe(self.view_)
         self.places = Places(self.ask, cast(StateQueries, self), self.incarnations, cast(Opening, self))

@@ -18,9 +18,10 @@ from publisher.sources.mysql.opening import Opening
 from publisher.sources.mysql.server_state import ServerState, StateQueries, queries_of
 from publisher.sources.mysql.source import MySqlSource
 from tests.support.eventually import PATIENCE_S
+from tests.support.hosts_state import HostsState
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
-from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
-from wormhole.model.position import LogPosition
+from wormhole.model.errors import CoordinationLost, SourceUnavailable, UnsupportedLog, UsageError
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
 
@@ -78,12 +79,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return Server(monkeypatch)
 
 
-def make(tmp_path: Path, sharding: Sharding | None = None, **more: Any) -> MySqlSource:
+def make(tmp_path: Path, sharding: Sharding | None = None, host: str = "state", **more: Any) -> MySqlSource:
     (tmp_path / "password").write_text("x")
     (tmp_path / "password").chmod(0o600)
     options = SourceOptions(
         "log",
-        tmp_path / "state",
+        tmp_path / host,
         sharding or Sharding("log"),
         max_update_bytes=1 << 20,
         disk_budget=1 << 20,
@@ -195,3 +196,74 @@ def test_the_address_is_read_at_the_start(tmp_path: Path, server: Server, monkey
     with pytest.raises(UsageError, match="password"):
         source.start()
     assert not server.connections
+
+
+class TestHosts:
+    """Publishers of several hosts, of which one owns the log at a time."""
+
+    def test_the_next_one_goes_on_in_the_same_incarnation(self, tmp_path: Path, server: Server) -> None:
+        shared = HostsState()
+        first = make(tmp_path, host="a", state=shared)
+        first.start()
+        first.stop()
+        assert not (tmp_path / "a" / "mysql" / "histories.json").exists()
+        other = make(tmp_path, host="b", state=shared)
+        other.start()
+        other.stop()
+        assert other._incarnations.current == 1
+        assert other._incarnations.knows_file(8)
+        assert other._claims._owner == first._claims._owner, "readers that the first one left are ours"
+
+    def test_the_next_one_knows_how_far_the_log_was_read(self, tmp_path: Path, server: Server) -> None:
+        shared = HostsState()
+        first = make(tmp_path, host="a", state=shared)
+        first.start()
+        for offset in (500, 600):
+            place = LogPosition(1, 8, offset)
+            first._note(Datamarker(place, "", place))
+        first.stop()
+        server.view = ServerState("a", 1, "binlog", ((8, 550),), (8, 550), "")
+        other = make(tmp_path, host="b", state=shared)
+        other.start()
+        other.stop()
+        assert other._incarnations.current == 2, "the server lost the end of its log"
+
+    def test_a_state_that_cannot_be_read_leaves_no_connection(self, tmp_path: Path, server: Server) -> None:
+        shared = HostsState()
+        shared.refuses = CoordinationLost("no contact")
+        with pytest.raises(SourceUnavailable, match="no contact"):
+            make(tmp_path, state=shared).start()
+        assert [connection.open for connection in server.connections] == [False]
+
+    def test_who_lost_the_log_writes_nothing_when_it_stops(self, tmp_path: Path, server: Server) -> None:
+        shared, ours = HostsState(), [True]
+        source = make(tmp_path, state=shared, may_act=lambda: ours[0])
+        source.start()
+        server.asked_again()
+        ours[0] = False
+        server.asked_again()
+        for offset in (500, 600):
+            place = LogPosition(1, 8, offset)
+            source._note(Datamarker(place, "", place))
+        written = shared.writes
+        source.stop()
+        assert shared.writes == written
+
+    def test_a_state_that_cannot_be_kept_is_said(self, tmp_path: Path, server: Server) -> None:
+        shared = HostsState()
+        source = make(tmp_path, state=shared)
+        source.start()
+        try:
+            for offset in (500, 600):
+                place = LogPosition(1, 8, offset)
+                source._note(Datamarker(place, "", place))
+                shared.refuses = CoordinationLost("no contact")
+            server.asked_again()
+            problems = [problem.text for problem in source.status().problems]
+            assert problems == ["how far the log was read cannot be kept: no contact"]
+            assert not source.status().end_unknown
+            shared.refuses = None
+            server.asked_again()
+            assert not source.status().problems
+        finally:
+            source.stop()

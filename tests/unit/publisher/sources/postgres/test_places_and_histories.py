@@ -11,6 +11,7 @@ from publisher.sources.postgres.incarnations import History, Incarnations
 from publisher.sources.postgres.lsn import format_delivered, format_lsn, parse_delivered, parse_lsn
 from publisher.sources.postgres.server_state import ServerState, Slot, record_end
 from publisher.sources.postgres.timelines import Timelines, parse_history
+from publisher.sources.state_file import FolderState
 from wormhole.model.errors import PositionError, SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker, LogPosition
 
@@ -57,8 +58,7 @@ def test_the_timeline_of_a_place() -> None:
 
 
 def test_another_history_is_another_incarnation(tmp_path: Path) -> None:
-    path = tmp_path / "histories.json"
-    known = Incarnations(path)
+    known = Incarnations(FolderState(tmp_path))
     assert known.current is None
     first = known.observe(STATE)
     assert first == History(1, "7", 1)
@@ -70,7 +70,7 @@ def test_another_history_is_another_incarnation(tmp_path: Path) -> None:
     assert "another one" in other.why
     lost = known.observe(replace(STATE, system="8"), "the server lost the end of its log")
     assert (lost.number, lost.why) == (4, "the server lost the end of its log")
-    again = Incarnations(path)
+    again = Incarnations(FolderState(tmp_path))
     assert again.current == lost
     assert again.find(1) == first
     assert again.find(9) is None
@@ -78,7 +78,7 @@ def test_another_history_is_another_incarnation(tmp_path: Path) -> None:
 
 
 def test_an_incarnation_that_cannot_be_noted_is_not_used(tmp_path: Path) -> None:
-    known = Incarnations(tmp_path / "missing" / "histories.json")
+    known = Incarnations(FolderState(tmp_path / "missing"))
     with pytest.raises(SourceUnavailable, match="cannot be written"):
         known.observe(STATE)
     assert known.current is None

@@ -16,13 +16,18 @@ PRESENT = ServerState("7", 18, 500, 500, 150000, "logical", 0, 60.0, True, SLOTS
 
 
 class Played:
-    """``ours``: whether the lock can be had; ``refused``: what a slot's move raises; ``identity``: of the server."""
+    """``ours``: whether the lock can be had; ``refused``: what a slot's move raises; ``identity``: of the server;
+    ``frees``: whether the lock can be had once the sessions ended that have it."""
+
+    version = 150000
 
     def __init__(self) -> None:
         self.ours = True
         self.refused: ServerError | None = None
         self.identity = [("7", "00000012", "99")]
         self.moved: list[str] = []
+        self.ended: list[str] = []
+        self.frees = True
         self.is_open = True
         self.cancelled = 0
 
@@ -35,6 +40,10 @@ class Played:
             return [("17", "10.0.0.9"), ("18", None)]
         if self.refused is not None:
             raise self.refused
+        if "pg_terminate_backend" in statement:
+            self.ended.append(statement)
+            self.ours = self.frees
+            return [("t",)]
         self.moved.append(statement)
         return []
 
@@ -70,6 +79,53 @@ def test_another_publisher_is_named_and_its_slots_are_left_alone(server: Played,
     mover.move({"s_held": 200}, PRESENT)
     assert len(server.moved) == 1
     assert not mover.problem
+
+
+@pytest.mark.parametrize(
+    ("version", "statement"),
+    [(150000, "SELECT pg_terminate_backend({}, 5000)"), (130000, "SELECT pg_terminate_backend({})")],
+)
+def test_who_owns_the_log_ends_what_moved_the_slots_before(
+    server: Played, caplog: pytest.LogCaptureFixture, version: int, statement: str
+) -> None:
+    mover = SlotMover("s", lambda: cast("Connection", server), evicts=lambda: True)
+    server.ours, server.version = False, version
+    mover.move({"s_held": 200}, PRESENT)
+    assert server.ended == [statement.format(17), statement.format(18)]
+    assert len(server.moved) == 1
+    assert not mover.problem
+    assert "(process 17 of the server, from 10.0.0.9, process 18 of the server, from its own host)" in caplog.text
+
+
+def test_a_session_that_does_not_end_is_a_problem_and_is_tried_again(server: Played) -> None:
+    mover = SlotMover("s", lambda: cast("Connection", server), evicts=lambda: True)
+    server.ours = server.frees = False
+    mover.move({"s_held": 200}, PRESENT)
+    assert not server.moved
+    assert "another publisher moves" in mover.problem.text
+    server.frees = True
+    mover.move({"s_held": 200}, PRESENT)
+    assert len(server.moved) == 1
+    assert not mover.problem
+
+
+def test_who_may_not_end_a_session_says_so(server: Played) -> None:
+    mover = SlotMover("s", lambda: cast("Connection", server), evicts=lambda: True)
+    server.ours, server.refused = False, ServerError("permission denied", sqlstate="42501", hint="grant it")
+    mover.move({"s_held": 200}, PRESENT)
+    assert mover.problem.text == "the replication slots cannot be moved on: permission denied"
+
+
+def test_who_does_not_own_the_log_ends_nothing(server: Played) -> None:
+    owns = [False]
+    mover = SlotMover("s", lambda: cast("Connection", server), evicts=lambda: owns[0])
+    server.ours = False
+    mover.move({"s_held": 200}, PRESENT)
+    assert not server.ended
+    assert mover.problem
+    owns[0] = True
+    mover.move({"s_held": 200}, PRESENT)
+    assert len(server.moved) == 1
 
 
 @pytest.mark.parametrize("found", [("8", "00000012", "99"), ("7", "00000013", "99"), ("7", "00000012", "98")])

@@ -18,7 +18,8 @@ from publisher.sources.postgres.connection import Connection, SessionEnded
 from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot
 from publisher.sources.postgres.source import PostgresSource
 from publisher.sources.postgres.stream import Stream
-from wormhole.model.errors import SourceUnavailable
+from tests.support.hosts_state import HostsState
+from wormhole.model.errors import CoordinationLost, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
@@ -73,13 +74,18 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Played:
     return played
 
 
-@pytest.fixture
-def source(server: Played, tmp_path: Path) -> Iterator[PostgresSource]:
-    password = tmp_path / "password"
+def make(folder: Path, **more: Any) -> PostgresSource:
+    folder.mkdir(exist_ok=True)
+    password = folder / "password"
     password.touch(0o600)
     password.write_text("a hole")
-    options = SourceOptions("log", tmp_path, Sharding("log"), 1 << 20, 0, Login(password))
-    source = PostgresSource("postgres://w@127.0.0.1/shop?slot=s", options)
+    options = SourceOptions("log", folder, Sharding("log"), 1 << 20, 0, Login(password), **more)
+    return PostgresSource("postgres://w@127.0.0.1/shop?slot=s", options)
+
+
+@pytest.fixture
+def source(server: Played, tmp_path: Path) -> Iterator[PostgresSource]:
+    source = make(tmp_path)
     source.start()
     yield source
     source.stop()
@@ -415,3 +421,71 @@ def test_a_server_that_is_silent_about_a_missing_publication_is_not_read(
     server.state = replace(STATE, publication_oid=16500, end=800, flushed=800, version=180001)
     source._poll()
     assert (source._publication.until, source._publication.since) == (600, 800)
+
+
+class TestHosts:
+    """Publishers of several hosts, of which one owns the log at a time."""
+
+    def test_the_next_one_knows_histories_publication_and_how_far_the_log_was_read(
+        self, server: Played, tmp_path: Path
+    ) -> None:
+        shared = HostsState()
+        first = make(tmp_path / "a", state=shared)
+        server.state = replace(STATE, publication_oid=16400)
+        first.start()
+        for lsn in (400, 480):
+            _read_to(first, lsn)
+        server.state = replace(STATE, publication_oid=16500)
+        first._poll()
+        assert first._publication.since == 500
+        first.stop()
+        assert not (tmp_path / "a" / "postgres" / "histories.json").exists()
+        other = make(tmp_path / "b", state=shared)
+        other.start()
+        assert (other.latest().order.incarnation, other._publication.since) == (1, 500)
+        assert other._high_water.last is not None
+        assert other._high_water.last.order.offset == 480
+        other.stop()
+        server.state = replace(STATE, end=450, publication_oid=16500)
+        back = make(tmp_path / "a", state=shared)
+        back.start()
+        assert back.latest().order.incarnation == 2
+        assert back._incarnations.current is not None
+        assert "lost the end of its log" in back._incarnations.current.why
+        back.stop()
+
+    def test_only_who_owns_the_log_moves_slots_and_ends_others_that_do(
+        self, server: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        moved: list[object] = []
+        monkeypatch.setattr(slots, "advance", lambda *given: moved.append(given))
+        ours = [False]
+        source = make(tmp_path, state=HostsState(), may_act=lambda: ours[0])
+        source.start()
+        _read_to(source, 300)
+        source._move_slots()
+        assert (moved, source._owns_alone()) == ([], False)
+        ours[0] = True
+        source._move_slots()
+        assert moved
+        assert source._owns_alone()
+        source.stop()
+
+    def test_who_shares_nothing_ends_nobody(self, source: PostgresSource) -> None:
+        assert not source._owns_alone()
+
+    def test_a_state_that_cannot_be_kept_is_said(self, server: Played, tmp_path: Path) -> None:
+        shared = HostsState()
+        source = make(tmp_path, state=shared)
+        source.start()
+        for lsn in (300, 400):
+            _read_to(source, lsn)
+        shared.refuses = CoordinationLost("no contact")
+        source._poll()
+        status = source.status()
+        assert [problem.text for problem in status.problems] == ["how far the log was read cannot be kept: no contact"]
+        assert not status.end_unknown
+        shared.refuses = None
+        source._poll()
+        assert not source.status().problems
+        source.stop()

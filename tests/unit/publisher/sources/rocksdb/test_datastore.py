@@ -6,7 +6,7 @@ import pytest
 
 from publisher.sources.rocksdb.datastore import DATASTORE
 from wormhole.model.errors import SourceUnavailable, UsageError
-from wormhole.ports.datastore import Login
+from wormhole.ports.datastore import Login, Standing
 
 URL = "rocksdb:///var/lib/a%20b"
 
@@ -22,3 +22,8 @@ def test_its_urls() -> None:
 def test_it_is_examined(tmp_path: Path) -> None:
     with pytest.raises((SourceUnavailable, UsageError), match="gone"):
         DATASTORE.examine(f"rocksdb://{tmp_path}/gone", tmp_path, Login())
+
+
+def test_its_log_is_read_where_its_files_are() -> None:
+    assert "on one host" in DATASTORE.one_host
+    assert DATASTORE.standing(URL, Login(), (), failover=False) == Standing("")

@@ -13,6 +13,7 @@ from publisher.sources.postgres.connection import ServerError
 from publisher.sources.postgres.existing_rows import source as module
 from publisher.sources.postgres.existing_rows.source import PostgresTables
 from publisher.sources.postgres.incarnations import History, Incarnations
+from publisher.sources.state_file import FolderState
 from tests.support.postgres_catalogue import answer, column, part
 from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
@@ -259,7 +260,7 @@ def test_a_standby_and_another_server(server: Server, tables: PostgresTables, tm
     assert "name the primary" in str(raised.value.hint)
     server.recovery = "f"
     (tmp_path / "postgres").mkdir()
-    Incarnations(tmp_path / "postgres" / "histories.json")._begin(History(1, "8", 1))
+    Incarnations(FolderState(tmp_path / "postgres"))._begin(History(1, "8", 1))
     with pytest.raises(SourceUnavailable, match="timeline 1 of system 7, and the log is read from timeline 1 of syst"):
         read(tables)
 

@@ -1,0 +1,31 @@
+"""What several hosts share of a log's state, in this process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["HostsState"]
+
+
+class HostsState:
+    """Implements :class:`~wormhole.ports.source_state.SourceState`. ``refuses``: what every call raises."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, str] = {}
+        self.refuses: Exception | None = None
+        self.writes = 0
+
+    def read(self, name: str) -> dict[str, Any]:
+        self._check()
+        found: dict[str, Any] = json.loads(self.documents.get(name, "{}"))
+        return found
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        self._check()
+        self.documents[name] = json.dumps(content)
+        self.writes += 1
+
+    def _check(self) -> None:
+        if self.refuses is not None:
+            raise self.refuses
