@@ -13,11 +13,14 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from publisher.flows.applications import Served
+from publisher.flows.candidacy import Candidacy, Candidate
 from publisher.flows.known_flows import KnownFlows
+from publisher.flows.ownership import LogHandedOver, Ownership
 from publisher.operate.admin import serve_admin
 from publisher.operate.http import serve_http
 from publisher.operate.metrics import collect
@@ -27,12 +30,15 @@ from publisher.relay.source import RelayedSource
 from publisher.sources import open_tables, open_with
 from publisher.sources.configured import configured_source
 from publisher.sources.supervised import SupervisedSource
-from publisher.stores.markers import open_store
+from publisher.stores.markers import ZooKeeperMarkerStore, open_store
+from publisher.stores.source_state import InheritedState
 from publisher.stores.table_boundaries import TableBoundaries
 from wormhole import __version__
-from wormhole.config import Config, check_formats
+from wormhole.config import Config, SourceConfig, check_candidates, check_formats, preference
+from wormhole.config.datastores import datastore
 from wormhole.config.one_log import digest, write_running
 from wormhole.coordination.connect import connect, warn
+from wormhole.coordination.port import LogGroup
 from wormhole.formats import open_formats
 from wormhole.host import allocator
 from wormhole.host.compiled import warn_interpreted
@@ -43,6 +49,8 @@ from wormhole.host.tls import check_listen, open_trust
 from wormhole.metrics import Exporter
 from wormhole.metrics.otel import exported, on_this_loop
 from wormhole.model.errors import ConfigError, Retryable, WormholeError
+from wormhole.ports.datastore import SourceOptions, Standing
+from wormhole.ports.marker_store import MarkerStore
 
 __all__ = ["run", "serve"]
 
@@ -62,9 +70,19 @@ _ARENAS = 2
 async def serve(
     config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None] = lambda address: None
 ) -> None:
-    """Serve one log until cancelled.
+    """Serve one log until cancelled: own it, or stand by for as long as another publisher does.
 
     ``ready`` is called with the admin address. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    check_candidates(config, dataset, copy, log)
+    while True:
+        try:
+            await _serve(config, dataset, copy, log, ready)
+        except LogHandedOver as error:
+            _log.info("%s/%s/%s: %s; this process stands by now", dataset, copy, log, error)
+
+
+async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None]) -> None:
+    """Until cancelled, or until another process has the log: then :class:`LogHandedOver`."""
     place, options = configured_source(config, dataset, copy, log)
     check_formats(config, dataset)
     publishing = config.publisher
@@ -78,19 +96,31 @@ async def serve(
         await warn(coordinator, _log)
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
+        if isinstance(store, ZooKeeperMarkerStore):
+            candidate = _candidate(config, (dataset, copy, log), place, options, store)
+            ownership = Ownership(coordinator, fenced=True, candidacy=Candidacy(coordinator, candidate))
+            store.guard(ownership.fence)
+            former = [store.source_state(group) for group in candidate.former]
+            state_of_source = InheritedState(store.source_state(candidate.group), former)
+            options = replace(options, state=state_of_source, may_act=ownership.may_send)
+        else:
+            ownership = Ownership(coordinator, fenced=False)
         inner, relay = open_with(place.source, options), configured_relay(config, dataset, copy, log)
         relay = relay or await asyncio.to_thread(left_relay, config, dataset, copy, log)
         relayed = None if relay is None else RelayedSource(inner, *relay)
         source = SupervisedSource(relayed or inner)
         stack.push_async_callback(asyncio.to_thread, source.stop)
-        try:
-            await asyncio.to_thread(source.start)
-        except WormholeError as error:
-            # A datastore may come up after its publisher. What is wrong for good ends a publisher that serves nobody
-            # yet; one that has flows stays: its operator can ask it and act through it only while it runs.
-            if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
-                raise
-            _log.error("publisher of %s/%s/%s serves, and waits for its log: %s", dataset, copy, log, error)
+
+        async def start_source() -> None:
+            try:
+                await asyncio.to_thread(source.start)
+            except WormholeError as error:
+                # A datastore may come up after its publisher. What is wrong for good ends a publisher that serves
+                # nobody yet; one that has flows stays: its operator can ask it and act through it only while it runs.
+                if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
+                    raise
+                _log.error("publisher of %s/%s/%s serves, and waits for its log: %s", dataset, copy, log, error)
+
         trust = await asyncio.to_thread(open_trust, config.tls)
         settled = config.datasets[dataset]
         formats = await asyncio.to_thread(open_formats, settled.value_format, settled.values)
@@ -103,7 +133,8 @@ async def serve(
             coordinator,
             KnownFlows(coordinator, witness),
             open_tables=partial(open_tables, place.source, options),
-            boundaries=TableBoundaries(state / "tables"),
+            boundaries=TableBoundaries(state / "tables", options.state),
+            ownership=ownership,
         )
         if relayed is not None:
             publisher.trim_relay = relayed.trim
@@ -117,7 +148,32 @@ async def serve(
         await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log), running)
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)
         await asyncio.to_thread(warn_interpreted, "publisher")
-        await publisher.run(lambda: ready(address))
+        await publisher.run(lambda: ready(address), start_source, partial(asyncio.to_thread, source.stop))
+
+
+def _candidate(
+    config: Config, served: tuple[str, str, str], place: SourceConfig, options: SourceOptions, store: MarkerStore
+) -> Candidate:
+    """What this process may own the log as. ``served``: dataset, copy and log."""
+    dataset, copy, log = config.datasets[served[0]], *served[1:]
+    found, failover = datastore(place.kind), dataset.failover_of(copy)
+
+    url = found.url_of_log(place.source, log)
+
+    def look() -> Standing:
+        delivered = {record.marker.delivered for record in store.load().values() if record.marker.delivered}
+        return found.standing(url, options.login, delivered, failover=failover is not None)
+
+    host = config.monitor.host_name
+    return Candidate(
+        LogGroup(dataset.name, dataset.group(copy), log),
+        copy,
+        host,
+        preference(dataset, copy, log, host),
+        0.0 if failover is None else failover.patience,
+        partial(asyncio.to_thread, look),
+        former=() if failover is None else tuple(LogGroup(dataset.name, name, log) for name in failover.copies),
+    )
 
 
 def _make_folder(path: Path) -> None:

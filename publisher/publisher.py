@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 from caravan.backfill.boundaries import BoundaryStore, MemoryBoundaries
@@ -28,7 +28,7 @@ from publisher.flows.log_watch import LogWatch
 from publisher.flows.losses import Losses
 from publisher.flows.lost_rows import LostRows
 from publisher.flows.marker_writer import MarkerWriter
-from publisher.flows.ownership import Ownership
+from publisher.flows.ownership import LogHandedOver, Ownership
 from publisher.flows.progress import Progress
 from publisher.flows.refused_epochs import RefusedEpochs
 from publisher.flows.registrar import Registrar
@@ -64,6 +64,10 @@ _RETRY_S = 2.0
 _BESIDE_AN_UPDATE = 2 << 20
 
 
+async def _by_the_caller() -> None:
+    """The caller starts and stops the source."""
+
+
 def _no_tables() -> TableSource:
     raise UsageError("existing rows of this log cannot be read", hint='use `start = "latest"`')
 
@@ -71,7 +75,8 @@ def _no_tables() -> TableSource:
 class Publisher:
     """Tails one log and pushes it. ``run`` serves until cancelled and then stops gracefully.
 
-    ``open_tables``: the rows that the log's tables hold; ``boundaries``: where chunks of these end.
+    ``open_tables``: the rows that the log's tables hold; ``boundaries``: where chunks of these end. ``ownership``:
+    how it comes to own the log; by default by its registration alone.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Publisher:
         *,
         open_tables: Callable[[], TableSource] = _no_tables,
         boundaries: BoundaryStore | None = None,
+        ownership: Ownership | None = None,
     ) -> None:
         self.clock = clock
         self.served = served
@@ -139,7 +145,9 @@ class Publisher:
         self.parking_room = Room(settings.max_update_bytes + _BESIDE_AN_UPDATE)
         behind: set[str] = set()
         self.delivery_counter = DeliveryCounter(store, clock)
-        self.ownership = Ownership(coordinator, fenced=settings.markers == "zookeeper", clock=clock)
+        fenced = settings.markers == "zookeeper"
+        self.ownership = ownership or Ownership(coordinator, fenced=fenced, clock=clock)
+        self.host = self.ownership.host or host  # as people and other processes know it
         self.markers = MarkerWriter(store, self._stored, self._refused, behind.__contains__, clock)
         self.assigner = Assigner(
             store,
@@ -205,26 +213,38 @@ class Publisher:
 
     # -- life
 
-    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until cancelled; then finish, store what was acknowledged and leave.
+    async def run(
+        self,
+        ready: Callable[[], None] = lambda: None,
+        start_source: Callable[[], Awaitable[None]] = _by_the_caller,
+        stop_source: Callable[[], Awaitable[None]] = _by_the_caller,
+    ) -> None:
+        """Wait until this process owns the log, and serve until cancelled; then finish, store what was acknowledged and
+        leave.
 
-        Raises what makes serving impossible.
+        Raises what makes serving impossible, and :class:`~publisher.flows.ownership.LogHandedOver`.
 
-        The source is started, the store open and the coordinator connected; the caller closes them afterwards.
+        The store is open and the coordinator connected; the caller closes them afterwards. ``start_source`` is called
+        when the log is ours, for a standby leaves the datastore alone, and ``stop_source`` while it still is, so that
+        what the source knows is there for the next owner.
         """
         info = PublisherInfo(
             self.served.dataset.name,
             self.served.copy,
             self.served.log,
-            socket.gethostname(),
+            self.host,
             os.getpid(),
             self.admin_address,
             self.started,
             self.store.owner,
         )
+        patience_s = self.served.settings.stop_timeout
         try:
             await self.ownership.take(info)
+            await start_source()
             async with asyncio.TaskGroup() as group:
+                another = self.ownership.until_another(lambda: self.log_watch.end_unknown)
+                group.create_task(another, name="ownership")
                 group.create_task(self.applications.run(), name="applications")
                 group.create_task(self._keep_fleet(), name="fleet")
                 group.create_task(self.caps.run(), name="caps")
@@ -234,22 +254,39 @@ class Publisher:
                 group.create_task(self.scans.run(), name="existing-rows")
                 group.create_task(self._measure_lag(), name="lag")
                 ready()
+        except BaseExceptionGroup as group:
+            handed_over = group.subgroup(LogHandedOver)
+            if handed_over is None:
+                raise
+            found = handed_over.exceptions[0]
+            assert isinstance(found, LogHandedOver)
+            _log.warning("%s", found)
+            patience_s = 0.0 if found.gone else patience_s
+            raise found from None
         finally:
             await self.applications.stop()
             await self._background.stop()
             try:
-                await self.assigner.close(self.served.settings.stop_timeout)
+                await self.assigner.close(patience_s)
             finally:  # also when a second signal cuts the waiting short
-                await self._leave()
+                await self._leave(stop_source)
 
-    async def _leave(self) -> None:
+    async def _leave(self, stop_source: Callable[[], Awaitable[None]]) -> None:
         try:
             await self.markers.flush()
         except WormholeError as error:
             _log.error(
                 "acknowledged datamarkers could not be stored, the next start repeats what they cover: %s", error
             )
-        await self.ownership.give_up()
+        if self.assigner.flows and self.ownership.ours():
+            try:  # the next owner of the log waits for no subscriber that released its flows
+                await self.record(self.assigner.flows.values())
+            except WormholeError as error:
+                _log.warning("the flows that were released are not reported: %s", error)
+        try:
+            await stop_source()
+        finally:
+            await self.ownership.give_up()
 
     async def _keep_fleet(self) -> None:
         await (
@@ -560,7 +597,7 @@ class Publisher:
             lead = self.lead_flows()
             await self.known.note(
                 {
-                    flow.key: FlowRecord(self.identity, flow.subscriber or "", flow.epoch, self.state(flow, lead).value)
+                    flow.key: FlowRecord(self.identity, flow.recorded, flow.epoch, self.state(flow, lead).value)
                     async for flow in in_turns(flows)
                 }
             )

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from publisher.flows.assigner import Assigner
 from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.known_flows import FormerHolder
 from publisher.flows.registrar import Registrar
 from publisher.push.flow import PublisherFlow
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
@@ -39,10 +41,11 @@ _RETRY_S = 2.0
 
 
 class Unserved(NamedTuple):
-    """What an application should be served with, and why it is not."""
+    """What an application should be served with, and why it is not. ``retry``: that may pass by itself."""
 
     config: ApplicationConfig
     why: Problem
+    retry: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +120,15 @@ class Applications:
     async def run(self) -> None:
         """Follow the configuration until cancelled."""
         async for applications in self._coordinator.watch_applications():
-            mine = {
-                name: config
-                for name, config in applications.items()
-                if config.dataset == self._served.dataset.name and config.from_copy in ("", self._served.copy)
-            }
+            dataset, copy = self._served.dataset, self._served.copy
+            of_dataset = {name: config for name, config in applications.items() if config.dataset == dataset.name}
+            mine = {name: config for name, config in of_dataset.items() if dataset.serves(copy, config.from_copy)}
+            nobodys = {name: one for name, one in of_dataset.items() if dataset.failover_of(one.from_copy) is not None}
             async with self._configuring:
-                for name in set(self.unserved) - set(mine):
+                for name in set(self.unserved) - set(mine) - set(nobodys):
                     del self.unserved[name]
+                for name, config in nobodys.items():
+                    self._refuse(name, config)
                 for name, config in mine.items():
                     await self._try_to_serve(name, config)
                 for name in set(self._applications) - set(mine):
@@ -132,12 +136,23 @@ class Applications:
             self._configured, self._absent = frozenset(applications), None
             self.known.set()
 
+    def _refuse(self, name: str, config: ApplicationConfig) -> None:
+        """An application that no publisher serves; it was written past the checks of `config apply`."""
+        why = Problem(
+            f"it names the copy {config.from_copy}, which serves the dataset in turn with others",
+            "take `copy` out of it: whichever copy serves the log serves the application",
+        )
+        refused = Unserved(config, why, retry=False)
+        if self.unserved.get(name) != refused:
+            _log.error("application %s is not served as configured: %s", name, why)
+        self.unserved[name] = refused
+
     async def try_again(self) -> None:
         """Serve what could not be served before."""
         for name in tuple(self.unserved):
             async with self._configuring:
                 unserved = self.unserved.get(name)
-                if unserved is not None:  # it may have been served, or removed, while this waited
+                if unserved is not None and unserved.retry:  # it may have been served, or removed, while this waited
                     await self._try_to_serve(name, unserved.config)
 
     async def _try_to_serve(self, name: str, config: ApplicationConfig) -> None:
@@ -243,10 +258,21 @@ class Applications:
                 halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
                 flow.configure(wanted, halts_on_bad_value=halts, parks=parks)
                 flow.registered(begin.record)
+                if begin.holder is not None:
+                    self._wait_for(flow, begin.holder)
                 flows[flow.key] = flow
             if shards == self._shards:
                 self._behind.discard(name)
         self._assigner.changed()
+
+    def _wait_for(self, flow: PublisherFlow, holder: FormerHolder) -> None:
+        """A handler may run where the last owner of the log had the flow: one that was called before its lease ended.
+
+        Where no other publisher can come to own the log nothing is waited for: that one was this one, and ended.
+        """
+        settings, lease_s = self._served.settings, self._coordinator.lease_s()
+        if settings.markers == "zookeeper" and lease_s != math.inf:
+            flow.was_at(holder.subscriber, None, holder.seen_at + lease_s + settings.handler_timeout)
 
     def start_of(self, name: str) -> str:
         """Where the application's configuration says that it starts.

@@ -101,7 +101,8 @@ class _Application:
 class Assigner:
     """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
 
-    ``settle`` stores what was acknowledged; ``record`` makes the epochs of flows known where their subscribers look;
+    ``settle`` stores what was acknowledged; ``record`` makes the epochs of flows known where their subscribers look,
+    and who is about to get them where the next publisher of the log does;
     ``read`` looks into the store for what the epochs that were raised for flows begin with, and ``prepare`` does the
     rest of that for one of them, just before it is given away.
     """
@@ -277,7 +278,8 @@ class Assigner:
         flow."""
         app = self._applications.get(flow.application)
         member = None if app is None else app.members.get(subscriber)
-        flow.was_at(subscriber, None if member is None else member.stream)
+        until = flow.held_until if flow.subscriber == subscriber else 0.0
+        flow.was_at(subscriber, None if member is None else member.stream, until)
 
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
         """Whether the subscriber accepts which updates to park because they follow parked ones."""
@@ -440,6 +442,16 @@ class Assigner:
             return None
         member = None if target is None else app.members.get(target)
         holder = None if flow.subscriber is None else app.members.get(flow.subscriber)
+        if flow.held_until:
+            # An earlier publisher gave it away, and nobody reported since that it was released.
+            if now >= flow.held_until or (holder is not None and (holder.stream.vacant or holder.stream.left)):
+                flow.was_at(None, None)
+                holder = None
+            elif holder is not None and holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
+                return holder.stream  # it moves from there as any other: by its release
+            else:
+                flow.explain(f"a handler may still run at {flow.subscriber}, where the last publisher had it")
+                return None
         if holder is not None and holder is not member and flow.lost_from is holder.stream:
             # Its connection broke while it held the flow, and a handler of it may still run.
             if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
@@ -464,12 +476,7 @@ class Assigner:
                 await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
             while waiting:
                 together = list(islice(waiting, _TOGETHER))
-                raised = await self._raise_epochs(together)
-                if raised:
-                    flows = [flow for _, flow in raised]
-                    await self._record(flows)  # subscribers refuse what is not recorded
-                    await self._read(flows)  # after the epochs were raised: former ones park nothing any more
-                await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.epoch))
+                await self._give_together(together)
                 for _ in together:
                     waiting.popleft()
         except WormholeError as error:
@@ -477,6 +484,20 @@ class Assigner:
                 _log.warning("%d flows cannot be given to their subscribers: %s", len(waiting), error)
             for _, flow in waiting:
                 flow.explain(error.message)
+
+    async def _give_together(self, given: Sequence[_Given]) -> None:
+        raised = await self._raise_epochs(given)
+        flows = [flow for _, flow in raised]
+        try:
+            if raised:
+                for stream, flow in raised:
+                    flow.intend(stream.info.id)
+                await self._record(flows)  # subscribers refuse what is not recorded
+                await self._read(flows)  # after the epochs were raised: former ones park nothing any more
+            await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.epoch))
+        finally:
+            for flow in flows:
+                flow.intend(None)
 
     def _cannot_give(self, flow: PublisherFlow, error: WormholeError) -> None:
         if flow.problem != error.problem:

@@ -1,5 +1,5 @@
-"""Which flows were served before, known apart from the marker store: a store that lost a record must not make a flow
-look new.
+"""Which flows were served before, and at which subscribers, known apart from the marker store: a store that lost a
+record must not make a flow look new.
 
 A new flow begins where its application's ``start`` says. A flow that was served before and has no record begins nowhere
 by itself: what it has received is not known. It is held until an operator says where it goes on.
@@ -10,21 +10,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from publisher.sources.state_file import read_state, write_state
 from wormhole.coordination.port import Coordinator, FlowRecord
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowKey
 
-__all__ = ["KnownFlows", "missing_datamarker"]
+__all__ = ["FormerHolder", "KnownFlows", "missing_datamarker"]
 
 _log = logging.getLogger(__name__)
 
 _UNSEEN: Final = 100
 """So many epochs may have been raised since the last note, which is taken once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormerHolder:
+    """The subscriber at which an earlier publisher had a flow. ``seen_at``: when that was read, by this publisher that
+    owned the log then (seconds of the monotonic clock).
+    """
+
+    subscriber: str
+    seen_at: float
 
 
 def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> Problem:
@@ -46,11 +58,13 @@ class KnownFlows:
     Without ``path`` nothing is known and only coordination is written to: for a store that is not meant to last.
     """
 
-    def __init__(self, coordinator: Coordinator, path: Path | None = None) -> None:
+    def __init__(self, coordinator: Coordinator, path: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._coordinator = coordinator
         self._path = path
+        self._clock = clock
         self._noted: dict[str, int] | None = None
         self._asked: Mapping[FlowKey, FlowRecord] | None = None
+        self._holders: dict[FlowKey, FormerHolder] | None = None
 
     async def epoch_after(self, flow: FlowKey) -> int | None:
         """An epoch that no owner of the flow has had; ``None`` for a flow that was never served.
@@ -68,6 +82,26 @@ class KnownFlows:
         """
         return await self.epoch_after(flow) if await self._seen(flow) > stored else None
 
+    async def former_holder(self, flow: FlowKey) -> FormerHolder | None:
+        """Where an earlier publisher had the flow when it reported last; ``None``: nowhere, or nothing is known of it.
+
+        Raises :class:`~wormhole.model.errors.CoordinationLost`.
+        """
+        if self._path is None:
+            return None
+        await self._recorded()
+        return None if self._holders is None else self._holders.get(flow)
+
+    async def _recorded(self) -> Mapping[FlowKey, FlowRecord]:
+        """What coordination has of the flows, asked once: what is served from now on is served by this publisher."""
+        if self._asked is None:
+            self._asked = await self._coordinator.flows()
+        if self._holders is None:
+            now = self._clock.monotonic()
+            named = {flow: record.subscriber for flow, record in self._asked.items() if record.subscriber}
+            self._holders = {flow: FormerHolder(subscriber, now) for flow, subscriber in named.items()}
+        return self._asked
+
     async def _seen(self, flow: FlowKey) -> int:
         """The highest epoch that a witness knows; 0 for a flow that none of them knows."""
         if self._path is None:
@@ -75,9 +109,7 @@ class KnownFlows:
         noted = self._noted
         if noted is None:
             noted = await asyncio.to_thread(self._load)
-        if self._asked is None:  # once: what is served from now on is served by this publisher
-            self._asked = await self._coordinator.flows()
-        recorded = self._asked.get(flow)
+        recorded = (await self._recorded()).get(flow)
         return max(noted.get(flow_name(*flow), 0), 0 if recorded is None else recorded.epoch)
 
     async def note(self, records: Mapping[FlowKey, FlowRecord]) -> None:

@@ -1,57 +1,166 @@
-"""Whether this process may act for the flows of its log: its registration, and how long ago the coordination service
-answered.
+"""Whether this process may act for the flows of its log: its claim, its registration, and how long ago the coordination
+service answered.
 
-Two publishers of one log would take its flows from each other. With a coordination service the registered one serves;
-without one (static form) that is unknown, so a publisher yields at each subscriber to another one that is connected
-there.
+Two publishers of one log would take its flows from each other. Where several may serve a log, with datamarkers that all
+of them can write, the one that owns it does (:mod:`publisher.flows.candidacy`); with local markers the registered one;
+without a coordination service (static form) that is unknown, so a publisher yields at each subscriber to another one
+that is connected there.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 
-from wormhole.coordination.port import Contact, Coordinator, PublisherInfo, Registration
+from publisher.flows.candidacy import Candidacy
+from wormhole.coordination.port import Contact, Coordinator, LogClaim, LogOwners, PublisherInfo, Registration
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
-from wormhole.model.problem import Problem
+from wormhole.model.errors import Retryable
+from wormhole.model.problem import NO_PROBLEM, Problem
 
-__all__ = ["Ownership"]
+__all__ = ["LogHandedOver", "Ownership"]
+
+_LOOK_S: Final = 0.5
+"""Between two looks at whether the log can be read."""
+
+
+def _is_read() -> str:
+    return ""
+
+
+class LogHandedOver(Retryable):
+    """This process serves the log no more: another one does, or is to. It may become a candidate again.
+
+    ``gone``: the log is another's already, so nobody has to be asked to release anything.
+    """
+
+    def __init__(self, message: str, *, gone: bool) -> None:
+        super().__init__(message)
+        self.gone = gone
 
 
 class Ownership:
-    """``fenced``: the markers are where other publishers can write them too, so nothing is sent beyond the lease."""
+    """``fenced``: the markers are where other publishers can write them too, so nothing is sent beyond the lease.
+    ``candidacy``: how this process comes to own the log; ``None``: the registration alone decides.
+    """
 
-    def __init__(self, coordinator: Coordinator, *, fenced: bool, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        *,
+        fenced: bool,
+        candidacy: Candidacy | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._coordinator = coordinator
         self._fenced = fenced
+        self._candidacy = candidacy
         self._clock = clock
+        self._claim: LogClaim | None = None
         self._registration: Registration | None = None
-        self.waits = ""
-        """What the registration waits for; empty while it does not."""
+        self._registers = ""
+
+    @property
+    def waits(self) -> str:
+        """What the claim or the registration waits for; empty while neither does."""
+        return str(self.standby) or self._registers
+
+    @property
+    def standby(self) -> Problem:
+        """Why this candidate does not own the log; empty once it does, and where there are no candidates."""
+        return NO_PROBLEM if self._candidacy is None or self._claim is not None else self._candidacy.waits
+
+    @property
+    def host(self) -> str:
+        """This host, as the configuration names it; empty: nobody else could own the log, and it need not."""
+        return "" if self._candidacy is None else self._candidacy.candidate.host
+
+    @property
+    def candidate(self) -> str:
+        """What this process is called among those that could own the log; empty: nobody else could."""
+        return "" if self._candidacy is None else self._candidacy.name
+
+    @property
+    def term(self) -> int:
+        """The term in which this process owns the log; 0: in none."""
+        return 0 if self._claim is None else self._claim.term
+
+    @property
+    def owners(self) -> LogOwners | None:
+        """Who owns the log and who else could, as was reported last; ``None`` where there are no candidates."""
+        return None if self._candidacy is None else self._candidacy.owners
+
+    def fence(self) -> str:
+        """What every write of the owner has to check; empty where there is nothing to check."""
+        return "" if self._claim is None else self._claim.fence()
 
     async def take(self, info: PublisherInfo) -> None:
-        """Return once this process is registered, however long another one is. Raises what
-        :meth:`Coordinator.register_publisher` raises and is not retryable.
+        """Return once this process owns the log and is registered, however long another one does. Raises what
+        :class:`Coordinator` raises and is not retryable.
         """
-        self.waits = "not registered yet"
+        if self._candidacy is not None:
+            self._claim = await self._candidacy.win(info)
+        self._registers = "not registered yet"
 
         def trouble(error: Exception) -> None:
-            self.waits = str(error)
+            self._registers = str(error)
 
         register = partial(self._coordinator.register_publisher, info)
         what = f"publisher of {info.dataset}/{info.copy}/{info.log}"
         self._registration = await retry_during_outage(register, what, trouble)
-        self.waits = ""
+        self._registers = ""
+
+    async def until_another(self, unread: Callable[[], str] = _is_read) -> None:
+        """Raise :class:`LogHandedOver` once another process owns the log, or is to: by an operator's wish, or because
+        the log cannot be read here. ``unread``: why not, empty while it can be.
+        """
+        if self._candidacy is None or self._claim is None:
+            return
+        lost = asyncio.ensure_future(self._claim.lost())
+        moved = asyncio.ensure_future(self._candidacy.moved())
+        passed_on = asyncio.ensure_future(self._unreadable(self._candidacy, unread))
+        try:
+            await asyncio.wait((lost, moved, passed_on), return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                raise LogHandedOver(f"the log is another publisher's: {lost.result()}", gone=True)
+            if moved.done():
+                raise LogHandedOver(f"the log is moved to {moved.result()}", gone=False)
+            raise LogHandedOver(f"the log is given up: {passed_on.result()}", gone=False)
+        finally:
+            for task in (lost, moved, passed_on):
+                task.cancel()
+            await asyncio.gather(lost, moved, passed_on, return_exceptions=True)
+
+    async def _unreadable(self, candidacy: Candidacy, unread: Callable[[], str]) -> str:
+        """Return once the log could not be read for as long as a lease, and another candidate is ready for it."""
+        since: float | None = None
+        while True:
+            await self._clock.sleep(_LOOK_S)
+            why, now = unread(), self._clock.monotonic()
+            if not why:
+                since = None
+                continue
+            since = now if since is None else since
+            other = candidacy.next_ready()
+            if other and now - since >= self._coordinator.lease_s():
+                return f"{other} is ready for it, and here it cannot be read: {why}"
 
     async def give_up(self) -> None:
-        """Withdraw the registration; idempotent."""
+        """Withdraw registration and claim; idempotent."""
         registration, self._registration = self._registration, None
         if registration is not None:
             await registration.close()
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            await claim.close()
 
     def ours(self) -> bool:
         """Whether no other publisher is known to have taken the log over while our session was lost."""
-        return self._registration is None or self._registration.held
+        claimed = self._claim is None or self._claim.held
+        return claimed and (self._registration is None or self._registration.held)
 
     def sole(self) -> bool:
         """Whether no other publisher of the log may act, on any host: then an epoch that a subscriber holds is an old

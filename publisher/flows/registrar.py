@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from publisher.flows.backfill_rules import first_backfill
-from publisher.flows.known_flows import KnownFlows, missing_datamarker
+from publisher.flows.known_flows import FormerHolder, KnownFlows, missing_datamarker
 from publisher.flows.marker_target import by_start, located
 from wormhole.config import EXISTING
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
@@ -28,11 +28,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A registered flow. What ends at or before ``sent_until`` may have been delivered before."""
+    """A registered flow. What ends at or before ``sent_until`` may have been delivered before. ``holder``: where an
+    earlier publisher had it.
+    """
 
     shard: str
     record: StoredFlow
     sent_until: LogPosition
+    holder: FormerHolder | None = None
 
 
 def begin_of_unknown(
@@ -101,14 +104,15 @@ class Registrar:
             record = flows.get(flow)
             if record is not None:
                 record = await self._in_an_unused_epoch(flow, record)
-                found.append(Beginning(flow[1], record, max(end.order, record.marker.order)))
+                sent_until = max(end.order, record.marker.order)
+                found.append(Beginning(flow[1], record, sent_until, await self._known.former_holder(flow)))
             else:
                 unknown[flow] = await self._first_record(flow, begin, start, filter_hash if backfill else None)
         stored = await asyncio.to_thread(self._store.register_all, unknown) if unknown else {}
         for flow, record in stored.items():
             if record.control.missing:
                 _log.error("%s is held: %s", flow_name(*flow), record.control.missing)
-            found.append(Beginning(flow[1], record, record.marker.order))
+            found.append(Beginning(flow[1], record, record.marker.order, await self._known.former_holder(flow)))
         return found
 
     async def _first_record(self, flow: FlowKey, begin: Datamarker, start: str, backfilled: str | None) -> StoredFlow:

@@ -1,8 +1,8 @@
 """``/metrics``, ``/healthz``, ``/readyz`` and ``/status`` of a publisher.
 
 ``/healthz`` answers as long as the event loop turns: who gets no answer restarts the process. ``/readyz`` is 503 with
-the reasons while no progress is made. ``/status`` is the admin service's ``Describe`` for this host's monitor, which so
-needs no gRPC.
+the reasons while no progress is made, and 200 with the owner of the log while another publisher is that. ``/status`` is
+the admin service's ``Describe`` for this host's monitor, which so needs no gRPC.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, ins
 
     async def readyz(request: web.Request) -> web.Response:
         found = readiness(publisher, publisher.clock.monotonic())
-        text = "ready\n" if found.ready else "".join(f"{visible(reason)}\n" for reason in found.reasons)
+        lines = found.reasons or (found.stands_by or "ready",)
+        text = "".join(f"{visible(line)}\n" for line in lines)
         return web.Response(text=text, status=200 if found.ready else 503)
 
     async def described(request: web.Request) -> web.Response:

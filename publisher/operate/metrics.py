@@ -15,6 +15,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.stages import PublisherFlowState
 from wormhole import __version__
 from wormhole.coordination.port import Contact
+from wormhole.coordination.standbys import candidate_of, why_not
 from wormhole.host.compiled import compiled_modules, hot_modules
 from wormhole.host.waiting import in_turns
 from wormhole.metrics import HistogramSample, Metric, Sample
@@ -94,7 +95,7 @@ def _whole(publisher: Publisher) -> Iterator[_Row]:
     yield c.PUBLISHER_COORDINATION, coordinator.contact is Contact.CONNECTED
     if coordinator.lease_s() != math.inf:
         yield c.PUBLISHER_COORDINATION_SILENCE, max(0.0, now - coordinator.last_contact())
-    yield c.PUBLISHER_SENDS, publisher.ownership.may_send()
+    yield from _ownership(publisher)
     yield c.PUBLISHER_UNSERVED, len(publisher.applications.unserved)
     yield c.PARKING_BYTES, publisher.parking_room.used
     yield c.PARKING_MOST, publisher.parking_room.most
@@ -103,6 +104,19 @@ def _whole(publisher: Publisher) -> Iterator[_Row]:
     yield from _log(publisher, now)
     yield from _caravans(publisher, now)
     yield from _rows(publisher)
+
+
+def _ownership(publisher: Publisher) -> Iterator[_Row]:
+    ownership = publisher.ownership
+    stands_by, owners = bool(ownership.standby), ownership.owners
+    yield c.PUBLISHER_SENDS, None if stands_by else ownership.may_send()
+    if owners is None:
+        return
+    yield c.PUBLISHER_OWNS, not stands_by, publisher.served.dataset.group(publisher.served.copy)
+    yield c.PUBLISHER_TERM, ownership.term or None
+    me = candidate_of(owners, ownership.candidate)
+    if stands_by and me is not None:
+        yield c.PUBLISHER_STANDBY_READY, not why_not(me)
 
 
 def _log(publisher: Publisher, now: float) -> Iterator[_Row]:

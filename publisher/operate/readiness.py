@@ -2,14 +2,19 @@
 
 A canary for its log: the log's end moved and the reader did not (:class:`~publisher.flows.progress.Progress`). That a
 subscriber is slow or away is not the publisher's readiness; its lag reports it.
+
+A publisher that stands by for a log that another one owns is ready, or a rolling update would wait for it without end.
+One that stands by for a log without an owner is not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from publisher.publisher import Publisher
+from wormhole.coordination.standbys import owner_name
 
 __all__ = ["STUCK_S", "Readiness", "readiness"]
 
@@ -22,9 +27,13 @@ Opening a log anew after a fault takes a second or two.
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """``reasons``: one sentence for each thing that is missing, with what to look at; empty when ready."""
+    """``reasons``: one sentence for each thing that is missing, with what to look at; empty when ready.
+
+    ``stands_by``: of a publisher whose log another one owns: which one, and why it could not take over; else empty.
+    """
 
     reasons: tuple[str, ...]
+    stands_by: str = ""
 
     @property
     def ready(self) -> bool:
@@ -34,21 +43,31 @@ class Readiness:
 
 def readiness(publisher: Publisher, now: float) -> Readiness:
     """What keeps the publisher from doing its work. ``now``: seconds of the monotonic clock."""
-    reasons = []
-    if publisher.ownership.waits:
-        reasons.append(f"it waits for its registration and serves nothing: {publisher.ownership.waits}")
-    elif not publisher.applications.known.is_set():
-        reasons.append("it is starting: what is configured was not read yet")
+    reasons: list[str] = []
+    ownership = publisher.ownership
+    stands_by = str(ownership.standby) if owner_name(ownership.owners) else ""
+    if not stands_by:
+        reasons += _why_not_serving(publisher)
     stuck = publisher.progress.stuck_s(now)
     if stuck is not None and stuck >= STUCK_S:
         reasons.append(_why_stuck(publisher, stuck))
     elif publisher.fleet.lead is None and publisher.fleet.trouble:
         reasons.append(f"the log cannot be read: {publisher.fleet.trouble}")
-    if not publisher.ownership.may_send():
-        reasons.append(f"it may not act for its flows: {publisher.ownership.why_silent()}")
+    if not ownership.may_send():
+        reasons.append(f"it may not act for its flows: {ownership.why_silent()}")
     if publisher.markers.problem:
         reasons.append(f"datamarkers cannot be stored: {publisher.markers.problem}")
-    return Readiness(tuple(reasons))
+    return Readiness(tuple(reasons), stands_by)
+
+
+def _why_not_serving(publisher: Publisher) -> Iterator[str]:
+    ownership = publisher.ownership
+    if ownership.standby:
+        yield f"it waits for its log, which no other publisher is known to own: {ownership.standby}"
+    elif ownership.waits:
+        yield f"it waits for its registration and serves nothing: {ownership.waits}"
+    elif not publisher.applications.known.is_set():
+        yield "it is starting: what is configured was not read yet"
 
 
 def _why_stuck(publisher: Publisher, stuck: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,6 +16,7 @@ from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole import __version__
+from wormhole.coordination.standbys import owner_name
 from wormhole.host.compiled import compiled_modules
 from wormhole.host.local_admin import token_path
 from wormhole.model.position import flow_name
@@ -86,14 +86,20 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
         uptime_s=now - publisher.started,
         coordination=publisher.coordinator.contact.value,
         token_file=str(token_path(publisher.served.settings.state_dir)),
-        host=socket.gethostname(),
+        host=publisher.host,
         pid=os.getpid(),
         http_address=publisher.http_address,
         admin_address=publisher.admin_address,
         end_unknown=publisher.log_watch.end_unknown,
         source=publisher.served.kind,
         log_base="" if publisher.log_watch.status is None else publisher.log_watch.status.base,
+        term=publisher.ownership.term,
+        candidate=publisher.ownership.candidate,
     )
+    standby = problem_to_message(publisher.ownership.standby)
+    if standby is not None:
+        message.owner = owner_name(publisher.ownership.owners)
+        message.standby.CopyFrom(standby)
     for problem in publisher.log_watch.problems:
         _warn(message, problem)
     for name, unserved in sorted(publisher.applications.unserved.items()):

@@ -41,8 +41,10 @@ class PublisherFlow:
     ``unreadable``: the store holds no valid record of it. ``control``: what operators asked of it, as it is stored.
 
     ``subscriber``: id of the one that it is assigned to, or was at last; ``lost_from``: the stream that broke while it
-    was there, so that a handler may still run. ``halted_life``: the life of the subscriber
-    (``SubscriberStream.life``) in which a handler failed; ``halted_at``: id of the update at which it failed.
+    was there, so that a handler may still run; ``held_until``: so may one that an earlier publisher called, until then
+    (seconds of the monotonic clock; 0: none). ``intended``: the subscriber that it is about to be given to.
+    ``halted_life``: the life of the subscriber (``SubscriberStream.life``) in which a handler failed; ``halted_at``: id
+    of the update at which it failed.
     ``asked_at``: when it was asked to release the flow, in seconds of the monotonic clock. ``spacing``: when it may be
     assigned again. ``conflict``: why its last assignment was refused, until a subscriber accepts it.
 
@@ -78,6 +80,8 @@ class PublisherFlow:
         self.asked_at = 0.0
         self.halted_life: object | None = None
         self.lost_from: object | None = None
+        self.held_until = 0.0
+        self.intended: str | None = None
         self.caravan_flow: CaravanFlow | None = None
         self.loss: tuple[LogGap, Datamarker] | None = None
         self.repair = ""
@@ -145,6 +149,21 @@ class PublisherFlow:
         }
 
     @property
+    def recorded(self) -> str:
+        """The subscriber that its flow record names: a handler of the flow may run there, or may in a moment. Empty:
+        nowhere.
+
+        The next owner of the log waits for that handler, so the record names the subscriber before it gets the flow.
+        """
+        replay = self.control.replay
+        if self.intended is not None:
+            return self.intended
+        if replay is not None and replay.subscriber:
+            return replay.subscriber
+        assigned = self.stage not in (Stage.UNASSIGNED, Stage.HALTED)
+        return (self.subscriber or "") if assigned or self.lost_from is not None or self.held_until else ""
+
+    @property
     def releasing(self) -> bool:
         """Whether its subscriber was asked to release it."""
         return self.stage in (Stage.WITHDRAWN, Stage.RELEASING)
@@ -178,7 +197,8 @@ class PublisherFlow:
     def assign(self, subscriber: str, now: float) -> None:
         """It was given to the subscriber."""
         self._enter(Event.ASSIGN)
-        self.subscriber, self.lost_from, self.halted_life, self.halted_at = subscriber, None, None, ""
+        self.was_at(subscriber, None)
+        self.intended, self.halted_life, self.halted_at = None, None, ""
         self.unreadable, self.handler = False, None
         self.spacing.given(now)
         if not self.contested:
@@ -260,9 +280,15 @@ class PublisherFlow:
         """Why it is in its stage, or stays in it, and the next step."""
         self.cause, self.hint = cause, hint
 
-    def was_at(self, subscriber: str | None, stream: object | None) -> None:
-        """It was at the subscriber last; in ``stream`` a handler of it may still run."""
-        self.subscriber, self.lost_from = subscriber, stream
+    def was_at(self, subscriber: str | None, stream: object | None, until: float = 0.0) -> None:
+        """It was at the subscriber last; in ``stream`` a handler of it may still run, or ``until`` then one that an
+        earlier publisher called.
+        """
+        self.subscriber, self.lost_from, self.held_until = subscriber, stream, until
+
+    def intend(self, subscriber: str | None) -> None:
+        """It is about to be given to the subscriber; ``None``: to nobody."""
+        self.intended = subscriber
 
     def refused(self, conflict: EpochConflict) -> None:
         """Its subscriber holds it in another epoch."""

@@ -6,6 +6,9 @@ from tests.mutants.runner import Fault
 
 _SHARDS = "tests/unit/subscriber_sdk/test_shards.py"
 
+_FENCE = "tests/unit/publisher/stores/markers/test_zookeeper_fence.py"
+_FORMER = "tests/unit/publisher/flows/test_assigner_former_holders.py"
+
 OWNER_FAULTS: list[Fault] = [
     Fault(
         name="two-publishers-in-one-epoch",
@@ -118,5 +121,79 @@ OWNER_FAULTS: list[Fault] = [
             "tests/unit/publisher/test_publisher_epochs.py::test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held",
         ),
         promise="a flow that was served before never begins anew in silence",
+    ),
+    Fault(
+        name="a-former-owner-writes",
+        file="publisher/stores/guarded_client.py",
+        old="        transaction.check(fence, -1)\n",
+        new="        pass\n",
+        tests=(f"{_FENCE}::test_one_whose_claim_is_gone_writes_nothing_and_does_not_try_again",),
+        promise="a publisher that lost its log writes nothing of it",
+    ),
+    Fault(
+        name="a-lost-claim-taken-for-a-race",
+        file="publisher/stores/guarded_client.py",
+        old="        if fence and isinstance(results[0], NoNodeError):\n",
+        new="        if False:\n",
+        tests=(f"{_FENCE}::test_one_whose_claim_is_gone_writes_nothing_and_does_not_try_again",),
+        promise="a publisher that lost its log is told so, not that somebody else writes",
+    ),
+    Fault(
+        name="a-claim-that-was-given-up-checks-nothing",
+        file="publisher/stores/guarded_client.py",
+        old="        if not fence and self._claimed:\n",
+        new="        if False:\n",
+        tests=(f"{_FENCE}::test_one_that_gave_its_claim_up_writes_nothing",),
+        promise="what is still under way when a publisher leaves is not written beside the next owner",
+    ),
+    Fault(
+        name="an-owner-reads-what-was-before-its-claim",
+        file="publisher/stores/guarded_client.py",
+        old="        if self._fence():\n",
+        new="        if False:\n",
+        tests=(f"{_FENCE}::test_an_owner_reads_nothing_older_than_its_claim",),
+        promise="a new owner goes on where the last one stored, also through a server that lags",
+    ),
+    Fault(
+        name="flows-of-a-lost-log-refused-one-by-one",
+        file="publisher/stores/markers/zookeeper.py",
+        old="            self._client.check()  #",
+        new="            pass  #",
+        tests=(f"{_FENCE}::test_flows_that_another_owner_took_are_not_refused_one_by_one",),
+        promise="a lost log is one error, not one for each flow",
+    ),
+    Fault(
+        name="record-names-the-former-subscriber",
+        file="publisher/push/flow.py",
+        old="        if self.intended is not None:\n",
+        new="        if False:\n",
+        tests=(
+            "tests/unit/publisher/test_publisher.py::test_the_flow_record_names_the_subscriber_before_it_gets_the_flow",
+        ),
+        promise="the next owner of a log knows where each handler may run",
+    ),
+    Fault(
+        name="record-forgets-who-is-waited-for",
+        file="publisher/push/flow.py",
+        old=" or self.lost_from is not None or self.held_until else",
+        new=" or self.lost_from is not None else",
+        tests=(f"{_FORMER}::test_one_that_is_not_there_is_waited_for",),
+        promise="an owner that dies early leaves to the next one what it knew of handlers",
+    ),
+    Fault(
+        name="taken-over-from-a-running-handler",
+        file="publisher/flows/assigner.py",
+        old='where the last publisher had it")\n                return None\n',
+        new='where the last publisher had it")\n',
+        tests=(f"{_FORMER}::test_one_that_is_not_there_is_waited_for",),
+        promise="one shard of one application is at one subscriber at a time, also when its publisher is another one",
+    ),
+    Fault(
+        name="a-stop-leaves-the-record-as-it-was",
+        file="publisher/publisher.py",
+        old="        if self.assigner.flows and self.ownership.ours():\n",
+        new="        if False:\n",
+        tests=("tests/unit/publisher/test_publisher.py::test_a_stop_reports_what_was_released_while_it_is_registered",),
+        promise="a log that is handed over waits for no subscriber",
     ),
 ]

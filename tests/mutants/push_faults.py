@@ -60,8 +60,8 @@ PUSH_FAULTS: list[Fault] = [
     Fault(
         name="assigned-before-it-is-recorded",
         file="publisher/flows/assigner.py",
-        old="                    await self._record(flows)  # subscribers refuse what is not recorded\n",
-        new="                    pass\n",
+        old="                await self._record(flows)  # subscribers refuse what is not recorded\n",
+        new="                pass\n",
         tests=(
             "tests/unit/publisher/flows/test_assigner.py",
             "tests/unit/publisher/flows/test_assigner_failures.py",

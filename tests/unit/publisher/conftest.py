@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from caravan.backfill.boundaries import MemoryBoundaries
 from publisher.flows.applications import Served
+from publisher.flows.candidacy import Candidacy, Candidate
+from publisher.flows.known_flows import KnownFlows
+from publisher.flows.ownership import Ownership
 from publisher.publisher import Publisher
 from publisher.sources.memory.source import MemorySource
 from publisher.sources.memory.tables import MemoryTables
@@ -53,6 +57,8 @@ class World:
         self.existing_rows = ExistingRows()
         self.formats = ValueFormats()
         self.trust: Trust | None = None
+        self.witness: Path | None = None
+        self.candidate: Candidate | None = None
         self._here = MemoryCoordinator(self.coordination)
         self.registrations: dict[str, Registration] = {}
 
@@ -75,10 +81,16 @@ class World:
         """The subscriber's entry goes."""
         await self.registrations.pop(subscriber.name).close()
 
+    def _ownership(self, coordinator: MemoryCoordinator) -> Ownership | None:
+        if self.candidate is None:
+            return None
+        candidacy = Candidacy(coordinator, self.candidate, self.clock)
+        return Ownership(coordinator, fenced=True, candidacy=candidacy, clock=self.clock)
+
     @asynccontextmanager
     async def publisher(self) -> AsyncIterator[Publisher]:
         """A publisher from its start to its graceful stop."""
-        coordinator = MemoryCoordinator(self.coordination)
+        coordinator = MemoryCoordinator(self.coordination, clock=self.clock.monotonic)
         await coordinator.start()
         store = MemoryMarkerStore(self.markers)
         store.open()
@@ -95,9 +107,11 @@ class World:
             self.source,
             store,
             coordinator,
+            KnownFlows(coordinator, self.witness, self.clock),
             clock=self.clock,
             open_tables=lambda: self.tables,
             boundaries=self.boundaries,
+            ownership=self._ownership(coordinator),
         )
         running = asyncio.create_task(publisher.run())
         try:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from publisher.publisher import Publisher
+from publisher.push.flow import PublisherFlow
 from publisher.push.stages import PublisherFlowState
+from publisher.push.stream import SubscriberStream
 from tests.support.clocks import FAST
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.receiving import KEY, keys, taken
+from wormhole.coordination.memory import MemoryCoordinator
+from wormhole.coordination.port import FlowRecord, PublisherInfo
 from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.ports.marker_store import MarkerWrite
@@ -160,6 +167,129 @@ async def test_a_shard_moves_by_revoke_release_epoch_assign(world: World) -> Non
         assert second.marker == offered.datamarker.marker
         # What was acknowledged in the old epoch is durable before the new one begins.
         assert marker_to_message(world.markers.records[KEY].marker) == second.marker
+
+
+async def test_the_flow_record_names_the_subscriber_before_it_gets_the_flow(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should this publisher die right after the assignment, the next one has to know where a handler may run."""
+    right, found = SubscriberStream.assign, []
+
+    def assign(self: SubscriberStream, flow: PublisherFlow, *, yields: bool) -> None:
+        record = world.coordination.flows[flow.key]
+        found.append((self.info.id, record.subscriber, record.epoch))
+        right(self, flow, yields=yields)
+
+    monkeypatch.setattr(SubscriberStream, "assign", assign)
+    world.application(pin={"log.t": "s1"})
+    world.commit("a")
+    async with (
+        scripted_subscriber("app", "s1") as s1,
+        scripted_subscriber("app", "s2") as s2,
+        world.publisher() as publisher,
+    ):
+        await world.register(s1)
+        first = await taken(s1)
+        await world.register(s2)
+        await s2.hears("hello")
+        await publisher.record(publisher.assigner.flows.values())
+        world.application(pin={"log.t": "s2"})
+        await s1.hears_later("revoke")
+        await s1.releases(first)
+        await s2.hears("assign")
+    assert found == [("s1", "s1", 1), ("s2", "s2", 2)]
+
+
+async def test_a_stop_reports_what_was_released_while_it_is_registered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next owner of the log waits for nobody then."""
+    world.settings["stop_timeout"] = 120.0 * FAST
+    world.application()
+    world.commit("a")
+    right, registered = MemoryCoordinator.write_flows, []
+
+    async def write_flows(self: MemoryCoordinator, records: Mapping[tuple[str, str], FlowRecord]) -> None:
+        registered.append(any(isinstance(entry, PublisherInfo) for entry in world.coordination.entries.values()))
+        await right(self, records)
+
+    monkeypatch.setattr(MemoryCoordinator, "write_flows", write_flows)
+    stop = asyncio.Event()
+
+    async def serve() -> None:
+        async with world.publisher():
+            await stop.wait()
+
+    async with scripted_subscriber("app", "s1") as s1:
+        serving = asyncio.create_task(serve())
+        await world.register(s1)
+        assign = await taken(s1)
+        assert world.coordination.flows[KEY].subscriber == "s1"
+        stop.set()
+        await s1.hears_later("revoke")
+        await s1.releases(assign)
+        await serving
+    record = world.coordination.flows[KEY]
+    assert (record.subscriber, record.epoch, record.state) == ("", 1, "unassigned")
+    assert registered
+    assert all(registered)
+
+
+@pytest.mark.usefixtures("first")
+async def test_a_stop_still_names_a_subscriber_that_released_nothing(world: World, s1: ScriptedSubscriber) -> None:
+    async with world.publisher():
+        await world.register(s1)
+        await taken(s1)
+    assert world.coordination.flows[KEY].subscriber == "s1"
+
+
+@pytest.mark.parametrize(
+    ("markers", "lease_s", "waits"),
+    [("zookeeper", 4.0, True), ("zookeeper", math.inf, False), ("local", 4.0, False)],
+    ids=["others may own the log", "nothing expires", "its own markers"],
+)
+async def test_the_next_owner_gives_a_flow_first_to_where_a_handler_may_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, markers: str, lease_s: float, waits: bool
+) -> None:
+    monkeypatch.setattr(MemoryCoordinator, "lease_s", lambda self: lease_s)
+    world.settings["markers"] = markers
+    world.witness = tmp_path / "flows.json"
+    world.application(pin={"log.t": "s1"})
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, scripted_subscriber("app", "s2") as s2:
+        async with world.publisher():
+            await world.register(s1)
+            await taken(s1)
+        world.application(pin={"log.t": "s2"})
+        await world.register(s2)
+        async with world.publisher():
+            if waits:
+                again = await taken(s1)
+                await s1.hears_later("revoke")
+                assert s2.heard_nothing(but="hello")
+                await s1.releases(again)
+            else:
+                await s1.hears("hello")
+            assert (await s2.hears_later("assign")).assign.epoch == (3 if waits else 2)
+            assert waits or s1.heard_nothing()
+
+
+@pytest.mark.usefixtures("first")
+async def test_a_former_holder_is_waited_for_as_long_as_a_handler_can_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(MemoryCoordinator, "lease_s", lambda self: 4.0)
+    world.settings["markers"] = "zookeeper"
+    world.witness = tmp_path / "flows.json"
+    world.coordination.flows[KEY] = FlowRecord("former", "s9", 0, "live")
+    before = world.clock.monotonic()
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+        flow = publisher.assigner.flows[KEY]
+        begun = flow.held_until - 4.0 - world.settings["handler_timeout"]
+        assert before <= begun <= world.clock.monotonic()
+        assert flow.subscriber == "s9"
+        await eventually(lambda: "a handler may still run at s9" in flow.cause, "waits")
 
 
 async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> None:

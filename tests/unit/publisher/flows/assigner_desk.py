@@ -129,7 +129,9 @@ class Present:
 
 
 class Desk:
-    """An assigner and what is around it. ``told``: everything that it did, in order."""
+    """An assigner and what is around it. ``told``: everything that it did, in order. ``recorded``: shards, with the
+    subscribers that their records named when these were written for the assigner.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ScriptedClock()
@@ -138,6 +140,7 @@ class Desk:
         self.dialled: list[Stream] = []
         self.settle_failure: WormholeError | None = None
         self.record_failure: WormholeError | None = None
+        self.recorded: list[tuple[str, str]] = []
         self.parked: dict[FlowKey, tuple[DeadLetter, ...]] = {}
         self.store = Store(self.told)
         monkeypatch.setattr(module, "SubscriberStream", self._stream)
@@ -166,6 +169,7 @@ class Desk:
 
     async def _record(self, flows: Collection[PublisherFlow]) -> None:
         self.told.extend(f"record {flow.shard} in {flow.epoch}" for flow in flows)
+        self.recorded.extend((flow.shard, flow.recorded) for flow in flows)
         if self.record_failure is not None:
             raise self.record_failure
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
+from wormhole.config import DatasetConfig, FailoverConfig
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.model.position import Datamarker
 from wormhole.model.values import Op
@@ -150,3 +154,22 @@ async def test_a_wrong_new_filter_leaves_the_old_one_in_force(store: World, capl
         write(store, a2=PAID, b2=PAID)
         assert [u.key for u in await batch(s1)] == [(b"a2",)]
     assert "not served as configured" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("copy", "served"), [("main", {"any"}), ("west", {"any"}), ("east", {"of-east"})], ids=["main", "west", "east"]
+)
+async def test_the_copies_of_a_failover_serve_the_applications_that_name_none(
+    copy: str, served: set[str], world: World
+) -> None:
+    logs: dict[str, Any] = {"logs": {"log": {"source": "log", "kind": "mysql"}}}
+    copies: Any = dict.fromkeys(("main", "west", "east"), logs)
+    names = {"any": "", "of-main": "main", "of-east": "east"}
+    for name, from_copy in names.items():
+        world.application(name, from_copy=from_copy)
+    async with world.publisher() as publisher:
+        failover = FailoverConfig(copies=("main", "west"))
+        dataset = DatasetConfig(name="shop", copies=copies, failover=failover)
+        publisher.applications._served = replace(publisher.served, dataset=dataset, copy=copy)
+        await publisher.applications.known.wait()
+        assert {name for name in names if name in publisher.applications} == served

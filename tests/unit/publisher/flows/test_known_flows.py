@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from publisher.flows.known_flows import KnownFlows
+from publisher.flows.known_flows import FormerHolder, KnownFlows
+from tests.support.clocks import ScriptedClock
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import FlowRecord
 
@@ -80,3 +81,25 @@ async def test_a_file_that_cannot_be_written_holds_nothing_up(
     await known.note({FLOW: record(7)})
     assert "cannot be written" in caplog.text
     assert await coordinator.flows() == {FLOW: record(7)}
+
+
+async def test_where_an_earlier_publisher_had_a_flow_is_asked_once(
+    tmp_path: Path, coordinator: MemoryCoordinator
+) -> None:
+    clock = ScriptedClock(50.0)
+    other = ("app", "db1.t")
+    await coordinator.write_flows({FLOW: record(7), other: FlowRecord("publisher", "", 3, "unassigned")})
+    known = KnownFlows(coordinator, tmp_path / "flows.json", clock.clock)
+    assert await known.former_holder(FLOW) == FormerHolder("s1", 50.0)
+    assert await known.former_holder(other) is None, "it was released"
+    clock.now = 90.0
+    await known.note({FLOW: record(8), other: FlowRecord("me", "s2", 4, "live")})
+    await known.forget(other)
+    assert await known.epoch_after(FLOW) == 108, "asked anew"
+    assert await known.former_holder(FLOW) == FormerHolder("s1", 50.0), "a handler of then ends no later"
+    assert await known.former_holder(other) is None, "this publisher has it there, no earlier one"
+
+
+async def test_without_a_witness_nobody_had_it(coordinator: MemoryCoordinator) -> None:
+    await coordinator.write_flows({FLOW: record(7)})
+    assert await KnownFlows(coordinator).former_holder(FLOW) is None

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from publisher.flows.known_flows import KnownFlows
+from publisher.flows.known_flows import FormerHolder, KnownFlows
 from publisher.flows.registrar import Beginning, Registrar, begin_of_unknown
 from publisher.publisher import Publisher
 from publisher.sources.memory.source import MemorySource
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
+from tests.support.clocks import ScriptedClock
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.markers import marker
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -83,7 +84,7 @@ class Books:
         self.markers.owner = None
         store = _Store(self.markers, self)
         store.open()
-        known = KnownFlows(self.coordinator, self.folder / "flows.json")
+        known = KnownFlows(self.coordinator, self.folder / "flows.json", ScriptedClock(50.0).clock)
         return Registrar(store, self.source, "log", known)
 
     def commit(self, table: str) -> Datamarker:
@@ -185,6 +186,19 @@ async def test_a_time_that_is_still_to_come_or_gone_from_the_log_is_reported_and
     assert caught.value.message.count("the log begins") == 1
     assert "use earliest or a later time" in str(caught.value.hint)
     assert not books.markers.records
+
+
+async def test_a_flow_is_registered_with_the_subscriber_that_its_record_names(books: Books) -> None:
+    for table in ("t", "new", "free"):
+        books.commit(table)
+    await books.register()
+    del books.markers.records[NEW]  # a store that lost it
+    holders = {"log.t": "s1", "log.new": "s2", "log.free": ""}
+    records = {("app", shard): FlowRecord("former", name, 1, "live") for shard, name in holders.items()}
+    await books.coordinator.write_flows(records)
+    books.registrar = books.restarted()
+    found = {begin.shard: begin.holder for begin in await books.register()}
+    assert found == {"log.t": FormerHolder("s1", 50.0), "log.new": FormerHolder("s2", 50.0), "log.free": None}
 
 
 async def test_what_is_needed_is_the_flows_places_or_else_the_start(books: Books) -> None:

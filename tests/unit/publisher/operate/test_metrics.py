@@ -92,7 +92,8 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
     found = {sample.metric: sample for sample in await collect(publisher)}
     # These need what this small world has not: a growing log with a budget, contact that expires, TLS, slots, a
-    # relay, a backfill (test_control_backfills) and a verification (test_control_verifications).
+    # relay, a backfill (test_control_backfills), a verification (test_control_verifications), another publisher that
+    # could own the log (test_standby).
     absent = {
         "wormhole_flow_backfill_rows",
         "wormhole_flow_backfill_share",
@@ -110,6 +111,9 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
         "wormhole_publisher_coordination_silence_seconds",
         "wormhole_publisher_certificate_end_time_seconds",
         "wormhole_publisher_certificate_reloads_total",
+        "wormhole_publisher_owns",
+        "wormhole_publisher_term",
+        "wormhole_publisher_standby_ready",
     }
     missing = {metric.name for metric in METRICS if metric.exporter is Exporter.PUBLISHER} - {
         metric.name for metric in found

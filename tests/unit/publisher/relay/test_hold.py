@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from caravan.log_map import LogMap
+from publisher.relay import filler
 from publisher.relay.files import Stretch
 from publisher.relay.hold import Hold
 from publisher.relay.settings import RelaySettings
@@ -21,7 +23,8 @@ from tests.support.relay_disk import FakeDisk, Survives
 from tests.support.relay_scene import RelayScene
 from tests.support.relayed_harness import HOLD
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.ports.log_source import PurgedInside
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import LogReader, PurgedInside
 
 LOG = LogMap([(1, 10_000)])
 
@@ -222,6 +225,88 @@ def test_a_full_relay_that_keeps_the_slot_stops_and_goes_on_when_there_is_room()
         scene.recorded(lead, 1)
         scene.wait_for(scene.catches_up, "nothing is recorded")
         assert not scene.relay.problem
+
+
+def keys_of(first: int, count: int) -> list[object]:
+    return [b"%06d" % n for n in range(first, first + count)]
+
+
+def test_a_flow_is_found_where_the_log_was_given_up_under_the_reader_that_records() -> None:
+    with scene_of() as (scene, clock):
+        slow, fast = scene.open(), scene.open()
+        scene.recorded(slow, 5)
+        place = scene.put(5)
+        fast.read(1 << 20, 0.0)  # in one piece, so that it is ahead of what is recorded
+        scene.source.release(place.order)
+        scene.put(5)
+        (gap,) = scene.read(slow).gaps
+        assert gap.last_missing == "10"
+        scene.wait_for(scene.catches_up, "nothing is recorded behind the gap")
+        synced(scene, clock)
+        fast.close()
+        scene.source.release(place.order)
+        assert scene.memory.earliest() == scene.relay.tip
+        assert scene.read(scene.open(place)).keys() == keys_of(10, 5)
+
+
+def test_a_flow_is_found_where_the_log_was_given_up_under_the_one_that_fills_a_hole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(filler, "_READ_BYTES", 1)
+    with scene_of() as (scene, clock):
+        place = scene.put(5)
+        fills, goes_on = threading.Event(), threading.Event()
+
+        def wait(segment: Segment) -> Segment:
+            if threading.current_thread().name == "relay-filler":
+                fills.set()
+                goes_on.wait()
+            return segment
+
+        scene.store.change = wait
+        flow = scene.open(place)
+        place = scene.put(1)
+        scene.read(flow)
+        fills.wait()
+        scene.source.release(place.order)
+        scene.put(1)
+        goes_on.set()
+
+        def is_filled() -> bool:
+            return scene.relay.tip is not None and scene.relay.tip.order >= place.order
+
+        scene.wait_for(is_filled, "nothing is recorded behind the gap")
+        synced(scene, clock)
+        scene.source.release(place.order)
+        flow.close()
+        assert scene.read(scene.open(place)).keys() == keys_of(6, 1)
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["one that waited", "one that is opened"])
+def test_what_is_written_and_released_while_the_log_is_opened_is_not_lost(
+    opened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with scene_of() as (scene, clock):
+        lead, flow = scene.open(), scene.open()
+        place = scene.recorded(lead, 5)
+        scene.read(flow)
+        hangs = scene.gate()
+        scene.put(5)
+        scene.read(lead)
+        assert flow.read(1 << 20, 0.0) is None
+        open_log = scene.store.open
+
+        def slowly(marker: Datamarker) -> LogReader:
+            hangs.set()
+            synced(scene, clock)
+            scene.source.release(place.order)
+            return open_log(marker)
+
+        monkeypatch.setattr(scene.store, "open", slowly)
+        clock.now += 6
+        read = scene.read(scene.open(place) if opened else flow)
+        assert (read.keys(), read.gaps) == (keys_of(5, 5), [])
+        assert scene.memory.earliest() == scene.relay.tip
 
 
 @pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.NAMES, Survives.TORN])

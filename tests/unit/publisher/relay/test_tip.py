@@ -7,6 +7,7 @@ from dataclasses import replace
 from publisher.relay.tip import ABANDON, CLEAR, Begin, Order, Proof, Tip
 from publisher.sources.memory.source import MemorySource
 from wormhole.model.errors import DecodeError
+from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 from wormhole.model.values import Op
@@ -285,6 +286,30 @@ def test_who_fills_ends_when_no_reader_is_left() -> None:
     offer(tip, B, 2, 3)
     tip.leave(A)
     assert is_met(tip)
+
+
+def behind_gap(first: int, last: int) -> Segment:
+    return replace(LOG.read(first, last), gap=LogGap(LossKind.PURGED, "", str(first), "gone"))
+
+
+def test_log_that_begins_behind_a_gap_without_a_datamarker_is_for_the_one_who_fills() -> None:
+    tip = tip_at(0, fills=True)
+    assert len(offer(tip, A, 0, 2)) == 1
+    assert tip.offer(A, behind_gap(5, 6), LOG.markers[2], room=True) == []
+    assert (tip.recorder, tip.marker) == (None, LOG.markers[2])
+    assert needs_filling(tip)
+    assert tip.claim(B, fills=True)
+    tip.proved(B, Proof.ONE, B)
+    assert len(tip.offer(B, behind_gap(5, 6), LOG.markers[2], room=True)) == 1, "a gap in the middle of the log"
+
+
+def test_a_gap_that_is_filled_by_nobody_or_ends_at_a_datamarker_is_recorded() -> None:
+    cached, empty = tip_at(2), tip_at(2, fills=True)
+    assert cached.offer(A, behind_gap(2, 3), LOG.markers[2], room=True) == [behind_gap(2, 3)]
+    assert len(cached.offer(A, behind_gap(5, 6), LOG.markers[3], room=True)) == 1
+    assert offer(empty, A, 2, 3) == [LOG.read(2, 3)]
+    gap = replace(behind_gap(4, 5), begin=LOG.markers[5].order, runs={})
+    assert empty.offer(A, gap, LOG.markers[3], room=True) == [gap]
 
 
 def test_a_hole_that_cannot_be_filled_stays() -> None:

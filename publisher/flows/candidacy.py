@@ -1,0 +1,232 @@
+"""The wait of one process for a log that others may own: a standby.
+
+A candidate is announced with what its datastore can do for the log, watches who owns it, and tries to own it when
+nobody does (:mod:`publisher.flows.election`). It reads nothing of the log and writes nothing to the datastore before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from publisher.flows.election import attempt
+from wormhole.coordination.change_signal import Signal
+from wormhole.coordination.port import (
+    CandidateEntry,
+    CandidateInfo,
+    Coordinator,
+    LogClaim,
+    LogGroup,
+    LogOwners,
+    PublisherInfo,
+)
+from wormhole.coordination.retry import retry_during_outage
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.errors import CoordinationLost, Retryable, WormholeError
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.ports.datastore import Standing
+
+__all__ = ["Candidacy", "Candidate"]
+
+_log = logging.getLogger(__name__)
+
+_WAITING_S: Final = 2.0
+"""Between two looks at the datastore while nobody owns the log, or this process could not take it over."""
+_RESTING_S: Final = 30.0
+"""The same otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What a process may own a log as. ``rank``: 0 is the preferred one. ``host``: as the configuration names it.
+
+    ``patience_s``: how long it leaves the log to a copy that has more of what was delivered. ``look``: asks its
+    datastore; raises :class:`~wormhole.model.errors.WormholeError`. ``former``: groups in which publishers of an
+    earlier configuration may serve the same flows: none of them may have an owner.
+    """
+
+    group: LogGroup
+    copy: str
+    host: str
+    rank: int
+    patience_s: float
+    look: Callable[[], Awaitable[Standing]]
+    former: tuple[LogGroup, ...] = ()
+
+
+class Candidacy:
+    """``waits``: why the log is not owned here, and the next step; empty once it is."""
+
+    def __init__(self, coordinator: Coordinator, candidate: Candidate, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.candidate = candidate
+        self.waits = Problem("not announced yet")
+        self.owners = LogOwners(None, (), (), None)
+        self._coordinator = coordinator
+        self._clock = clock
+        self._changed = Signal()
+        self._seen = False
+
+    @property
+    def name(self) -> str:
+        """What this candidate is called in moves and lists."""
+        return f"{self.candidate.copy}@{self.candidate.host}"
+
+    async def win(self, info: PublisherInfo) -> LogClaim:
+        """Return once this process owns the log, however long another one does. ``info``: this process.
+
+        Raises what the coordinator raises and is not retryable.
+        """
+        candidate, now = self.candidate, self._clock.wall()
+        me = CandidateInfo(
+            candidate.copy, candidate.host, info.pid, info.address, info.started, candidate.rank, ready=False, since=now
+        )
+        async with self._announced(me) as entry, self._watched():
+            return await self._win(me, info, entry)
+
+    async def moved(self) -> str:
+        """Return once an operator moved the log to another candidate that is there: its name."""
+        async for owners in self._coordinator.watch_log(self.candidate.group):
+            self.owners = owners
+            move = owners.move
+            if move is not None and move.to != self.name and any(one.name == move.to for one in owners.candidates):
+                return f"{move.to} (by {move.by})"
+        await asyncio.Event().wait()  # the coordinator is stopped: nobody moves anything
+        raise AssertionError("unreachable")
+
+    def next_ready(self) -> str:
+        """The preferred one of the other candidates that are ready; empty: none is."""
+        return next((one.name for one in self.owners.candidates if one.ready and one.name != self.name), "")
+
+    @asynccontextmanager
+    async def _announced(self, me: CandidateInfo) -> AsyncIterator[CandidateEntry]:
+        group = self.candidate.group
+
+        def trouble(error: Exception) -> None:
+            self.waits = error.problem if isinstance(error, WormholeError) else Problem(str(error))
+
+        entry = await retry_during_outage(
+            lambda: self._coordinator.register_candidate(group, me), f"candidate {me.name} for {group}", trouble
+        )
+        try:
+            yield entry
+        finally:
+            await entry.close()
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[None]:
+        """Follow who owns the log while the block lasts."""
+
+        async def follow() -> None:
+            async for owners in self._coordinator.watch_log(self.candidate.group):
+                self.owners, self._seen = owners, True
+                self._changed.notify()
+
+        task = asyncio.create_task(follow(), name=f"candidate-{self.candidate.group}")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _win(self, me: CandidateInfo, info: PublisherInfo, entry: CandidateEntry) -> LogClaim:
+        looked_at, vacant_since, served = -math.inf, None, False
+        while True:
+            seen, now = self._changed.version, self._clock.monotonic()
+            vacant = self._seen and self.owners.owner is None
+            if not vacant:
+                vacant_since = None
+            elif vacant_since is None:
+                vacant_since, looked_at = now, -math.inf  # what the datastore has of the log counts as of now
+            wait = _RESTING_S if me.ready and not me.lacking and not vacant else _WAITING_S
+            if now - looked_at >= wait:
+                me, looked_at = await self._looked(me, entry), self._clock.monotonic()
+                continue
+            if vacant_since is not None:
+                found = attempt(me, self.owners, self.candidate.patience_s)
+                self._explain(found.why or Problem("nobody owns the log; it is about to try"))
+                wait = min(vacant_since + found.after_s - now, _WAITING_S)
+                if wait <= 0:
+                    claim = await self._try(me, info, served=served)
+                    if claim is not None:
+                        return claim
+                    wait = _WAITING_S
+            else:
+                served = served or self.owners.owner is not None
+                self._explain(self._standing_by(me))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait(seen)
+
+    async def _try(self, me: CandidateInfo, info: PublisherInfo, *, served: bool) -> LogClaim | None:
+        """Own the log; ``None``: another one was faster, or contact is lost."""
+        group, move = self.candidate.group, self.owners.move
+        why = "the last owner is gone" if served or self.owners.terms else "nobody owned it"
+        if move is not None and move.to == me.name:
+            why = f"moved by {move.by}"
+        try:
+            if await self._has_former_owner():
+                return None
+            claim = await self._coordinator.own_log(group, info, server=me.server, why=why)
+        except Retryable as error:
+            if isinstance(error, CoordinationLost):
+                self._explain(error.problem)
+            return None
+        self.waits = NO_PROBLEM
+        _log.info("%s owns %s in term %d: %s", me.name, group, claim.term, why)
+        return claim
+
+    async def _has_former_owner(self) -> bool:
+        """Whether a publisher that was started before the failover was configured still serves the flows."""
+        if not self.candidate.former:
+            return False
+        known = await self._coordinator.log_owners()
+        for group in self.candidate.former:
+            owner = known[group].owner if group in known else None
+            if owner is not None:
+                text = f"process {owner.pid} on {owner.host} serves {group} as before the failover was configured"
+                self._explain(Problem(text, "let its monitor restart it, or stop it"))
+                return True
+        return False
+
+    async def _looked(self, me: CandidateInfo, entry: CandidateEntry) -> CandidateInfo:
+        """``me`` with what its datastore says now, announced."""
+        try:
+            found = await self.candidate.look()
+        except WormholeError as error:
+            found = Standing(me.server, ready=False, problem=error.problem)
+        after = replace(
+            me,
+            server=found.server,
+            ready=found.ready,
+            lacking=found.lacking,
+            waits=found.problem.text,
+            hint=found.problem.hint,
+        )
+        if after != me:
+            entry.update(after)
+        return after
+
+    def _standing_by(self, me: CandidateInfo) -> Problem:
+        owner = self.owners.owner
+        if owner is None:
+            return Problem("who owns the log is not known yet")
+        term = self.owners.terms[-1].number if self.owners.terms else 0
+        text = f"stands by: {owner.copy}@{owner.host} (process {owner.pid}) owns the log, in term {term}"
+        if not me.ready:
+            return Problem(f"{text}; it could not take over: {me.waits}", me.hint)
+        other = attempt(me, self.owners, self.candidate.patience_s)
+        return (
+            Problem(f"{text}; it could not take over: {other.why.text}", other.why.hint) if other.why else Problem(text)
+        )
+
+    def _explain(self, waits: Problem) -> None:
+        if waits != self.waits:
+            _log.info("%s: %s", self.candidate.group, waits)
+        self.waits = waits

@@ -1,0 +1,80 @@
+"""When a candidate for a log tries to own it. Pure.
+
+Nothing here decides who owns a log: that does one transaction of the coordination service, which only one process can
+make (:meth:`wormhole.coordination.port.Coordinator.own_log`). What is here delays an attempt, so that the candidate
+that should serve usually comes first. A delay that is wrong costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from wormhole.coordination.port import CandidateInfo, LogOwners
+from wormhole.model.problem import NO_PROBLEM, Problem
+
+__all__ = ["STEP_S", "Attempt", "attempt"]
+
+STEP_S: Final = 0.5
+"""How much later each candidate tries than the one that is preferred to it."""
+_MOVED_S: Final = 5.0
+"""How long the others leave a log to the candidate that it was moved to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """``after_s``: seconds from the moment at which the log lost its owner, infinite while this candidate must not try.
+    ``why``: why it waits, for operators; empty: it only leaves others the first try.
+    """
+
+    after_s: float
+    why: Problem = NO_PROBLEM
+
+
+def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
+    """When ``me`` tries to own the log that nobody owns.
+
+    ``patience_s``: how long a candidate that lacks what was delivered leaves the log to a more complete one.
+    """
+    if not me.ready:
+        return Attempt(math.inf, Problem(me.waits or "its datastore cannot be read", me.hint))
+    other = _other_server(me, owners)
+    if other is not None:
+        return Attempt(math.inf, other)
+    moved = owners.move
+    if moved is not None and moved.to == me.name:
+        return Attempt(0.0)
+    live = [one for one in owners.candidates if one.name != me.name]
+    delay = STEP_S * sum(one.ready and (one.rank, one.name) < (me.rank, me.name) for one in live)
+    if moved is not None and any(one.name == moved.to for one in live):
+        delay += _MOVED_S
+    if not me.lacking:
+        return Attempt(delay)
+    waits = Problem(
+        f"it lacks {me.lacking}, which was delivered; it waits {patience_s:g} s for a copy that has it",
+        "let its replication catch up",
+    )
+    return Attempt(max(delay, patience_s), waits)
+
+
+def _other_server(me: CandidateInfo, owners: LogOwners) -> Problem | None:
+    """Why ``me`` does not read the server that its copy is; ``None``: nothing speaks against it.
+
+    The copy is the server that served it last, for as long as one of its candidates reads that. Where none does, the
+    server was replaced.
+    """
+    last = next((term.server for term in reversed(owners.terms) if term.copy == me.copy and term.server), "")
+    if not me.server or not last or me.server == last:
+        return None
+    same = [one for one in owners.candidates if one.copy == me.copy and one.name != me.name and one.server == last]
+    if owners.owner is not None and owners.owner.copy == me.copy:
+        named = f"the owner of the log on {owners.owner.host}"
+    elif same:
+        named = same[0].name
+    else:
+        return None
+    return Problem(
+        f"{me.name} reads the server {me.server}, and {named} reads {last} under the same copy {me.copy}",
+        f"correct the source on one of the two hosts, or make a copy of its own of {me.server}",
+    )
