@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import closing
 from typing import Final
 
 from publisher.relay.recorder import Recorder
 from publisher.relay.tip import Proof
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, WormholeError
 from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader, LogSource
 
 __all__ = ["Filler"]
@@ -65,11 +67,9 @@ class Filler:
         recorder.join(self)
         try:
             marker, reader, proof = self._open(recorder.tip)
-            try:
-                recorder.proved(self, proof, self)
-                self._copy(reader, marker, proof)
-            finally:
-                reader.close()
+            recorder.proved(self, proof, self)
+            while not self._copy(reader, marker, proof):
+                (marker, reader), proof = self._open_earliest(), Proof.PURGED
         finally:
             recorder.leave(self)
 
@@ -83,24 +83,39 @@ class Filler:
                 pass
             except Diverged:
                 proof = Proof.DIVERGED
-        earliest = self._inner.earliest()
-        return earliest, self._inner.open(earliest), proof
+        return *self._open_earliest(), proof
 
-    def _copy(self, reader: LogReader, marker: Datamarker, proof: Proof) -> None:
+    def _open_earliest(self) -> tuple[Datamarker, LogReader]:
+        earliest = self._inner.earliest()
+        return earliest, self._inner.open(earliest)
+
+    def _copy(self, reader: LogReader, marker: Datamarker, proof: Proof) -> bool:
+        """Read, close the reader, and say whether the hole is filled as far as it can be; ``False``: the datastore gave
+        up what the reader comes to, and a stretch has to begin where its log does now.
+        """
         recorder = self._recorder
         before: Datamarker | None = marker
         follows = proof is Proof.ONE
-        while True:
-            if not follows and before is not None:
-                tip = recorder.tip
-                follows = tip is None or before.order >= tip.order or proof is Proof.DIVERGED
-                if follows and not recorder.fill_from(self, before):
-                    return
-            segment = reader.read(_READ_BYTES, _WAIT_S)
-            if segment is None:
-                if not recorder.fills(self):
-                    return
-                continue
-            if follows and not recorder.fill(self, segment, before):
-                return
-            before = segment.marker
+        with closing(reader):
+            while True:
+                if not follows and before is not None:
+                    tip = recorder.tip
+                    follows = tip is None or before.order >= tip.order or proof is Proof.DIVERGED
+                    if follows and not recorder.fill_from(self, before):
+                        return True
+                segment = reader.read(_READ_BYTES, _WAIT_S)
+                if segment is None:
+                    if not recorder.fills(self):
+                        return True
+                    continue
+                if before is not None and self._is_given_up(before, segment):
+                    return False
+                if follows and not recorder.fill(self, segment, before):
+                    return True
+                before = segment.marker
+
+    def _is_given_up(self, before: Datamarker, segment: Segment) -> bool:
+        """Whether the log between the two is gone, and the segment begins where no datamarker is known yet."""
+        if segment.gap is None or segment.begin in (before.order, segment.end):
+            return False
+        return self._inner.earliest().order > before.order

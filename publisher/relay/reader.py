@@ -102,7 +102,10 @@ class RelayedReader:
         while not self._closed:
             inner, cursor = self._inner, self._cursor
             if inner is not None:
-                return self._read_inner(inner, max_bytes, deadline)
+                segment = self._read_inner(inner, max_bytes, deadline)
+                if segment is not None or self._cursor is None:
+                    return segment
+                continue
             assert cursor is not None
             if self._generation != self._recorder.generation:
                 raise SourceUnavailable(
@@ -163,23 +166,25 @@ class RelayedReader:
         at_tip = tip is not None and tip.order == marker.order
         behind_hole = any(one.begin.order >= marker.order for one in recorder.stretches)
         if recorder.claim(self, at=marker.order) if at_tip else behind_hole:
-            return self._leave_files(marker, claimed=at_tip)
+            return self._leave_files(cursor, claimed=at_tip)
         now = self._clock.monotonic()
         if at_tip or self._stuck_at != marker.order:
             self._stuck_at, self._stuck_since = marker.order, now
         elif now - self._stuck_since >= _STUCK_S:
-            return self._leave_files(marker, claimed=False)
+            return self._leave_files(cursor, claimed=False)
         recorder.wait_beyond(version, max(0.0, min(deadline - now, _LOOK_S)), lambda: self._closed)
         return None
 
-    def _leave_files(self, marker: Datamarker, *, claimed: bool) -> Segment | None:
+    def _leave_files(self, cursor: Cursor, *, claimed: bool) -> Segment | None:
         """Go on with the datastore's log, at the tip as the one who records."""
-        recorder = self._recorder
+        recorder, marker = self._recorder, cursor.marker
         try:
             inner = self._access.open_inner(marker)
         except PositionPurged as error:
             if claimed:
                 recorder.proved(self, Proof.PURGED)
+            elif (written := self._next(cursor)) is not None:
+                return written  # the datastore gave it up because the relay has it by now
             return self._gap(marker, error)
         except Diverged as error:
             if claimed:
@@ -235,6 +240,10 @@ class RelayedReader:
             self._recorder.rests(self)
             return None
         before = self._marker if self._whole else None
+        if segment.gap is not None and before is not None and self._recorder.covers(self, before.order):
+            self._enter_files(inner, before)  # the datastore gave up what the relay has
+            if self._cursor is not None:
+                return None
         self._recorder.offer(self, segment, before)
         if self._recorder.is_doubtful and self._compare():
             self._recorder.offer(self, segment, before)

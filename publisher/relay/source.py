@@ -150,17 +150,16 @@ class RelayedSource:
 
     def open(self, marker: Datamarker) -> LogReader:
         """See the port."""
-        reader = self._prove(marker)
-        if reader is not None:
+        if (reader := self._recorded(marker)) is not None:
             return reader
-        cursor = self._find_proven(marker)
-        if cursor is not None:
-            return self._reader(marker, cursor=cursor)
         if self._holds and self.recorder.tip is None and marker.order <= self._inner.earliest().order:
             self.recorder.begins()
         try:
             return self._reader(marker, inner=self._inner.open(marker))
         except PositionPurged as error:
+            # The datastore may have given it up because the relay has it by now.
+            if (reader := self._recorded(marker)) is not None:
+                return reader
             raise self._purged(marker, error) from error
 
     def shards(self) -> frozenset[str]:
@@ -302,6 +301,13 @@ class RelayedSource:
             _log.warning("%s", line)
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _recorded(self, marker: Datamarker) -> RelayedReader | None:
+        """A reader in the files at the marker, or one that goes on at their tip."""
+        if (reader := self._prove(marker)) is not None:
+            return reader
+        cursor = self._find_proven(marker)
+        return None if cursor is None else self._reader(marker, cursor=cursor)
 
     def _reader(
         self, marker: Datamarker, *, cursor: Cursor | None = None, inner: LogReader | None = None

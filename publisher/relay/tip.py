@@ -139,6 +139,11 @@ class Tip:
         """
         if reader not in self._readers:
             return []  # it was closed meanwhile
+        if before is not None and self._lacks_begin(reader, segment, before):
+            given_up = self.give_up() if self.recorder is reader else []
+            self.unfillable = False
+            self._look_ahead(reader, segment)
+            return given_up
         orders: list[Order] | None = None
         if self.recorder is reader and room:
             return self._extend(segment, before)
@@ -207,6 +212,16 @@ class Tip:
         tip = self.marker
         proven = not self.proving and not self._inside and not self._passing
         return proven and tip is not None and segment.begin <= tip.order <= segment.end
+
+    def _lacks_begin(self, reader: object, segment: Segment, before: Datamarker) -> bool:
+        """Whether log is missing before the segment and it begins where no datamarker is known.
+
+        A flow at that place would not be found in a relay that goes on behind the gap, and the datastore would give the
+        place up. Who fills holes finds the datamarker there, and begins a stretch.
+        """
+        if segment.gap is None or not self._fills or (self.filling and self.recorder is reader):
+            return False
+        return segment.begin not in (before.order, segment.end)
 
     def _take(self, reader: object, segment: Segment, before: Datamarker) -> list[Order] | None:
         """What a reader that does not record yet begins with; ``None``: nothing."""

@@ -282,6 +282,18 @@ def test_a_flow_is_found_where_the_log_was_given_up_under_the_one_that_fills_a_h
         assert scene.read(scene.open(place)).keys() == keys_of(6, 1)
 
 
+def test_who_reads_the_datastore_goes_on_in_the_relay_where_that_log_was_given_up() -> None:
+    with scene_of() as (scene, clock):
+        lead, flow = scene.open(), scene.open()
+        scene.recorded(lead, 5)
+        synced(scene, clock)
+        scene.source.release(scene.start.order)
+        assert scene.memory.earliest() == scene.relay.tip
+        assert not flow.reads_files
+        read = scene.read(flow)
+        assert (read.keys(), read.gaps) == (keys_of(0, 5), [])
+
+
 @pytest.mark.parametrize("opened", [False, True], ids=["one that waited", "one that is opened"])
 def test_what_is_written_and_released_while_the_log_is_opened_is_not_lost(
     opened: bool, monkeypatch: pytest.MonkeyPatch
