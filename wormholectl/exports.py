@@ -134,6 +134,8 @@ def _export(
 
     until_asked = asked_until(until or "", round(now() * 1e6))
     every_s = duration("--every", every) if every else 0.0
+    if every and not every_s:
+        raise UsageError(f"--every {every}: without a pause it never rests", hint="for example --every 60s")
     if every and until:
         raise UsageError("--until ends at one place: --every does not go with it", hint="leave one of them out")
     typed = by_table("--type", types or ())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.export.job import Changed, Work
-from spark_replay.export.leftovers import Run, clean
+from spark_replay.export.leftovers import Run, clean, noted
 from spark_replay.export.plan import KeylessError, Plan, continued, first, planned
 from spark_replay.export.port import Draft, OpenTable, Seen
 from spark_replay.replay.plan import Asked
@@ -19,6 +19,7 @@ from spark_replay.tables.start import read_about, snapshot_rows
 from wormhole.model.errors import ArchiveConflict, ReplayError, UsageError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
+from wormhole.model.suggestion import suggestion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,11 +109,13 @@ class Exporter:
         known = {table for one in manifests.values() for entry in one.files for table in entry.tables}
         if self.start is not None:
             known |= self.start.about.tables.keys()
-        if strangers := sorted({*self.tables, *self.types} - known):
-            raise UsageError(
-                f"the archive has no rows of {', '.join(strangers)}",
-                hint=f"its tables are {', '.join(sorted(known)) or 'none'}",
-            )
+        for option, given in (("--table", self.tables), ("--type", self.types)):
+            if strangers := sorted(set(given) - known):
+                raise UsageError(
+                    f"the archive has no rows of {', '.join(strangers)}, which {option} names"
+                    f"{suggestion(strangers[0], known)}",
+                    hint="`wormholectl archive show` lists what it has",
+                )
         return sorted(self.tables or known)
 
     def _table(self, table: str) -> Result:
@@ -137,7 +140,8 @@ class Exporter:
         seen = opened.look()
         if seen.state is not None and table not in self._cleaned and not self.dry:
             clean(opened, seen.version)
-            self._cleaned.add(table)
+            if not noted(opened.filesystem, opened.root):  # else one is left that may still be at work
+                self._cleaned.add(table)
         selection = self._selection(seen, table, opened.name)
         plan = planned(table, seen, selection, self._start_schemas(), self.types.get(table, {}))
         did = self._needed(seen, plan)

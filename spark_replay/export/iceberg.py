@@ -31,6 +31,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import assign_fresh_schema_ids, index_by_name
 from pyiceberg.table import CreateTableTransaction, Table, Transaction
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.typedef import Record
@@ -128,19 +129,23 @@ class OpenIcebergTable:
             return Seen(state, str(current.snapshot_id) if current else "", tuple(self._files(table)))
 
     def check(self, columns: Sequence[TableColumn]) -> None:
-        """See :meth:`~spark_replay.export.port.OpenTable.check`. A catalogue tells only by :meth:`draft`."""
-
-    def draft(self, columns: Sequence[TableColumn]) -> IcebergDraft:
-        """See :meth:`~spark_replay.export.port.OpenTable.draft`."""
+        """See :meth:`~spark_replay.export.port.OpenTable.check`. The catalogue is not asked."""
         try:
-            return IcebergDraft(self, columns)
-        except WormholeError:
-            raise
+            if self._seen is None:
+                schema = assign_fresh_schema_ids(self._catalogue._convert_schema_if_needed(table_shape(columns)))
+            else:
+                schema = IcebergDraft(self, columns).schema
+            index_by_name(schema)  # also of what is within columns: a map m has m.key and m.value
         except Exception as error:
             raise UsageError(
                 f"Iceberg cannot hold the columns of {self._whose[2]}: {error}",
                 hint="give another type with --type, or leave the table out (-t names those to export)",
             ) from error
+
+    def draft(self, columns: Sequence[TableColumn]) -> IcebergDraft:
+        """See :meth:`~spark_replay.export.port.OpenTable.draft`."""
+        self.check(columns)
+        return IcebergDraft(self, columns)
 
     def committed(self, run: str, base: str) -> bool | None:
         """See :meth:`~spark_replay.export.port.OpenTable.committed`."""
@@ -249,8 +254,8 @@ class IcebergDraft:
         self._transaction: Transaction = table.stage(shape) if seen is None else _Once(seen)
         if seen is not None:
             self._evolve(seen, shape)
-        self._schema = self._transaction.table_metadata.schema()
-        self.shape = schema_to_pyarrow(self._schema, include_field_ids=True)
+        self.schema = self._transaction.table_metadata.schema()
+        self.shape = schema_to_pyarrow(self.schema, include_field_ids=True)
 
     def _evolve(self, seen: Table, shape: pa.Schema) -> None:
         """A column of another type is a new one of that name: it has its own values only."""
@@ -296,8 +301,8 @@ class IcebergDraft:
         metadata = self._transaction.table_metadata
         statistics = data_file_statistics_from_parquet_metadata(
             pq.read_metadata(io.BytesIO(new.footer)),
-            stats_columns=compute_statistics_plan(self._schema, metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(self._schema),
+            stats_columns=compute_statistics_plan(self.schema, metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(self.schema),
         )
         return IcebergFile.from_args(
             content=DataFileContent.DATA,

@@ -95,13 +95,31 @@ def test_again_and_again_until_something_lasting(config: Path, monkeypatch: pyte
     assert DeltaTable(f"{config.parent}/lake/default").version() == 1
 
 
+@pytest.mark.parametrize(("every", "seconds"), [("3", 3.0), ("1.5", 1.5), ("2m", 120.0)])
+def test_a_pause_without_a_unit_is_of_seconds(
+    every: str, seconds: float, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (config.parent / "lake").mkdir()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        (config.parent / "archive").rename(config.parent / "gone")
+
+    monkeypatch.setattr(clock, "SYSTEM_CLOCK", clock.Clock(pause=pause))
+    words = ["export", "delta", "shop", "--to", f"{config.parent}/lake", "--every", every, "-c", str(config)]
+    assert (run(*words)[0], pauses) == (2, [seconds])
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ("delta shop", "--to"),
         ("iceberg shop", "--catalog"),
         ("iceberg shop --catalog x --property uri", "--property uri must be NAME=VALUE"),
-        ("delta shop --to x --every soon", "--every"),
+        ("delta shop --to x --every soon", "--every soon: must be a duration"),
+        ("delta shop --to x --every 0s", "--every 0s: without a pause"),
+        ("delta shop --to lake --type defalt:value=text", 'which --type names; did you mean "default"?'),
         ("delta shop --to x --every 1m --until 1/1/1", "--until ends at one place"),
         ("delta shop --to x --type price=text", "must be TABLE:NAME=TYPE"),
         ("delta none --to x", "none"),

@@ -264,6 +264,22 @@ def test_a_run_that_was_killed_is_done_again_once_and_leaves_nothing(
     assert len(data_files(lake)) <= most, "no file is left that no version names"
 
 
+def test_what_a_killed_run_left_goes_while_one_exporter_runs_again_and_again(
+    lake: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(lake, grow(lake, customer(1)))
+    store = grow(lake, customer(2))
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        export(lake, store, **kill_before_commit(patched, lake))
+    (left,) = runs(lake)
+    exporter = lake.exporter(store)
+    assert [one.did for one in exporter.run()] == ["changed"]
+    assert list(runs(lake)) == [left], "it began at the same version: it may still be at work"
+    assert [one.did for one in exporter.run()] == ["nothing"]
+    assert not runs(lake)
+    assert not any(left in name for name in map(str, lake.base.rglob("*.parquet")))
+
+
 def test_of_two_exporters_one_applies_a_range(lake: Format) -> None:
     export(lake, grow(lake, customer(1)))
     store = grow(lake, customer(2), customer(1, "bob", Op.UPDATE))
@@ -576,8 +592,8 @@ def test_a_key_that_changed_is_refused(lake: Format) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"tables": ["nope"]}, "the archive has no rows of nope"),
-        ({"types": {"nope": {}}}, "the archive has no rows of nope"),
+        ({"tables": ["nope"]}, "the archive has no rows of nope, which --table names; known are shop.customers"),
+        ({"types": {"shop.customer": {}}}, 'of shop.customer, which --type names; did you mean "shop.customers"?'),
         ({"types": {"shop.customers": {"nope": "text"}}}, "there is no column nope"),
         ({"types": {"shop.customers": {"name": "varchar"}}}, "'varchar' is no type"),
     ],
@@ -610,6 +626,24 @@ def test_delta_cannot_hold_every_name(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match="Delta cannot hold column 'two words' of t"):
                 export(lake, store, dry=dry)
         assert not list(lake.base.rglob(NOTES))
+
+
+MAPPED = Schema("t", (Column("id", "int"),), (Column("id", "int"), Column("m", "entries")))
+NAMED_ALIKE = Schema("t", MAPPED.key, (*MAPPED.columns, Column("m.key", "text")))
+
+
+@pytest.mark.parametrize("exported", [False, True], ids=["a new table", "one that has the map"])
+def test_iceberg_cannot_hold_a_column_with_the_name_of_a_part_of_another(exported: bool, tmp_path: Path) -> None:
+    lake = Format("iceberg", tmp_path)
+    if exported:
+        export(lake, grow(lake, tx(row(Op.INSERT, (1, {b"k": b"v"}), schema=MAPPED))))
+    store = grow(lake, tx(row(Op.INSERT, (2, {b"k": b"v"}, "x"), schema=NAMED_ALIKE)))
+    there = set(tmp_path.rglob("*.json"))
+    for dry in (True, False):
+        with pytest.raises(UsageError, match=r"Iceberg cannot hold the columns of t: .*m\.key"):
+            export(lake, store, dry=dry)
+        assert set(tmp_path.rglob("*.json")) == there
+        assert lake.catalogue().list_namespaces() == [("orders",)] * exported
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
