@@ -243,8 +243,7 @@ class Publisher:
             await self.ownership.take(info)
             await start_source()
             async with asyncio.TaskGroup() as group:
-                another = self.ownership.until_another(lambda: self.log_watch.end_unknown)
-                group.create_task(another, name="ownership")
+                group.create_task(self.ownership.until_another(self._cannot_read), name="ownership")
                 group.create_task(self.applications.run(), name="applications")
                 group.create_task(self._keep_fleet(), name="fleet")
                 group.create_task(self.caps.run(), name="caps")
@@ -306,6 +305,9 @@ class Publisher:
         await self.fleet.run(min((start, *self.applications.unused_starts()), key=lambda marker: marker.order))
 
     # -- events of the parts
+
+    def _cannot_read(self) -> bool:
+        return bool(self.fleet.trouble or self.log_watch.end_unknown)
 
     def _gather_interval(self) -> float:
         # Streams of flows that catch up get what another caravan reads, at its pace.

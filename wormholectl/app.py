@@ -56,6 +56,7 @@ _NOUNS: Final = (  # in the order of `--help`
     (objects.app, "objects"),
     (flows.app, "flows"),
     (markers.app, "markers"),
+    (publishers.publishers_app, "publishers"),
     (publishers.app, None),
     (relay.app, "relay"),
     (hosts.hosts_app, "hosts"),

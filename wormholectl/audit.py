@@ -65,7 +65,7 @@ def audit(
     statuses = [one.status for one in answers if one.status is not None]
     flows = [flow.flow for status in statuses for flow in status.flows if flow.flow.partition("/")[0] == application]
     copies = {status.copy for status in statuses for flow in status.flows if flow.flow in flows}
-    if setting.store.copy and copies - {setting.store.copy}:
+    if not all(map(setting.archives, copies)):
         raise UsageError(
             f"the archive is of copy {setting.store.copy!r}, {application} is served from {', '.join(sorted(copies))}: "
             "places of two copies cannot be compared",

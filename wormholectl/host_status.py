@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wormhole.admin.discovery import configured, host_request, serving, with_coordinator
+from wormhole.admin.discovery import configured, group_of, host_request, serving, with_coordinator
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination.port import Coordinator, HostRequest, MonitorInfo, StoredConfig
+from wormhole.coordination.standbys import owner_name
+from wormholectl.log_moves import refusal
 from wormholectl.options import Where
 
-__all__ = ["Host", "hosts_of", "known_hosts", "lock_holder"]
+__all__ = ["Host", "hosts_of", "known_hosts", "lock_holder", "served_elsewhere"]
 
 _LOCKS: Final = Path("/proc/locks")
 
@@ -44,7 +46,7 @@ def known_hosts(
     for dataset, settings in stored.datasets.items():
         for copy, one in settings.copies.items():
             for log, named in one.logs.items():
-                for host in (named.host,) if named.host else anywhere:
+                for host in named.candidates or anywhere:
                     logs.setdefault(host, []).append(f"{dataset}/{copy}/{log}")
     return {name: (live.get(name), tuple(sorted(named))) for name, named in sorted(logs.items())}
 
@@ -61,6 +63,29 @@ def hosts_of(where: Where) -> list[Host]:
             monitors = await asyncio.to_thread(_of_this_host, config)
         found = known_hosts(await coordinator.configuration(), monitors, static=static)
         return [Host(name, one, await host_request(coordinator, name), logs) for name, (one, logs) in found.items()]
+
+    return with_coordinator(where, read)
+
+
+def served_elsewhere(where: Where, host: str, logs: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    """The logs that are served although ``host`` serves none: by whom (``COPY@HOST``), and whether that one owns the
+    log already. Blocks. Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+
+    async def read(coordinator: Coordinator) -> dict[str, tuple[str, bool]]:
+        datasets = (await coordinator.configuration()).datasets
+        known = await coordinator.log_owners()
+        found: dict[str, tuple[str, bool]] = {}
+        for log in logs:
+            owners = known.get(group_of(datasets, log))
+            if owners is None:
+                continue
+            able = [one.name for one in owners.candidates if one.host != host and not refusal(one, owners)]
+            if owners.owner is not None and owners.owner.host != host:
+                found[log] = owner_name(owners), True
+            elif able:
+                found[log] = able[0], False
+        return found
 
     return with_coordinator(where, read)
 

@@ -72,12 +72,14 @@ def drain(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Stop all publishers of a host, cleanly, and keep them stopped: before maintenance."""
+    """Stop all publishers of a host, cleanly, and keep them stopped: before maintenance. Publishers that stand by on
+    other hosts take its logs over.
+    """
     from wormhole.admin.admin_service import nearest
     from wormhole.admin.discovery import with_coordinator
     from wormhole.coordination.current_user import current_user
     from wormhole.coordination.port import Coordinator, HistoryEntry, HostRequest
-    from wormholectl.host_status import hosts_of
+    from wormholectl.host_status import hosts_of, served_elsewhere
     from wormholectl.show.hosts import host_object
 
     known = {one.name: one for one in hosts_of(where)}
@@ -88,10 +90,18 @@ def drain(
     before = known[host]
     after = replace(before, request=HostRequest(not undo, current_user(), now()))
     old, new = ("drained" if one.request.drained else "in use" for one in (before, after))
+    logs = sorted((before.monitor.publishers if before.monitor else {}) or before.logs)
+    elsewhere = {} if undo else served_elsewhere(where, host, logs)
+    goes_on = [
+        f"{log}: {name} {'serves it' if serves else 'takes it over'}" for log, (name, serves) in elsewhere.items()
+    ]
     if not as_json:
-        runs = ", ".join(sorted((before.monitor.publishers if before.monitor else {}) or before.logs)) or "none"
-        effect = "run again" if undo else "stop; no process then reads its logs"
-        print_text(f"{host} is {old} and would be {new}", f"its publishers ({runs}) would {effect}")
+        unread = [log for log in logs if log not in elsewhere]
+        effect = "run again" if undo else "stop" if elsewhere else "stop; no process then reads its logs"
+        runs = ", ".join(logs) or "none"
+        print_text(f"{host} is {old} and would be {new}", f"its publishers ({runs}) would {effect}", *goes_on)
+        if elsewhere and unread:
+            print_text(f"{', '.join(unread)}: no process then reads it")
     confirm(f"{'Undo the drain of' if undo else 'Drain'} {host}?", yes)
     entry = HistoryEntry(after.request.at, after.request.by, "drain --undo" if undo else "drain", host, old, new)
 
@@ -103,7 +113,7 @@ def drain(
             return [f"it is missing in the history: {error}"]
         return []
 
-    notes = with_coordinator(where, apply)
+    notes = [*(goes_on if as_json else ()), *with_coordinator(where, apply)]
     if before.monitor is None:
         notes.append("no monitor runs there now; it follows this when it starts")
     if as_json:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from wormhole.admin.admin_service import Answer, publisher_name
+from wormhole.coordination.port import LogGroup, LogOwners
+from wormhole.coordination.standbys import owner_name, why_not
 from wormhole.model.findings import Report, Severity
 from wormhole.model.problem import Problem
 from wormhole.model.visible import few
@@ -14,9 +16,10 @@ from wormhole.wire.problems import problem_of, warnings_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.certificates import TlsReport
 from wormholectl.host_status import Host
+from wormholectl.log_moves import refusal
 from wormholectl.show.printer import size, span
 
-__all__ = ["Clock", "Disk", "Seen", "judge"]
+__all__ = ["Clock", "Contended", "Disk", "Seen", "judge"]
 
 _CLOCK_S: Final = 2.0
 """Clocks are compared by a header in whole seconds."""
@@ -45,6 +48,18 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
+class Contended:
+    """A log that several publishers may serve, or that has or had an owner: ``logs`` are its names,
+    ``dataset/copy/log``, ``expected`` the candidates that the configuration names, the preferred one first.
+    """
+
+    group: LogGroup
+    logs: tuple[str, ...]
+    expected: tuple[str, ...]
+    owners: LogOwners
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """``subject``: what was asked about.
 
@@ -52,7 +67,7 @@ class Seen:
 
     ``damaged``: records of the coordinator that cannot be read, each in a sentence; ``unsafe``: what
     :meth:`~wormhole.coordination.port.Coordinator.warnings` said; ``logs``: those that the configuration names, as
-    ``dataset/copy/log``; ``version``: of this command.
+    ``dataset/copy/log``; ``version``: of this command; ``contended``: logs that publishers take turns with.
     """
 
     subject: str
@@ -71,6 +86,7 @@ class Seen:
     whole_sources: tuple[str, ...] = ()
     """Logs whose source itself is in the coordinator, as an earlier release stored it."""
     unsafe: tuple[Problem, ...] = ()
+    contended: tuple[Contended, ...] = ()
 
     @property
     def statuses(self) -> list[admin_pb2.PublisherStatus]:
@@ -164,18 +180,10 @@ def _publishers(report: Report, seen: Seen) -> None:
         if answer.status is None:
             step = "look at its host; its monitor starts it again"
             report.add("publishers", Severity.PROBLEM, answer.problem, "what its flows do is not known", step)
-    names = {publisher_name(status) for status in seen.statuses}
-    drained = {log for host in seen.hosts if host.request.drained for log in host.logs}
-    silent = len(seen.answers) - len(seen.statuses)
-    for log in seen.logs:
-        if log not in names and log not in drained and not silent:
-            report.add(
-                "publishers",
-                Severity.PROBLEM,
-                f"log {log} is configured and nobody serves it",
-                "its updates are not delivered",
-                f"start its monitor, or `wormholectl publisher run --log {log}`",
-            )
+    if len(seen.answers) == len(seen.statuses):
+        _unserved(report, seen)
+    for one in seen.contended:
+        _standbys(report, seen, one)
     for status in seen.statuses:
         name = publisher_name(status)
         good = True
@@ -202,6 +210,58 @@ def _publishers(report: Report, seen: Seen) -> None:
             good = False
         if good:
             report.add("publishers", Severity.OK, f"{name} answers")
+
+
+def _unserved(report: Report, seen: Seen) -> None:
+    """The logs that nobody serves: each once, however many copies of it take turns."""
+    names = {publisher_name(status) for status in seen.statuses}
+    used = {log for host in seen.hosts if not host.request.drained for log in host.logs}
+    drained = {log for host in seen.hosts for log in host.logs} - used
+    taking_turns = {log: one for one in seen.contended for log in one.logs}
+    told: set[str] = set()
+    for log in seen.logs:
+        one = taking_turns.get(log)
+        logs = one.logs if one is not None else (log,)
+        if not told.isdisjoint(logs) or not names.isdisjoint(logs) or drained.issuperset(logs):
+            continue
+        told.update(logs)
+        because = "its updates are not delivered"
+        if one is not None and one.owners.candidates:
+            waits = [(each.name, refusal(each, one.owners) or why_not(each)) for each in one.owners.candidates]
+            what = f"nobody owns the log {one.group}"
+            stands_by = few([f"{name} stands by{f': {why.text}' if why else ''}" for name, why in waits])
+            hints = "; ".join(dict.fromkeys(why.hint for _, why in waits if why.hint))
+            step = hints or "`wormholectl publishers` shows who has taken over"
+            report.add("publishers", Severity.PROBLEM, what, f"{because}; {stands_by}", step)
+        elif one is None or one.owners.owner is None:
+            what = f"log {one.group if one is not None and len(logs) > 1 else log} is configured and nobody serves it"
+            step = f"start its monitor, or `wormholectl publisher run --log {log}`"
+            report.add("publishers", Severity.PROBLEM, what, because, step)
+
+
+def _standbys(report: Report, seen: Seen, one: Contended) -> None:
+    """Whether the log would be taken over."""
+    owner = owner_name(one.owners)
+    if not owner:
+        return  # reported already
+    good = True
+    for each in one.owners.candidates:
+        if why := refusal(each, one.owners) or why_not(each):
+            what = f"{each.name} could not take {one.group} over: {why.text}"
+            does = "be passed over" if refusal(each, one.owners) else "wait for its patience"
+            report.add("standbys", Severity.WARN, what, f"if {owner} ended, it would {does}", why.hint)
+            good = False
+    there = {owner, *(each.name for each in one.owners.candidates)}
+    drained = {host.name for host in seen.hosts if host.request.drained}
+    missing = [name for name in one.expected if name not in there and name.partition("@")[2] not in drained]
+    if missing and len(one.expected) > 1:
+        what = f"{few(missing)} should stand by for {one.group} and {'is' if len(missing) == 1 else 'are'} not there"
+        step = "`wormholectl hosts` shows whether a monitor runs there; its page says why the publisher does not"
+        report.add("standbys", Severity.WARN, what, f"{owner} owns the log, and fewer could take it over", step)
+        good = False
+    if good and one.owners.candidates:
+        names = few([each.name for each in one.owners.candidates])
+        report.add("standbys", Severity.OK, f"{owner} owns {one.group}; {names} could take it over")
 
 
 def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> None:

@@ -46,6 +46,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 _Command = Callable[..., None]
+_BARE: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 # A shell puts a completed word into the line as it is: a name must be no more than a word to it.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./@%+=,:-]+", re.ASCII)
 
@@ -177,10 +178,13 @@ def parsed(parse: Callable[[str], _T], option: str, text: str, example: str) -> 
 
 
 def duration(option: str, text: str, example: str = "30s") -> float:
-    """The seconds of an option. Raises as :func:`parsed`."""
+    """The seconds of an option; a number without a unit is of seconds. Raises as :func:`parsed`."""
     from wormhole.model.units import parse_duration
 
-    return parsed(parse_duration, option, text, example)
+    def seconds(given: str) -> float:
+        return parse_duration(float(given) if _BARE.fullmatch(given) else given)
+
+    return parsed(seconds, option, text, example)
 
 
 def now() -> float:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import http.client
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from wormhole import __version__
 from wormhole.admin import admin_service
 from wormhole.admin.admin_service import Answer, publisher_name
-from wormhole.admin.discovery import configured, state_dir, with_coordinator
-from wormhole.config import Config, DatasetConfig, unlisted
-from wormhole.coordination.port import Coordinator
+from wormhole.admin.discovery import configured, group_of, state_dir, with_coordinator
+from wormhole.config import Config, DatasetConfig, preference, unlisted
+from wormhole.coordination.port import Coordinator, LogGroup, LogOwners
 from wormhole.coordination.static import StaticCoordinator
 from wormhole.host.clock import SYSTEM_CLOCK
 from wormhole.host.clock import Clock as SystemClock
@@ -26,7 +27,7 @@ from wormhole.model.errors import Retryable, UsageError, WormholeError
 from wormhole.model.problem import Problem
 from wormholectl.certificates import named, report_on
 from wormholectl.host_status import Host, hosts_of
-from wormholectl.installation import Clock, Disk, Seen
+from wormholectl.installation import Clock, Contended, Disk, Seen
 from wormholectl.options import Where
 
 __all__ = ["clock_of", "look"]
@@ -42,14 +43,11 @@ def look(where: Where) -> Seen:
     config = None if where.publisher else configured(where)
     subject = where.publisher or where.coordinator
     hosts: list[Host] = []
-    logs: tuple[str, ...] = ()
-    damaged: tuple[str, ...] = ()
-    whole: tuple[str, ...] = ()
-    unsafe: tuple[Problem, ...] = ()
+    stored = _Stored()
     problem = ""
     if not where.publisher:
         try:
-            logs, damaged, whole, unsafe = with_coordinator(where, _stored)
+            stored = with_coordinator(where, _stored)
             hosts = hosts_of(where)
         except UsageError:
             raise
@@ -60,7 +58,7 @@ def look(where: Where) -> Seen:
         try:
             answers = admin_service.ask_each(where)
         except Retryable as error:  # nobody is registered, which matters where somebody should be
-            if not logs:
+            if not stored.logs:
                 problem = error.message
     with ThreadPoolExecutor(8) as pool:
         clocks = tuple(pool.map(clock_of, _told(answers)))
@@ -70,30 +68,58 @@ def look(where: Where) -> Seen:
         problem,
         tuple(answers),
         tuple(hosts),
-        logs,
+        stored.logs,
         tuple(_disks(where, config)),
         clocks,
-        damaged,
+        stored.damaged,
         named(answers),
         report_on(where.tls or (None if config is None else config.tls)),
-        whole,
-        unsafe,
+        stored.whole,
+        stored.unsafe,
+        stored.contended,
     )
 
 
-async def _stored(
-    coordinator: Coordinator,
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[Problem, ...]]:
-    """Logs that are configured, what is stored and cannot be read, logs whose source itself is stored, and what is not
-    safe there.
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """``logs``: those that are configured; ``damaged``: what is stored and cannot be read; ``whole``: logs whose source
+    itself is stored; ``unsafe``: what is not safe there; ``contended``: see :class:`~wormholectl.installation.Seen`.
     """
+
+    logs: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    unsafe: tuple[Problem, ...] = ()
+    contended: tuple[Contended, ...] = ()
+
+
+async def _stored(coordinator: Coordinator) -> _Stored:
     datasets = (await coordinator.configuration()).datasets
     await coordinator.subscribers()
     await coordinator.publishers()
+    owners = await coordinator.log_owners()
     logs = sorted(log for name, one in datasets.items() for log in _logs_of(name, one))
     damaged = tuple(str(error) for _, error in sorted(coordinator.problems.items()))
     whole = () if isinstance(coordinator, StaticCoordinator) else tuple(sorted(unlisted(Config(version=1), datasets)))
-    return tuple(logs), damaged, whole, await coordinator.warnings()
+    return _Stored(tuple(logs), damaged, whole, await coordinator.warnings(), tuple(_contended(logs, datasets, owners)))
+
+
+def _contended(
+    logs: Sequence[str], datasets: Mapping[str, DatasetConfig], owners: Mapping[LogGroup, LogOwners]
+) -> Iterable[Contended]:
+    """What is known of logs with candidates."""
+    grouped: dict[LogGroup, list[str]] = {}
+    for log in logs:
+        grouped.setdefault(group_of(datasets, log), []).append(log)
+    for group, of_group in grouped.items():
+        expected = []
+        for log in of_group:
+            dataset, copy, name = log.split("/")
+            hosts = datasets[dataset].copies[copy].logs[name].candidates
+            expected += [(preference(datasets[dataset], copy, name, host), f"{copy}@{host}") for host in hosts]
+        if group in owners or len(expected) > 1:
+            names = tuple(name for _, name in sorted(expected))
+            yield Contended(group, tuple(of_group), names, owners.get(group, LogOwners(None, (), (), None)))
 
 
 def _logs_of(dataset: str, settings: DatasetConfig) -> Iterable[str]:

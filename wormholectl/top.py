@@ -93,6 +93,8 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
                 f"  {counted(len(status.caravans), 'caravan')}  {counted(len(status.flows), 'flow')}",
                 f"  log at {shown_place(status, status.log_end)}" if status.HasField("log_end") else "",
                 f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
+                f"  term {status.term}" if status.term else "",
+                _text(f"  {status.standby.text}" if status.HasField("standby") else "", "yellow"),
                 (away, "bold red"),
             )
         )

@@ -166,12 +166,14 @@ class Assigner:
         now = self._clock.monotonic()
         app.infos = tuple(infos)
         present = {info.id: info for info in app.infos}
+        restarted: dict[str, SubscriberStream] = {}
         for name, member in tuple(app.members.items()):
             info = present.get(name)
             if info is None:
                 if member.gone_since is None:
                     member.gone_since = now
             elif (info.address, info.started) != (member.stream.info.address, member.stream.info.started):
+                restarted[name] = member.stream
                 member.stream.hang_up("the subscriber was restarted")  # a new process, perhaps at another address
                 self._end(app, name)
             else:
@@ -181,6 +183,7 @@ class Assigner:
                 app.refused.discard(name)
                 if name not in app.members:
                     self._dial(app, info)
+                    self._dialled_anew(name, restarted.get(name), app.members[name].stream)
             elif app.config.allows(name):
                 if not app.crowded:
                     app.crowded = True
@@ -347,6 +350,14 @@ class Assigner:
         stream = SubscriberStream(info, self._dialer, self._fleet, self._events, self._permits.may_send)
         task = asyncio.create_task(stream.run(), name=f"stream-{info.application}-{info.id}")
         app.members[info.id] = _Member(stream, task)
+
+    def _dialled_anew(self, name: str, former: SubscriberStream | None, stream: SubscriberStream) -> None:
+        """The stream of a restarted subscriber may have led to its new process, before that was registered: a handler
+        of a flow of it may run there.
+        """
+        for flow in self.flows.values():
+            if former is not None and flow.lost_from is former:
+                flow.was_at(name, stream)
 
     def _end(self, app: _Application, name: str) -> None:
         """Hang up for good; :meth:`close` waits for what is still under way then."""

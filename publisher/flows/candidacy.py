@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from publisher.flows.election import attempt
+from publisher.flows.election import attempt, successor
 from wormhole.coordination.change_signal import Signal
 from wormhole.coordination.port import (
     CandidateEntry,
@@ -40,6 +40,8 @@ _WAITING_S: Final = 2.0
 """Between two looks at the datastore while nobody owns the log, or this process could not take it over."""
 _RESTING_S: Final = 30.0
 """The same otherwise."""
+_FAILED_LOOKS: Final = 3
+"""So many looks at its datastore in a row fail before an owner gives the log up for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,15 @@ class Candidacy:
         """
         candidate, now = self.candidate, self._clock.wall()
         me = CandidateInfo(
-            candidate.copy, candidate.host, info.pid, info.address, info.started, candidate.rank, ready=False, since=now
+            candidate.copy,
+            candidate.host,
+            info.pid,
+            info.address,
+            info.started,
+            candidate.rank,
+            ready=False,
+            since=now,
+            waits="it has not asked its datastore yet",
         )
         async with self._announced(me) as entry, self._watched():
             return await self._win(me, info, entry)
@@ -99,9 +109,29 @@ class Candidacy:
         await asyncio.Event().wait()  # the coordinator is stopped: nobody moves anything
         raise AssertionError("unreachable")
 
-    def next_ready(self) -> str:
-        """The preferred one of the other candidates that are ready; empty: none is."""
-        return next((one.name for one in self.owners.candidates if one.ready and one.name != self.name), "")
+    async def outdone(self, troubled: Callable[[], bool]) -> str:
+        """Return once the datastore cannot be read here, and another candidate could serve: why. ``troubled``: whether
+        the log cannot be read just now.
+        """
+        failed = 0
+        while True:
+            await self._clock.sleep(_WAITING_S / 2)
+            if not troubled():
+                failed = 0
+                continue
+            problem = await self._fault()
+            failed = failed + 1 if problem else 0
+            other = successor(self.owners)
+            if failed >= _FAILED_LOOKS and other:
+                return f"its datastore cannot be read here ({problem.text}), and {other} can serve"
+
+    async def _fault(self) -> Problem:
+        """Why the datastore cannot be read now; empty: it can."""
+        try:
+            found = await self.candidate.look()
+        except WormholeError as error:
+            return error.problem
+        return NO_PROBLEM if found.ready else found.problem or Problem("it is not ready")
 
     @asynccontextmanager
     async def _announced(self, me: CandidateInfo) -> AsyncIterator[CandidateEntry]:

@@ -14,10 +14,13 @@ from typing import Final
 from wormhole.coordination.port import CandidateInfo, LogOwners
 from wormhole.model.problem import NO_PROBLEM, Problem
 
-__all__ = ["STEP_S", "Attempt", "attempt"]
+__all__ = ["STEP_S", "UNREADY_S", "Attempt", "attempt", "successor"]
 
 STEP_S: Final = 0.5
 """How much later each candidate tries than the one that is preferred to it."""
+UNREADY_S: Final = 5.0
+"""How long a candidate whose datastore cannot be read leaves the log to others, at least. Then it owns the log all the
+same: an operator can look at its flows, and decide about them, only where somebody owns it."""
 _MOVED_S: Final = 5.0
 """How long the others leave a log to the candidate that it was moved to."""
 
@@ -25,7 +28,7 @@ _MOVED_S: Final = 5.0
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """``after_s``: seconds from the moment at which the log lost its owner, infinite while this candidate must not try.
-    ``why``: why it waits, for operators; empty: it only leaves others the first try.
+    ``why``: why it leaves the log to others, for operators; empty: it only leaves the preferred ones the first try.
     """
 
     after_s: float
@@ -37,8 +40,6 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
 
     ``patience_s``: how long a candidate that lacks what was delivered leaves the log to a more complete one.
     """
-    if not me.ready:
-        return Attempt(math.inf, Problem(me.waits or "its datastore cannot be read", me.hint))
     other = _other_server(me, owners)
     if other is not None:
         return Attempt(math.inf, other)
@@ -49,6 +50,9 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
     delay = STEP_S * sum(one.ready and (one.rank, one.name) < (me.rank, me.name) for one in live)
     if moved is not None and any(one.name == moved.to for one in live):
         delay += _MOVED_S
+    if not me.ready:
+        waits = Problem(me.waits or "its datastore cannot be read", me.hint)
+        return Attempt(delay + max(patience_s, UNREADY_S), waits)
     if not me.lacking:
         return Attempt(delay)
     waits = Problem(
@@ -56,6 +60,12 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
         "let its replication catch up",
     )
     return Attempt(max(delay, patience_s), waits)
+
+
+def successor(owners: LogOwners) -> str:
+    """The candidate that could serve in place of an owner that cannot read its datastore; empty: none."""
+    able = [one for one in owners.candidates if one.ready and _other_server(one, owners) is None]
+    return min(able, key=lambda one: (bool(one.lacking), one.rank, one.name)).name if able else ""
 
 
 def _other_server(me: CandidateInfo, owners: LogOwners) -> Problem | None:

@@ -10,9 +10,9 @@ that is connected there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any
 
 from publisher.flows.candidacy import Candidacy
 from wormhole.coordination.port import Contact, Coordinator, LogClaim, LogOwners, PublisherInfo, Registration
@@ -22,13 +22,6 @@ from wormhole.model.errors import Retryable
 from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = ["LogHandedOver", "Ownership"]
-
-_LOOK_S: Final = 0.5
-"""Between two looks at whether the log can be read."""
-
-
-def _is_read() -> str:
-    return ""
 
 
 class LogHandedOver(Retryable):
@@ -99,7 +92,7 @@ class Ownership:
 
     async def take(self, info: PublisherInfo) -> None:
         """Return once this process owns the log and is registered, however long another one does. Raises what
-        :class:`Coordinator` raises and is not retryable.
+        :class:`Coordinator` raises and is not retryable, and :class:`LogHandedOver` when the log is lost before.
         """
         if self._candidacy is not None:
             self._claim = await self._candidacy.win(info)
@@ -110,52 +103,56 @@ class Ownership:
 
         register = partial(self._coordinator.register_publisher, info)
         what = f"publisher of {info.dataset}/{info.copy}/{info.log}"
-        self._registration = await retry_during_outage(register, what, trouble)
+        self._registration = await self._unless_lost(retry_during_outage(register, what, trouble))
         self._registers = ""
 
-    async def until_another(self, unread: Callable[[], str] = _is_read) -> None:
-        """Raise :class:`LogHandedOver` once another process owns the log, or is to: by an operator's wish, or because
-        the log cannot be read here. ``unread``: why not, empty while it can be.
+    async def _unless_lost(self, registering: Coroutine[Any, Any, Registration]) -> Registration:
+        """The registration; another owner of the log keeps the place of it for as long as it serves. Raises
+        :class:`LogHandedOver`.
         """
-        if self._candidacy is None or self._claim is None:
-            return
-        lost = asyncio.ensure_future(self._claim.lost())
-        moved = asyncio.ensure_future(self._candidacy.moved())
-        passed_on = asyncio.ensure_future(self._unreadable(self._candidacy, unread))
+        if self._claim is None:
+            return await registering
+        registered, lost = asyncio.ensure_future(registering), asyncio.ensure_future(self._claim.lost())
         try:
-            await asyncio.wait((lost, moved, passed_on), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((registered, lost), return_when=asyncio.FIRST_COMPLETED)
+            if not registered.done():
+                raise LogHandedOver(f"the log is another publisher's: {lost.result()}", gone=True)
+            return registered.result()
+        finally:
+            registered.cancel()
+            lost.cancel()
+            await asyncio.gather(registered, lost, return_exceptions=True)
+
+    async def until_another(self, troubled: Callable[[], bool]) -> None:
+        """Raise :class:`LogHandedOver` once another process owns the log, or is to: by an operator's wish, or because
+        the log cannot be read here. ``troubled``: whether that is so just now.
+        """
+        claim, candidacy = self._claim, self._candidacy
+        if candidacy is None or claim is None:
+            return
+        lost, moved = asyncio.ensure_future(claim.lost()), asyncio.ensure_future(candidacy.moved())
+        outdone = asyncio.ensure_future(candidacy.outdone(troubled))
+        watched = (lost, moved, outdone)
+        try:
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 raise LogHandedOver(f"the log is another publisher's: {lost.result()}", gone=True)
             if moved.done():
                 raise LogHandedOver(f"the log is moved to {moved.result()}", gone=False)
-            raise LogHandedOver(f"the log is given up: {passed_on.result()}", gone=False)
+            raise LogHandedOver(f"the log is left to others: {outdone.result()}", gone=False)
         finally:
-            for task in (lost, moved, passed_on):
-                task.cancel()
-            await asyncio.gather(lost, moved, passed_on, return_exceptions=True)
-
-    async def _unreadable(self, candidacy: Candidacy, unread: Callable[[], str]) -> str:
-        """Return once the log could not be read for as long as a lease, and another candidate is ready for it."""
-        since: float | None = None
-        while True:
-            await self._clock.sleep(_LOOK_S)
-            why, now = unread(), self._clock.monotonic()
-            if not why:
-                since = None
-                continue
-            since = now if since is None else since
-            other = candidacy.next_ready()
-            if other and now - since >= self._coordinator.lease_s():
-                return f"{other} is ready for it, and here it cannot be read: {why}"
+            for one in watched:
+                one.cancel()
+            await asyncio.gather(*watched, return_exceptions=True)
 
     async def give_up(self) -> None:
-        """Withdraw registration and claim; idempotent."""
+        """Withdraw claim and registration; idempotent."""
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            await claim.close()  # first: the next owner waits for it
         registration, self._registration = self._registration, None
         if registration is not None:
             await registration.close()
-        claim, self._claim = self._claim, None
-        if claim is not None:
-            await claim.close()
 
     def ours(self) -> bool:
         """Whether no other publisher is known to have taken the log over while our session was lost."""

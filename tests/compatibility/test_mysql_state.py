@@ -11,6 +11,7 @@ import pytest
 from publisher.sources.high_water import HighWater
 from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.incarnations import Incarnations, Known
+from publisher.sources.state_file import FolderState
 from wormhole.model.errors import Diverged
 from wormhole.model.position import Datamarker, LogPosition
 
@@ -34,7 +35,7 @@ def test_how_far_the_log_was_read_is_known(folder: Path) -> None:
 
 
 def test_every_incarnation_is_known(folder: Path) -> None:
-    incarnations = Incarnations(folder / "histories.json", HighWater(folder / "read.bin"))
+    incarnations = Incarnations(FolderState(folder), HighWater(folder / "read.bin"))
     assert (incarnations.current, incarnations.unproven) == (3, True)
     assert incarnations.reached == LogPosition(3, 5, 0)
     assert incarnations.known(FIRST) == Known({3: "1700000000-1-aaaa", 4: "1700000001-1-aaaa-bbbb"}, current=False)
@@ -46,7 +47,7 @@ def test_every_incarnation_is_known(folder: Path) -> None:
 
 
 def test_a_datamarker_behind_the_lost_end_is_held(folder: Path) -> None:
-    incarnations = Incarnations(folder / "histories.json")
+    incarnations = Incarnations(FolderState(folder))
     shared = LogPosition(2, 5, 80)
     with pytest.raises(Diverged, match="the server lost the end of its log") as caught:
         incarnations.check_way(Datamarker(shared, f"{SECOND}:1-2", shared))

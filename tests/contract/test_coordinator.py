@@ -767,6 +767,10 @@ async def test_taking_a_log_is_what_a_move_asked_for(form: Form) -> None:
     claim = await first.own_log(GROUP, DB1, server="", why="")
     assert (await owners_of(first)).move is None
     await second.request_move(GROUP, request)
+    for _ in range(2):  # a request that is not there any more is withdrawn all the same
+        await second.request_move(GROUP, None)
+        assert (await owners_of(first)).move is None
+    await second.request_move(GROUP, request)
     with pytest.raises(Retryable):
         await second.own_log(GROUP, WEST, server="", why="")
     assert (await owners_of(first)).move == request, "a refused attempt clears nothing"
@@ -836,7 +840,12 @@ async def test_a_log_that_another_owned_and_left_meanwhile_is_lost_too(form: For
     async with patience():
         assert "took the log in term 2" in await claim.lost()
     assert (await owners_of(second)).owner is None
-    assert (await first.own_log(GROUP, DB1, server="", why="")).term == 3, "also before the lost one is closed"
+    again = await first.own_log(GROUP, DB1, server="", why="")  # also before the lost one is closed
+    await claim.close()
+    assert (again.held, again.term) == (True, 3)
+    with pytest.raises(Retryable):
+        await first.own_log(GROUP, DB1, server="", why="")
+    assert (await owners_of(second)).owner == DB1
 
 
 async def test_an_owner_that_closed_writes_no_flows_of_its_log(form: Form) -> None:

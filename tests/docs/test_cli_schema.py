@@ -12,14 +12,19 @@ from monitor.folder_lock import FolderLock
 from tests.support.archives import put, tx, write_archive
 from tests.support.cli_schema import check, names
 from tests.support.command_line import run
+from tests.support.contenders import contending, is_there
+from tests.support.eventually import until
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import relay, status
 from tests.unit.wormholectl.show.test_updates import BYTES, update
 from wormhole.admin.admin_service import Answer
+from wormhole.coordination.port import LogGroup
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import LogPosition
+from wormhole.model.problem import Problem
 from wormhole.model.values import Op
+from wormhole.ports.datastore import Standing
 from wormhole.wire.rows import encode_row
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.updates import gap_as_json, update_as_json
@@ -69,7 +74,7 @@ ARCHIVE = [
 """What is asked of an archive."""
 
 TAILED = {"tail-update", "tail-gap"}
-STORED = {"config-diff"}
+STORED = {"config-diff", "publishers-move"}
 REPLAY = {
     "replay-plan",
     "replay-progress",
@@ -93,6 +98,8 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     full.flows[1].paused = "ann@ops"
     full.relay.CopyFrom(relay())
     bare = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db2", coordination="lost", stuck_s=9)
+    bare.standby.CopyFrom(admin_pb2.Problem(text="stands by: main@alpha owns the log"))
+    full.term, full.candidate = 3, "main@alpha"
     silent = Answer("h:9", None, "the publisher at h:9 does not answer")
     return FakeAdmin([Answer("h:7", full), Answer("h:8", bare), silent]).install(monkeypatch)
 
@@ -154,6 +161,29 @@ def test_what_is_stored(zookeeper: str, tmp_path: Path) -> None:
         check("config-diff", run("config", command, str(file), "--json", *options)[1])
     check("config-show", run("config", "show", "-c", str(file), "--json")[1])
     check("config-history", run("config", "history", "-c", str(file), "--json")[1])
+
+
+def test_who_owns_a_log_and_a_move(zookeeper: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        f"version = 1\n[coordinator]\nzookeeper = '{zookeeper}'\n"
+        "[datasets.shop.copies.main.logs.db1]\nsource = 'mysql://w@127.0.0.1:1'\nhosts = ['alpha', 'beta', 'gamma']\n"
+    )
+    assert run("config", "apply", str(file), "--yes")[0] == 0
+    waits = Standing("S", ready=False, problem=Problem("it is a standby", "promote it"))
+    with contending(
+        zookeeper,
+        LogGroup("shop", "main", "db1"),
+        main_alpha=Standing("S"),
+        main_beta=Standing("S", lacking="U:5"),
+        main_gamma=waits,
+    ):
+        move = ("publishers", "move", "shop/db1", "--to", "beta", "--yes", "-c", str(file), "--json")
+        check("publishers-move", run(*move)[1])
+        until(lambda: is_there(zookeeper, LogGroup("shop", "main", "db1"), "main@alpha"), "it stands by")
+        told = check("publishers", run("publishers", "-c", str(file), "--json")[1])
+    [log] = told["logs"]
+    assert [one["takes_over"] for one in log["standbys"]] == [True, False]
 
 
 def test_the_lines_of_a_tail() -> None:

@@ -18,6 +18,7 @@ from tests.support.monitor_states import add_flow, backfill, busy, crowded, quie
 from tests.support.ports import free_port
 from tests.support.publisher_status import relay
 from wormhole.host.http_guard import protect
+from wormhole.wire.v1 import admin_pb2
 
 PHONE, DESK = (390, 844), (1280, 800)
 _DRAWN = "document.querySelectorAll('#flows-rows tr').length > 0"
@@ -191,6 +192,20 @@ async def test_one_sees_who_is_where(browser: str) -> None:
                 for other in found[i + 1 :]:
                     apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
                     assert apart, "two caravans' labels lie on each other"
+
+
+async def test_one_that_stands_by_is_no_problem_and_names_the_owner(browser: str) -> None:
+    state = busy(time.time())
+    shop = state.publishers[LogKey("shop", "main", "db1")].status
+    assert shop is not None
+    why = admin_pb2.Problem(text="stands by: main@alpha (process 7) owns the log, in term 3")
+    shop.CopyFrom(admin_pb2.PublisherStatus(coordination="connected", owner="main@alpha", standby=why))
+    async with showing(browser, state) as page:
+        log = "[...document.querySelectorAll('.log')].find((one) => one.textContent.startsWith('shop/main/db1'))"
+        assert await page.evaluate(f"{log}.dataset.level") == "none"
+        assert await page.evaluate(f"{log}.querySelector('.phase').textContent") == "stands by"
+        facts = await page.evaluate(f"[...{log}.querySelectorAll('.facts dt')].map((one) => one.textContent)")
+        assert facts == ["Process", "Restarts", "Owner"]
 
 
 async def test_a_change_shows_at_once_and_disturbs_nobody(browser: str) -> None:

@@ -29,8 +29,9 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="served-before-it-is-registered",
         file="publisher/publisher.py",
-        old="            await self.ownership.take(info)\n            async with asyncio.TaskGroup() as group:\n",
-        new="            async with asyncio.TaskGroup() as group:\n                "
+        old="            await self.ownership.take(info)\n            await start_source()\n"
+        "            async with asyncio.TaskGroup() as group:\n",
+        new="            await start_source()\n            async with asyncio.TaskGroup() as group:\n                "
         "group.create_task(self.ownership.take(info))\n",
         tests=("tests/system/test_owners.py::test_a_second_publisher_serves_nothing_until_the_first_is_gone",),
         promise="a second publisher of a log serves nothing while the first is registered",

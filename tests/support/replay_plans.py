@@ -10,7 +10,7 @@ from spark_replay.replay.progress import Progress
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.request import FoundPublisher, ReplayRequest, ReplaySettings
 from tests.support.archives import put, tx, write_archive
-from wormhole.config import ApplicationConfig, ArchiveConfig, DatasetConfig
+from wormhole.config import ApplicationConfig, ArchiveConfig, DatasetConfig, FailoverConfig
 from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -26,9 +26,19 @@ def archived(folder: Path) -> ArchiveStore:
     return open_store(str(folder / "archive"), "orders")
 
 
-def setting(store: ArchiveStore, *, where: str = "", grow_s: float = 0.0) -> ReplaySettings:
-    logs: dict[str, Any] = {"main": {"logs": {"db1": {"source": "rocksdb:///data/db1"}}}}
-    dataset = DatasetConfig(name="orders", copies=logs, archive=ArchiveConfig(to=store.to))
+def setting(
+    store: ArchiveStore, *, where: str = "", grow_s: float = 0.0, failover: tuple[str, ...] = ()
+) -> ReplaySettings:
+    """``failover``: copies of a server beside which there is another one, ``other``."""
+    copies: dict[str, Any] = {"main": {"logs": {"db1": {"source": "rocksdb:///data/db1"}}}}
+    if failover:
+        copies = {copy: {"logs": {"db1": {"source": "db1", "kind": "mysql"}}} for copy in (*failover, "other")}
+    dataset = DatasetConfig(
+        name="orders",
+        copies=copies,
+        archive=ArchiveConfig(to=store.to),
+        failover=FailoverConfig(copies=failover) if failover else None,
+    )
     application = ApplicationConfig(name="cache", dataset="orders", start="earliest", where=where)
     return ReplaySettings(dataset, application, store, None, 5.0, 1 << 20, grow_s)
 

@@ -30,6 +30,7 @@ __all__ = [
     "ask_each",
     "audit",
     "change",
+    "check_answered",
     "check_application",
     "dead_letters",
     "describe",
@@ -62,7 +63,7 @@ class Answer:
     """One publisher's ``status``, or why there is none (``problem``); ``tls`` and ``tls_name`` as it was reached with.
 
     ``state_dir``: that of this host's publishers, as far as this side knows it. ``drained``: no publisher was asked,
-    because an operator stopped them.
+    because an operator stopped them. ``unowned``: none was asked, because all that could serve a log stand by.
     """
 
     address: str
@@ -72,6 +73,7 @@ class Answer:
     tls_name: str = ""
     state_dir: Path = discovery.STATE_DIR
     drained: discovery.Drained | None = None
+    unowned: discovery.Unowned | None = None
 
     @property
     def silent(self) -> bool:
@@ -80,7 +82,8 @@ class Answer:
 
     def may_have(self, application: str) -> bool:
         """Whether flows of the application may be where no publisher answers."""
-        return self.silent or (self.drained is not None and application in self.drained.applications)
+        away = self.drained or self.unowned
+        return self.silent if away is None else application in away.applications
 
 
 def ask(where: Where, flow: str = "") -> list[Answer]:
@@ -89,18 +92,25 @@ def ask(where: Where, flow: str = "") -> list[Answer]:
     Raises :class:`~wormhole.model.errors.WormholeError` when none is found or none answers.
     """
     answers = ask_again(find(where), flow)
+    check_answered(answers, where)
+    return answers
+
+
+def check_answered(answers: Sequence[Answer], where: Where) -> None:
+    """Raises :class:`~wormhole.model.errors.StreamBroken` when no publisher answered."""
     if all(answer.status is None for answer in answers):
         hint = "check that the publisher runs, its address (admin_listen under [publisher]) and the certificates"
         if (drained := answers[0].drained) is not None:
             undo = f"wormholectl drain {drained.host} --undo -c {where.coordinator}"
             hint = f"`{undo}` when the maintenance is over"
+        if (unowned := answers[0].unowned) is not None:
+            hint = unowned.hint
         raise StreamBroken("; ".join(answer.problem for answer in answers), hint=hint)
-    return answers
 
 
 def ask_each(where: Where) -> list[Answer]:
-    """As :func:`ask`, also when none of those that were found answers."""
-    return [answer for answer in ask_again(find(where)) if answer.drained is None]
+    """As :func:`ask`, also when none of those that were found answers; only those that can be asked."""
+    return [answer for answer in ask_again(find(where)) if answer.drained is None and answer.unowned is None]
 
 
 def find(where: Where) -> list[Answer]:
@@ -115,6 +125,7 @@ def find(where: Where) -> list[Answer]:
     return [
         *(Answer(address, None, "", tls, where.tls_name, state_dir) for address in found.addresses),
         *(Answer("", None, str(one), drained=one) for one in found.drained),
+        *(Answer("", None, str(one), unowned=one) for one in found.unowned),
     ]
 
 
@@ -125,7 +136,7 @@ def ask_again(answers: Sequence[Answer], flow: str = "") -> list[Answer]:
 
 
 def _answer(one: Answer, flow: str) -> Answer:
-    if one.drained is not None:
+    if one.drained is not None or one.unowned is not None:
         return one
     try:
         return replace(one, status=describe(one.address, one.tls, one.tls_name, flow), problem="")
@@ -168,10 +179,12 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
             if one.flow == flow:
                 return answer, one
             names.append(one.flow)
-    silent = [answer.problem for answer in answers if answer.may_have(flow.partition("/")[0])]
+    silent = [answer for answer in answers if answer.may_have(flow.partition("/")[0])]
     if silent:
+        problems = "; ".join(answer.problem for answer in silent)
+        hints = (answer.unowned.hint for answer in silent if answer.unowned is not None)
         raise StreamBroken(
-            f"no publisher that answers has a flow {flow!r}; {'; '.join(silent)}", hint="start that publisher"
+            f"no publisher that answers has a flow {flow!r}; {problems}", hint=next(hints, "start that publisher")
         )
     raise UsageError(f"there is no flow {flow!r}", hint=nearest(flow, names, "flow", "wormholectl flows"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -12,7 +12,15 @@ from wormhole.admin.blocking import wait_for_result
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, PublisherConfig
 from wormhole.config import load as load_config
 from wormhole.coordination.connect import connect
-from wormhole.coordination.port import Coordinator, HostRequest, PublisherInfo
+from wormhole.coordination.port import (
+    CandidateInfo,
+    Coordinator,
+    HostRequest,
+    LogGroup,
+    LogOwners,
+    PublisherInfo,
+)
+from wormhole.coordination.standbys import why_not
 from wormhole.coordination.up_data_folder import up_folder
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
 from wormhole.host.where import Where
@@ -23,9 +31,12 @@ __all__ = [
     "STATE_DIR",
     "Drained",
     "Found",
+    "Unowned",
     "ask_coordinator",
     "configured",
+    "group_of",
     "host_request",
+    "log_owners",
     "publishers",
     "serving",
     "state_dir",
@@ -79,17 +90,41 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True)
+class Unowned:
+    """A log that nobody serves although ``standbys``, by their preference, could come to own it.
+
+    ``applications``: those of its dataset, whose flows are therefore not known.
+    """
+
+    group: LogGroup
+    standbys: tuple[CandidateInfo, ...]
+    applications: frozenset[str]
+
+    @property
+    def hint(self) -> str:
+        """The next step."""
+        hints = dict.fromkeys(why_not(one).hint for one in self.standbys)
+        return "; ".join(filter(None, hints)) or "`wormholectl publishers` shows who has taken over"
+
+    def __str__(self) -> str:
+        waits = ((one.name, why_not(one)) for one in self.standbys)
+        told = (f"{name} stands by{f': {why.text}' if why else ' and is about to take over'}" for name, why in waits)
+        return f"nobody owns the log {self.group}, and the flows there are not known: {few(list(told))}"
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """``addresses``: of the admin services of publishers."""
 
     addresses: Sequence[str]
     drained: Sequence[Drained] = ()
+    unowned: Sequence[Unowned] = ()
 
 
 def publishers(where: Where, config: Config | None) -> Found:
-    """All publishers, and the logs that have none because their host is drained.
+    """All publishers, the logs that have none because their host is drained, and those for which all stand by.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when there is neither.
+    Raises :class:`~wormhole.model.errors.WormholeError` when there is nothing of it.
     """
     if where.publisher:
         return Found([where.publisher])
@@ -104,40 +139,81 @@ def publishers(where: Where, config: Config | None) -> Found:
 
 
 async def _registered(coordinator: Coordinator) -> Found:
-    infos = await coordinator.publishers()
-    drained = await _drained(coordinator, {f"{one.dataset}/{one.copy}/{one.log}" for one in infos})
-    return Found([] if drained and not infos else _of_infos(infos), drained)
-
-
-async def _drained(coordinator: Coordinator, served: Container[str], this_host: str = "") -> list[Drained]:
-    """The logs of drained hosts that are not ``served``. ``this_host``: where logs run that name no host."""
+    infos = list(await coordinator.publishers())
+    served = [f"{one.dataset}/{one.copy}/{one.log}" for one in infos]
     stored = await coordinator.configuration()
-    logs: dict[str, set[str]] = {one.host: set(one.publishers) for one in await coordinator.monitors()}
-    for log, host in _logs(stored.datasets):
-        if host or this_host:
-            logs.setdefault(host or this_host, set()).add(log)
+    running = {group_of(stored.datasets, log) for log in served}
+    missing = sorted({group_of(stored.datasets, log) for log, _ in _logs(stored.datasets)} - running, key=str)
+    known = await coordinator.log_owners() if missing else {}
+    unowned = []
+    for group in missing:
+        owners = known.get(group)
+        if owners is not None and owners.owner is not None:
+            infos.append(owners.owner)  # it registers in a moment
+            served.append(f"{group.dataset}/{owners.owner.copy}/{group.log}")
+        elif owners is not None and owners.candidates:
+            names = frozenset(name for name, one in stored.applications.items() if one.dataset == group.dataset)
+            unowned.append(Unowned(group, owners.candidates, names))
+    drained = await _drained(coordinator, served)
+    return Found([] if (drained or unowned) and not infos else _of_infos(infos), drained, unowned)
+
+
+async def _drained(coordinator: Coordinator, served: Iterable[str], this_host: str = "") -> list[Drained]:
+    """The logs of drained hosts that nobody serves and no other host is to. ``served``: by their names. ``this_host``:
+    where logs run that name no host.
+    """
+    stored = await coordinator.configuration()
+    monitors = await coordinator.monitors()
+    # Others may write there: a name that is none of a log is nobody's.
+    logs = {one.host: {log for log in one.publishers if log.count("/") == 2} for one in monitors}
+    for log, hosts in _logs(stored.datasets):
+        for host in hosts or ((this_host,) if this_host else ()):
+            logs.setdefault(host, set()).add(log)
+
+    def group(log: str) -> LogGroup:
+        return group_of(stored.datasets, log)
+
+    running = {group(log) for log in served}
+    away = {host: {log for log in named if group(log) not in running} for host, named in sorted(logs.items())}
+    requests = {host: await host_request(coordinator, host) for host, named in away.items() if named}
+    expected = {group(log) for host, request in requests.items() if not request.drained for log in away[host]}
     found = []
-    for host, named in sorted(logs.items()):
-        away = tuple(sorted(log for log in named if log not in served))
-        request = await host_request(coordinator, host) if away else HostRequest()
-        if request.drained:
-            datasets = {log.partition("/")[0] for log in away}
+    for host, request in requests.items():
+        kept = tuple(sorted(log for log in away[host] if group(log) not in expected))
+        if request.drained and kept:
+            datasets = {log.partition("/")[0] for log in kept}
             names = frozenset(name for name, one in stored.applications.items() if one.dataset in datasets)
-            found.append(Drained(host, request.by, away, names))
+            found.append(Drained(host, request.by, kept, names))
     return found
 
 
-def _logs(datasets: Mapping[str, DatasetConfig]) -> Iterable[tuple[str, str]]:
-    """Each log as ``dataset/copy/log``, and the host that it names."""
+def group_of(datasets: Mapping[str, DatasetConfig], log: str) -> LogGroup:
+    """Who contends for a log, ``dataset/copy/log``."""
+    dataset, copy, name = log.split("/")
+    return LogGroup(dataset, copy if dataset not in datasets else datasets[dataset].group(copy), name)
+
+
+def _logs(datasets: Mapping[str, DatasetConfig]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Each log as ``dataset/copy/log``, and the hosts that it names."""
     for dataset, settings in datasets.items():
         for copy, one in settings.copies.items():
             for log, named in one.logs.items():
-                yield f"{dataset}/{copy}/{log}", named.host
+                yield f"{dataset}/{copy}/{log}", named.candidates
 
 
 async def host_request(coordinator: Coordinator, host: str) -> HostRequest:
     """What an operator requested of a host."""
     return await anext(coordinator.watch_host(host))
+
+
+def log_owners(where: Where) -> Mapping[LogGroup, LogOwners]:
+    """Who owns each log, and who else could; none of what ``where`` asks by the address of its publisher. Blocks.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+    if where.publisher:
+        return {}
+    return with_coordinator(where, lambda coordinator: coordinator.log_owners())
 
 
 def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -> T:

@@ -309,7 +309,7 @@ class MemoryCoordinator:
         groups = {LogGroup(*key[1:4]) for key in self.world.entries if key[0] == "candidate"} | self.world.logs.keys()
         return {group: self._owners(group) for group in sorted(groups, key=str)}
 
-    async def request_move(self, group: LogGroup, request: MoveRequest) -> None:
+    async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:
         self._need_contact()
         self.world.logs.setdefault(group, MemoryLog()).move = request
         self.world.signal.notify()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -116,6 +117,11 @@ class Nodes:
                 )
             except NodeExistsError:  # somebody was faster; the last write stays
                 await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
+
+    async def remove(self, path: str) -> None:
+        """Delete the node; nothing where there is none."""
+        with contextlib.suppress(NoNodeError):
+            await self._session.call(f"remove {path}", lambda client: client.delete_async(path))
 
     async def put_all(self, nodes: Mapping[str, bytes], fence: str = "") -> None:
         """:meth:`put` for many small nodes, in as few requests as it takes.

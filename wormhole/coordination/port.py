@@ -498,8 +498,9 @@ class Coordinator(Protocol):
         """Every log that has, or had, an owner or a candidate. Empty in the static form."""
         ...
 
-    async def request_move(self, group: LogGroup, request: MoveRequest) -> None:
-        """Request that another candidate owns a log; the last request stays until the log is taken.
+    async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:
+        """Request that another candidate owns a log; the last request stays until the log is taken. ``None`` withdraws
+        it.
 
         Raises :class:`~wormhole.model.errors.ConfigError` in the static form.
         """

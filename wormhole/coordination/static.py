@@ -134,7 +134,7 @@ class StaticCoordinator(MemoryCoordinator):
     async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
         raise no_election()
 
-    async def request_move(self, group: LogGroup, request: MoveRequest) -> None:
+    async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:
         raise no_election()
 
     def _subscribers(self) -> tuple[SubscriberInfo, ...]:

@@ -335,8 +335,11 @@ class ZooKeeperCoordinator:
     async def log_owners(self) -> Mapping[LogGroup, LogOwners]:
         return await self._logs.read_all()
 
-    async def request_move(self, group: LogGroup, request: MoveRequest) -> None:
-        await self._nodes.put(self._paths.move(group), record_to_json(request))
+    async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:
+        if request is None:
+            await self._nodes.remove(self._paths.move(group))
+        else:
+            await self._nodes.put(self._paths.move(group), record_to_json(request))
 
     # --- inside ------------------------------------------------------------------------------------------------
 

@@ -66,7 +66,8 @@ PUBLISHER_START = _publisher("publisher_start_time_seconds", _G, "When the proce
 PUBLISHER_READY = _publisher(
     "publisher_ready",
     _G,
-    "1 while `/readyz` returns ready: the log is read, coordination holds and datamarkers are stored.",
+    "1 while `/readyz` returns ready: the log is read, coordination holds and datamarkers are stored; or another "
+    "publisher owns the log.",
 )
 PUBLISHER_MEMORY = _publisher("publisher_resident_memory_bytes", _G, "Memory that the process holds.")
 PUBLISHER_CPU = _publisher(
@@ -87,7 +88,27 @@ PUBLISHER_COORDINATION_SILENCE = _publisher(
 PUBLISHER_SENDS = _publisher(
     "publisher_may_send",
     _G,
-    "0 while the publisher must not act as owner of its flows: its lease is over, or another one serves the log.",
+    "0 while the publisher must not act as owner of its flows: its lease is over, or another one serves the log; left "
+    "out while it stands by.",
+)
+PUBLISHER_OWNS = _publisher(
+    "publisher_owns",
+    _G,
+    "1 while the publisher owns its log, 0 while it stands by. `group`: the copy, or `@failover` for the copies of a "
+    "failover. Left out where datamarkers are not in ZooKeeper.",
+    "group",
+)
+PUBLISHER_TERM = _publisher(
+    "publisher_term",
+    _G,
+    "Term in which the publisher owns its log. It rises by one whenever the log gets an owner. Left out while it "
+    "stands by.",
+)
+PUBLISHER_STANDBY_READY = _publisher(
+    "publisher_standby_ready",
+    _G,
+    "1 while the publisher stands by and could take over; 0: its datastore is not ready, or lacks what was delivered. "
+    "Left out while it owns its log.",
 )
 PUBLISHER_CERTIFICATE_ENDS = _publisher("publisher_certificate_end_time_seconds", _G, _CERTIFICATE_ENDS, "file")
 PUBLISHER_CERTIFICATE_RELOADS = _publisher("publisher_certificate_reloads_total", _C, _CERTIFICATE_RELOADS, "outcome")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from wormhole.admin.admin_service import Answer, publisher_name
@@ -32,10 +33,16 @@ class Listing:
     notes: Callable[[Status], Iterable[str]] = lambda status: ()
 
 
-def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
+def show(
+    listing: Listing,
+    answers: Sequence[Answer],
+    as_json: bool,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    below: Callable[[], None] = lambda: None,
+) -> int:
     """Print what the publishers reported, and which hosts are drained; those that do not answer are warned about.
 
-    Returns the exit code.
+    ``more``: further fields in JSON; ``below``: prints what follows the table. Returns the exit code.
     """
     silent = [answer for answer in answers if answer.silent]
     drained = [answer.drained for answer in answers if answer.drained is not None]
@@ -50,7 +57,7 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
         about = {"publishers": [_summary(answer, status) for answer, status in answered]}
         named = {} if listing.name in about else {listing.name: items}
         away = [{"host": one.host, "by": one.by or None, "publishers": list(one.logs)} for one in drained]
-        print_json({**about, **named, "drained": away, "unreachable": unreachable})
+        print_json({**about, **named, **more, "drained": away, "unreachable": unreachable})
     else:
         several = len(answered) > 1 and listing.columns[0] != "PUBLISHER"
         columns = (*listing.columns, "PUBLISHER") if several else listing.columns
@@ -62,12 +69,13 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
             for shown in [(*row[:-1], _short_cause(row[-1], causes))]
         ]
         names = ", ".join(publisher_name(status) for _, status in answered)
-        print_table(columns, rows, f"no {listing.name} at {names}")
+        print_table(columns, rows, f"no {listing.name} at {names}" if names else f"no {listing.name} answer")
         for cause, sign in causes.items():
             print_text(f"{sign} {cause}")
         for _, status in answered:
             for note in listing.notes(status):
                 print_text(f"{publisher_name(status)}: {note}" if several else note)
+        below()
         for one in drained:
             print_text(str(one))
     print_warnings(f"{publisher_name(status)}: {problem}" for _, status in answered for problem in status.problems)
@@ -80,6 +88,14 @@ def _short_cause(cause: str, causes: dict[str, str]) -> str:
     if len(cause) <= _CAUSE_WIDTH:
         return cause
     return causes.setdefault(cause, f"[{len(causes) + 1}]")
+
+
+def _standby(status: Status) -> dict[str, Any]:
+    return {
+        "owner": status.owner or None,
+        "waits": status.standby.text,
+        "next_step": status.standby.hint or None,
+    }
 
 
 def _summary(answer: Answer, status: Status) -> dict[str, Any]:
@@ -97,6 +113,9 @@ def _summary(answer: Answer, status: Status) -> dict[str, Any]:
         "native_log_end": native_place(status, status.log_end) if status.HasField("log_end") else None,
         "log_bytes_per_s": status.log_bytes_per_s if status.HasField("log_bytes_per_s") else None,
         "stuck_s": status.stuck_s if status.HasField("stuck_s") else None,
+        "term": status.term or None,
+        "candidate": status.candidate or None,
+        "standby": _standby(status) if status.HasField("standby") else None,
         "problems": list(status.problems),
         "end_unknown": status.end_unknown or None,
         "relay": relay_object(status),

@@ -104,7 +104,7 @@ SUBSCRIBERS: Final = Listing(
 
 def _publisher_rows(status: Status) -> Iterable[Sequence[str]]:
     growth = f"{size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "-"
-    stuck = f"the log grows and nothing is read for {span(status.stuck_s)}" if status.HasField("stuck_s") else ""
+    cause = f"the log grows and nothing is read for {span(status.stuck_s)}" if status.HasField("stuck_s") else ""
     yield (
         publisher_name(status),
         status.host or "-",
@@ -117,7 +117,8 @@ def _publisher_rows(status: Status) -> Iterable[Sequence[str]]:
         str(len(status.flows)),
         str(len(status.caravans)),
         str(len(status.subscribers)),
-        stuck,
+        str(status.term or "-"),
+        cause or status.standby.text,
     )
 
 
@@ -165,6 +166,7 @@ PUBLISHERS: Final = Listing(
         "FLOWS",
         "CARAVANS",
         "SUBSCRIBERS",
+        "TERM",
         "CAUSE",
     ),
     _publisher_rows,

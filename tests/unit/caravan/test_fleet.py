@@ -23,8 +23,15 @@ from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import PATIENCE_S, patience
 from wormhole.filters import Filter
 from wormhole.host.clock import Clock
-from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
-from wormhole.model.position import Datamarker
+from wormhole.model.errors import (
+    DecodeError,
+    Diverged,
+    PositionError,
+    PositionPurged,
+    SourceUnavailable,
+    WormholeError,
+)
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
@@ -43,6 +50,8 @@ class Source(MemorySource):
         self.openings = 0
         self.gate = threading.Event()
         self.gate.set()
+        self.reading = threading.Event()
+        self.reading.set()
         self.broken: Exception | None = None
         self.broken_when_closed: Exception | None = None
         self.reads: list[tuple[float, int, int]] = []
@@ -60,6 +69,28 @@ class Source(MemorySource):
         return marker
 
 
+class Successor(Source):
+    """A server that took over from another one: it knows that one's places by what was delivered up to there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.finds = True
+
+    def open(self, marker: Datamarker) -> LogReader:  # type: ignore[override]
+        former = marker.order.incarnation == 0
+        return super().open(super().locate(f"seq:{marker.delivered}") if former else marker)
+
+    def locate(self, text: str) -> Datamarker:
+        if not self.finds:
+            raise PositionError(f"{text} is no place")
+        return super().locate(f"seq:{text}")
+
+
+def of_the_former_server(marker: Datamarker) -> Datamarker:
+    order = LogPosition(0, 7, 100 * int(marker.delivered))
+    return Datamarker(order, marker.delivered, order)
+
+
 class _Reader:
     def __init__(self, reader: LogReader, source: Source, number: int) -> None:
         self._reader, self._source, self._number = reader, source, number
@@ -68,6 +99,7 @@ class _Reader:
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         if self._source.broken is not None:
             raise self._source.broken
+        self._source.reading.wait(PATIENCE_S)
         segment = self._reader.read(max_bytes, wait_s)
         if self._closed and self._source.broken_when_closed is not None:
             raise self._source.broken_when_closed
@@ -117,8 +149,8 @@ WALL = 1_700_000_000.5
 class Yard:
     """A running fleet and what it told."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.source = Source()
+    def __init__(self, limits: Limits, source: Source | None = None) -> None:
+        self.source = source or Source()
         self.start = self.source.latest()
         self.begin: Datamarker | None = None
         """Where the lead begins, if not at the start."""
@@ -229,6 +261,34 @@ async def test_with_one_caravan_it_waits_for_its_slowest_flow() -> None:
         await until(lambda: slow.ids == quick_one.ids == expected(200))
         await until(lambda: not lead.waits)
         assert yard.fleet.most == 1
+
+
+@pytest.mark.parametrize("caravans", [1, 2])
+async def test_after_a_change_of_servers_each_flow_gets_what_it_lacks_and_no_more(caravans: int) -> None:
+    """Where they are in the log of the former server does not tell what they have of the present one's."""
+    yard = Yard(Limits(caravans=caravans), Successor())
+    markers = [yard.source.write(10) for _ in range(3)]
+    yard.source.write(10)
+    yard.begin = yard.source.latest()
+    yard.source.reading.clear()
+    async with running(yard):
+        riders = [yard.rider(f"r{marker.delivered}", of_the_former_server(marker)) for marker in markers]
+        await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders))
+        yard.source.reading.set()
+        await until(lambda: all(rider.ids[-1:] == ["mem:40"] for rider in riders))
+        assert [rider.ids for rider in riders] == [expected(40)[10 * number :] for number in (1, 2, 3)]
+
+
+async def test_a_place_that_is_not_found_in_the_log_of_another_server_is_read_from_all_the_same() -> None:
+    source = Successor()
+    source.finds = False
+    yard = Yard(Limits(), source)
+    marker = source.write(10)
+    source.write(10)
+    yard.begin = source.latest()
+    async with running(yard):
+        rider = yard.rider("app", of_the_former_server(marker))
+        await until(lambda: rider.ids == expected(20)[10:])
 
 
 async def test_one_caravan_goes_back_for_a_flow_behind_it_and_the_others_skip() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -51,6 +52,34 @@ async def test_the_same_epoch_again_takes_over() -> None:
         await shards.settled()
         assert publisher.take("accepted")
     assert [worker.epoch.number for worker in shards.workers()] == [3]
+    await shards.close()
+
+
+async def test_one_that_leaves_gives_nothing_back_while_a_callback_of_the_shard_runs() -> None:
+    called, may_end = asyncio.Event(), asyncio.Event()
+
+    class Slow(Subscriber):
+        async def on_update(self, update: Update) -> None:
+            called.set()
+            await may_end.wait()
+
+    options = Options(application="app", id="one", listen="127.0.0.1:1")
+    shards = Shards(Slow(), options)
+    lost, publisher = ScriptedPublisher(shards, options), ScriptedPublisher(shards, options)
+    lost.send(frames.hello("app"), frames.assign(1, 3, "app", "s", marker_at(0)))
+    await shards.settled()
+    change = update("shop.users", key=1, after={"id": 1})
+    lost.teach([change.schema])
+    lost.send(frames.batch(1, 3, 1, body_of([change])))
+    await called.wait()
+    lost.vanish()
+    leaving = asyncio.create_task(shards.leave(60.0))
+    await asyncio.sleep(0)
+    publisher.send(frames.hello("app"), frames.assign(1, 4, "app", "s", marker_at(0)))
+    assert publisher.take("released") == []
+    may_end.set()
+    assert await leaving
+    assert len(publisher.take("released")) == 1
     await shards.close()
 
 

@@ -152,6 +152,27 @@ def test_a_stall_holds_everything_and_loses_nothing(proxy: FaultProxy, server: S
     assert read(server.clients[0], 5) == b"hello"
 
 
+def test_a_network_that_is_cut_in_one_direction(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
+    proxy.mute()
+    client.sendall(b"hello")
+    server.send(b"0123")
+    assert read(client, 4) == b"0123"
+    assert silent(server.clients[0])
+    with connected(proxy, server) as other:
+        other.sendall(b"x")
+        assert silent(server.clients[1])
+        proxy.pass_through()
+        assert read(server.clients[0], 5) == b"hello"
+        assert read(server.clients[1], 1) == b"x"
+        proxy.deafen()
+        server.send(b"y")
+        assert silent(other)
+        other.sendall(b"z")
+        assert read(server.clients[1], 1) == b"z"
+        proxy.pass_through()
+        assert read(other, 1) == b"y"
+
+
 def test_a_half_closed_connection_ends_in_one_direction_only(
     proxy: FaultProxy, server: Server, client: socket.socket
 ) -> None:

@@ -43,7 +43,7 @@ def test_a_server_numbers_transactions_and_rocksdb_changes() -> None:
 
 @pytest.mark.parametrize(
     ("delivered", "number"),
-    [("", 0), ("42", 42), ("0-1-17", 17), ("c5fa8ed6-e5cf-11f1-8a51-02fc00000001:1-665", 665)],
+    [("", 0), ("42", 42), ("0-1-17", 17), ("0-2-18", 18), ("c5fa8ed6-e5cf-11f1-8a51-02fc00000001:1-665", 665)],
 )
 def test_what_was_delivered_is_a_number(delivered: str, number: int) -> None:
     entry = parse(f"M\t1.0\tl.t\t1\t1/1/0\t{delivered}")
@@ -170,6 +170,17 @@ def test_only_a_large_transaction_has_two_places(size: int, places: list[str], w
     assert [problem.partition(":")[0] for problem in checker.check()] == [word] * bool(word)
 
 
+def test_another_copy_has_other_places() -> None:
+    checker = Checker("app", by_table("l"))
+    checker.same_places = False
+    checker.commit(COMMITS[0])
+    assert checker.ends() == {"l.t": 1}
+    for epoch, place in enumerate(("1/1/9", "2/1/4"), 1):
+        checker.told(f"p{epoch}", assigned(epoch))
+        checker.told(f"p{epoch}", Received(0.0, "l.t", epoch, 1, 0, True, place, "now", False, COMMITS[0].changes[0]))
+    assert checker.check() == []
+
+
 def test_the_end_of_a_large_transaction_is_checked_too() -> None:
     checker = Checker("app", by_table("l"))
     content = change("a", "99000:x")
@@ -256,6 +267,12 @@ def test_publishers_of_a_flow_take_turns_and_do_not_come_back(owners: list[tuple
     found = "\n".join(owners_in_turn("cache/l.t", owners))
     assert found.startswith(wrong)
     assert bool(found) == bool(wrong)
+
+
+def test_where_hosts_take_over_from_each_other_a_publisher_may_come_back() -> None:
+    owners = [(1, "p"), (2, "q"), (3, "p")]
+    assert owners_in_turn("cache/l.t", owners, may_return=True) == []
+    assert owners_in_turn("cache/l.t", [*owners, (3, "q")], may_return=True)
 
 
 def test_digests_tell_length_and_content() -> None:

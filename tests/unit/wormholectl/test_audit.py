@@ -25,7 +25,9 @@ def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(
     asked = MagicMock()
     application = SimpleNamespace(where="", tables=(), columns=(), mask={})
     store, formats = SimpleNamespace(copy="main"), SimpleNamespace(open=lambda: None)
-    asked.setting_of.return_value = SimpleNamespace(application=application, formats=formats, store=store)
+    asked.setting_of.return_value = SimpleNamespace(
+        application=application, formats=formats, store=store, archives=lambda copy: True
+    )
     asked.audit.return_value = Audit((), (Finding("lost", "cache/db1", 1, 1, "s:9:0"),), (), ())
     for module, names in (
         (session, ("check_spark", "spark_session")),
@@ -43,6 +45,30 @@ def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(
     asked.write_parquet.assert_called_once_with(asked.audit.return_value, "a.parquet")
     times = asked.audit.call_args.kwargs
     assert times["now_s"] - times["since_s"] == pytest.approx(7200)
+
+
+def test_what_copies_served_that_the_archive_is_not_of_is_not_compared(
+    admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = admin.answers[0].status
+    assert status is not None
+    asked: list[str] = []
+
+    def archives(copy: str) -> bool:
+        asked.append(copy)
+        return False
+
+    setting = SimpleNamespace(
+        application=SimpleNamespace(where="", tables=()),
+        formats=None,
+        store=SimpleNamespace(copy="west"),
+        archives=archives,
+    )
+    monkeypatch.setattr(session, "check_spark", lambda: None)
+    monkeypatch.setattr(job, "setting_of", lambda *_: setting)
+    code, _, err = run("audit", "--app", "cache", "-c", "shop.toml")
+    assert (code, asked) == (2, [status.copy])
+    assert f"the archive is of copy 'west', cache is served from {status.copy}" in err
 
 
 def test_an_application_has_to_be_named() -> None:

@@ -11,7 +11,7 @@ import pytest
 from publisher.sources.mysql.existing_rows.source import MySqlTables
 from spark_replay.archive.choice import Archived
 from tests.support.archives import write_archive
-from wormhole.config import parse
+from wormhole.config import FAILOVER, parse
 from wormhole.model.errors import ConfigError, UsageError
 from wormholectl.baselines import OpenTables, table_logs
 
@@ -68,6 +68,23 @@ def test_where_all_tasks_are_here_the_file_is_read_here(chosen: Archived, tmp_pa
 def test_what_only_zookeeper_says_is_not_connected_to(chosen: Archived) -> None:
     with pytest.raises(UsageError, match="only ZooKeeper says"):
         table_logs(replace(chosen, stored=True), "main", local=True)
+
+
+def test_rows_are_not_read_beside_copies_that_serve_for_each_other(chosen: Archived) -> None:
+    text = """version = 1
+[datasets.orders.failover]
+copies = ["main", "west"]
+[datasets.orders.copies.main.logs.db1]
+source = "db1"
+kind = "mysql"
+[datasets.orders.copies.west.logs.db1]
+source = "db1"
+kind = "mysql"
+"""
+    for copy in (FAILOVER, "main"):
+        with pytest.raises(UsageError, match="dataset orders has failover") as refused:
+            table_logs(replace(chosen, config=parse(text, "shop.toml")), copy, local=True)
+        assert "a backfill of the archive's application" in str(refused.value.hint)
 
 
 def test_a_password_file_that_cannot_be_read(chosen: Archived, tmp_path: Path) -> None:

@@ -120,3 +120,21 @@ def test_an_application_of_a_configuration(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="receives several logs"):
         from_config(path, "paid", None)
     assert from_config(path, "paid", "shop/main/db2").source == "rocksdb:///other"
+
+
+def test_an_application_receives_the_logs_of_the_copies_that_serve_it(tmp_path: Path) -> None:
+    path = tmp_path / "shop.toml"
+    logs = "".join(
+        f'[datasets.shop.copies.{copy}.logs.db1]\nsource = "{copy}"\nkind = "mysql"\n'
+        for copy in ("main", "west", "east")
+    )
+    head = 'version = 1\n[coordinator]\nzookeeper = "zk1:2181"\n[datasets.shop.failover]\ncopies = ["main", "west"]\n'
+    applications = "".join(
+        f'[applications.{name}]\ndataset = "shop"\nstart = "latest"\n{copy}\n'
+        for name, copy in (("any", ""), ("of-east", 'copy = "east"'))
+    )
+    path.write_text(head + logs + applications)
+    assert from_config(path, "any", "shop/west/db1").source == "west"
+    with pytest.raises(UsageError, match="receives no log shop/east/db1"):
+        from_config(path, "any", "shop/east/db1")
+    assert from_config(path, "of-east", None).source == "east"

@@ -8,9 +8,12 @@ import pytest
 
 from monitor.folder_lock import FolderLock
 from tests.support.command_line import run
+from tests.support.contenders import contending
 from wormhole.admin.discovery import with_coordinator
 from wormhole.coordination.current_user import current_user
+from wormhole.coordination.port import LogGroup
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
+from wormhole.ports.datastore import Standing
 from wormholectl.options import Where
 
 
@@ -110,3 +113,29 @@ def test_other_commands_report_a_drained_host(file: Path) -> None:
     assert sentence in err
     assert "alpha" not in err, "its publisher still runs"
     assert sentence in lag
+
+
+def test_drain_says_who_takes_over(zookeeper: str, tmp_path: Path) -> None:
+    shop = tmp_path / "shop.toml"
+    shop.write_text(
+        f"version = 1\n[coordinator]\nzookeeper = '{zookeeper}'\n"
+        "[datasets.shop.copies.main.logs]\n"
+        "db1 = { source = 'mysql://w@127.0.0.1:3306', hosts = ['alpha', 'beta'] }\n"
+        "db2 = { source = 'mysql://w@127.0.0.1:3307', host = 'alpha' }\n"
+    )
+    assert run("config", "apply", str(shop), "--yes")[0] == 0
+    with contending(zookeeper, LogGroup("shop", "main", "db1"), main_alpha=Standing("M"), main_beta=Standing("M")):
+        _, alpha, _ = run("drain", "alpha", "-c", zookeeper)
+        _, beta, _ = run("drain", "beta", "-c", zookeeper)
+        code, told, _ = run("drain", "alpha", "-c", zookeeper, "--yes", "--json")
+    assert alpha.splitlines()[1:] == [
+        "its publishers (shop/main/db1, shop/main/db2) would stop",
+        "shop/main/db1: main@beta takes it over",
+        "shop/main/db2: no process then reads it",
+    ]
+    assert beta.splitlines()[1:] == [
+        "its publishers (shop/main/db1) would stop",
+        "shop/main/db1: main@alpha serves it",
+    ]
+    assert code == 0
+    assert "shop/main/db1: main@beta takes it over" in json.loads(told)["notes"]

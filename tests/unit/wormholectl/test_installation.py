@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
-from wormhole.coordination.port import HostRequest, MonitorInfo
+from wormhole.coordination.port import CandidateInfo, HostRequest, LogGroup, LogOwners, MonitorInfo, PublisherInfo
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.host_status import Host
-from wormholectl.installation import Clock, Disk, Seen, judge
+from wormholectl.installation import Clock, Contended, Disk, Seen, judge
 
 GIB = 1 << 30
 
@@ -210,3 +210,59 @@ def test_the_line_that_subscribers_need_with_tls() -> None:
     )
     assert line.what.endswith("of the subscribers of shop")
     assert "applications: " in line.because
+
+
+SHOP = LogGroup("shop", "@failover", "db1")
+BETA = CandidateInfo("main", "beta", 2, "beta:7000", 1.0, 1)
+GAMMA = CandidateInfo("west", "gamma", 3, "gamma:7000", 1.0, 2, lacking="U:5-9")
+OWNER = PublisherInfo("shop", "main", "db1", "alpha", 1, "alpha:7000", 1.0)
+
+
+def with_owners(owner: PublisherInfo | None, *candidates: CandidateInfo, answers: tuple[Answer, ...] = ()) -> Seen:
+    logs = ("shop/main/db1", "shop/west/db1")
+    one = Contended(SHOP, logs, ("main@alpha", "main@beta", "west@gamma"), LogOwners(owner, candidates, (), None))
+    return replace(GOOD, logs=logs, contended=(one,), answers=answers or GOOD.answers)
+
+
+def test_copies_that_take_turns_are_served_by_one_of_them() -> None:
+    assert found(with_owners(OWNER, BETA, replace(GAMMA, lacking=""))) == []
+    report = judge(with_owners(OWNER, BETA, replace(GAMMA, lacking="")))
+    [well] = [one.what for one in report.findings if one.check == "standbys"]
+    assert well == "main@alpha owns shop/@failover/db1; main@beta, west@gamma could take it over"
+
+
+def test_a_standby_that_could_not_take_over_or_is_not_there_is_reported() -> None:
+    assert found(with_owners(OWNER, GAMMA)) == [
+        (
+            "standbys",
+            "warn",
+            "west@gamma could not take shop/@failover/db1 over: it lacks U:5-9, which was delivered",
+        ),
+        ("standbys", "warn", "main@beta should stand by for shop/@failover/db1 and is not there"),
+    ]
+    drained = replace(
+        with_owners(OWNER, replace(GAMMA, lacking="")), hosts=(Host("beta", None, HostRequest(True, "ann"), ()),)
+    )
+    assert [one for one in found(drained) if one[0] == "standbys"] == []
+
+
+def test_a_log_that_nobody_owns_is_reported_once_with_who_stands_by() -> None:
+    silent = (Answer("h:7", admin_pb2.PublisherStatus(dataset="audit", copy="main", log="x", compiled=["y"])),)
+    seen = with_owners(None, GAMMA, answers=silent)
+    [one] = [one for one in judge(seen).findings if one.check == "publishers" and one.severity.value == "problem"]
+    assert one.what == "nobody owns the log shop/@failover/db1"
+    assert "west@gamma stands by: it lacks U:5-9" in one.because
+    assert one.next_step == "let its replication catch up"
+    nobody = with_owners(None, answers=silent)
+    [one] = [one for one in judge(nobody).findings if one.check == "publishers" and one.severity.value == "problem"]
+    assert one.what == "log shop/@failover/db1 is configured and nobody serves it"
+
+
+def test_a_log_is_missed_although_one_of_its_hosts_is_drained() -> None:
+    hosts = (
+        Host("a", None, HostRequest(True, "ann"), ("shop/main/x",)),
+        Host("b", monitor(), HostRequest(), ("shop/main/x",)),
+    )
+    said = "log shop/main/x is configured and nobody serves it"
+    assert said in {what for _, _, what in found(replace(GOOD, hosts=hosts, logs=("shop/main/x",)))}
+    assert said not in {what for _, _, what in found(replace(GOOD, hosts=hosts[:1], logs=("shop/main/x",)))}

@@ -145,3 +145,25 @@ def test_a_filter_on_tables_that_are_not_there(
         f"no table that this account may see fits {wanted.text}. Next: check the names; a table that is created later"
     )
     assert no_table(wanted, "server://h", Login()) == ([f"{says} is shown"] if warned else [])
+
+
+def test_the_tables_of_the_copies_that_serve_an_application_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def describe(url: str, *_: object) -> list[TableDefinition]:
+        asked.append(url)
+        return [USERS, LOG]
+
+    datastore = SimpleNamespace(capabilities=capabilities_of("mysql"), describe=describe)
+    monkeypatch.setattr(lacking_columns, "datastore_at", lambda url: datastore)
+    monkeypatch.setattr(lacking_columns, "installed", lambda found: nullcontext())
+    logs = "".join(
+        f'[datasets.shop.copies.{copy}.logs.db1]\nsource = "mysql://u@{copy}"\n' for copy in ("main", "west", "east")
+    )
+    text = (
+        'version = 1\ncoordinator.zookeeper = "zk1:2181"\n[datasets.shop.failover]\ncopies = ["main", "west"]\n'
+        f'{logs}[applications.cache]\ndataset = "shop"\nstart = "latest"\ncolumns = ["email"]\n'
+    )
+    in_config(parse(text, "x.toml"))
+    in_config(parse(text + 'copy = "east"', "x.toml"))
+    assert asked == ["mysql://u@main", "mysql://u@west", "mysql://u@east"]

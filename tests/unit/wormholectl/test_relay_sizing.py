@@ -10,9 +10,11 @@ from publisher.sources.postgres import doctor as postgres_doctor
 from publisher.sources.postgres.address import Address
 from tests.support.command_line import run
 from wormhole.config import parse, relay_of
+from wormhole.config.datastores import datastore
+from wormhole.host.where import Where
 from wormhole.model.findings import LogGrowth, Report, Severity
 from wormholectl.init_texts import Project, configuration
-from wormholectl.relay_sizing import RelayPlan, findings, free_bytes, growth_text, lasts
+from wormholectl.relay_sizing import RelayPlan, findings, free_bytes, growth_text, lasts, plan_of
 
 GIB = 1 << 30
 DAY = LogGrowth(24 * GIB, 86_400.0, "sizes and times of 12 binlog files")
@@ -98,6 +100,17 @@ def test_doctor_sizes_the_default_relay_and_that_of_a_file(measured: None, tmp_p
     assert "the relay" not in examined("relay = 'off'")
     assert f"the disk of {tmp_path}/state/shop/main/db1/relay has" in examined("relay_budget = '900TiB'")
     assert "the disk of" not in examined("relay_budget = '900TiB'\nhost = 'elsewhere'")
+
+
+def test_the_disk_of_a_relay_is_looked_at_where_a_candidate_of_the_log_runs(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    head = 'version = 1\n[coordinator]\nzookeeper = "zk1:2181"\n'
+    head += '[publisher]\nmarkers = "zookeeper"\nstate_dir = "state"\n'
+    log = '[datasets.shop.copies.main.logs.db1]\nsource = "mysql://w@db"\nrelay = "cache"\nhosts = ["db-7", "db-8"]\n'
+    for host, here in (("db-8", True), ("db-9", False)):
+        file.write_text(f'{head}[monitor]\nhost = "{host}"\n{log}')
+        plan = plan_of(datastore("mysql"), Where(coordinator=str(file)), "shop/main/db1")
+        assert (plan.mode, plan.free is not None) == ("cache", here)
 
 
 def written(source: str, growth: LogGrowth | None = None, free: int | None = None) -> str:

@@ -38,6 +38,18 @@ def test_the_latest_flow_comes_first() -> None:
     assert lines[-1] == "q ends"
 
 
+def test_a_publisher_shows_its_term_or_for_whom_it_stands_by() -> None:
+    owner = status("db1")
+    owner.term = 4
+    other = status("db2")
+    other.standby.text = "stands by: main@alpha owns the log"
+    seen = Seen()
+    seen.learn([Answer("h:7", owner), Answer("h:8", other)], 10.0)
+    lines = screen(seen, 10.5, width=200).splitlines()
+    assert "  term 4" in next(line for line in lines if line.startswith("shop/main/db1"))
+    assert "stands by: main@alpha owns the log" in next(line for line in lines if line.startswith("shop/main/db2"))
+
+
 def test_a_backfill_is_shown_where_nothing_else_is() -> None:
     idle = status("db1")
     flow = idle.flows[0]

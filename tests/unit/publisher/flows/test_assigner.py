@@ -222,6 +222,21 @@ async def test_a_restart_under_the_same_name_is_another_stream(desk: Desk) -> No
     assert again.flows == [flow], "the end of the former stream took the flow away"
 
 
+async def test_what_a_restarted_subscriber_had_moves_only_once_it_released_it(desk: Desk) -> None:
+    """It listens before it is registered, so the stream that is hung up on may have led to the new process."""
+    _, [flow] = await desk.at("s1", "a", pin={"a": "s1"})
+    desk.registered("s1", "s2")
+    desk.stream("s2").connects()
+    desk.registered("s1", "s2", started=2.0)
+    desk.stream("s2").connects()
+    desk.application(pin={"a": "s2"})
+    assert await desk.round() == []
+    assert flow.cause == "a handler may still run at s1, whose connection broke"
+    desk.stream("s1").connects()
+    assert "assign a to s1 in 2" in await desk.round()
+    assert await desk.round() == ["revoke a at s1: moves to s2"]
+
+
 async def test_a_handler_that_gave_up_is_halted_until_a_new_life_and_says_why(desk: Desk) -> None:
     first, [flow] = await desk.at("s1", MINE)
     first.flows.clear()

@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import LogGroup, MoveRequest, PublisherInfo
 from wormhole.model.errors import SourceUnavailable
-from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.datastore import Standing
 
 GROUP = LogGroup("shop", "@failover", "db1")
@@ -24,12 +24,12 @@ GROUP = LogGroup("shop", "@failover", "db1")
 class Process:
     """A candidate with a session of its own."""
 
-    def __init__(self, world: MemoryWorld, name: str, rank: int) -> None:
+    def __init__(self, world: MemoryWorld, name: str, rank: int, former: tuple[LogGroup, ...] = ()) -> None:
         self.copy, _, self.host = name.partition("@")
         self.coordinator = MemoryCoordinator(world)
         self.standing: Standing | SourceUnavailable = Standing("server of " + self.copy)
-        candidate = Candidate(GROUP, self.copy, self.host, rank, 30.0, self._look)
-        self.candidacy = Candidacy(self.coordinator, candidate)
+        candidate = Candidate(GROUP, self.copy, self.host, rank, 30.0, self._look, former)
+        self.candidacy = Candidacy(self.coordinator, candidate, fast_clock())
         self.ownership = Ownership(self.coordinator, fenced=True, candidacy=self.candidacy)
         self.info = PublisherInfo("shop", self.copy, "db1", self.host, rank + 1, f"{self.host}:7000", 1.0)
 
@@ -77,22 +77,56 @@ async def test_one_owns_the_log_and_the_others_stand_by_and_say_for_whom(three: 
 async def test_a_candidate_that_cannot_read_its_datastore_is_passed_over(three: list[Process]) -> None:
     a, b, c = three
     b.standing = SourceUnavailable("nobody listens at db1:3306", hint="start it")
-    c.standing = Standing("W", ready=False, problem=Problem("it is a standby", "promote it"))
     await a.takes()
     waiting = [b.takes(), c.takes()]
     await eventually(lambda: "it could not take over: nobody listens at db1:3306" in b.waits, "the reason is known")
     await a.ownership.give_up()
-    await eventually(lambda: "it is a standby. Next: promote it" in c.waits, "it says why it does not serve")
-    assert not any(task.done() for task in waiting)
-    c.standing = Standing("W")
     await waiting[1]
+    assert c.ownership.term == 2
+    assert not waiting[0].done()
     waiting[0].cancel()
+
+
+async def test_an_owner_that_cannot_read_its_log_leaves_it_to_one_that_can(three: list[Process]) -> None:
+    a, _, c = three
+    await a.takes()
+    waiting = c.takes()
+    await eventually(lambda: "owns the log" in c.waits, "it stands by")
+    a.standing = SourceUnavailable("nobody listens at db1:3306")
+    reads = True
+    until = asyncio.create_task(a.ownership.until_another(lambda: not reads))
+    reads = False
+    with pytest.raises(LogHandedOver, match=r"nobody listens at db1:3306\), and west@c can serve") as caught:
+        await until
+    assert not caught.value.gone
+    await a.ownership.give_up()
+    await waiting
+
+
+async def test_an_owner_that_cannot_read_its_log_keeps_it_while_nobody_else_can(three: list[Process]) -> None:
+    a, b, _ = three
+    await a.takes()
+    waiting = b.takes()
+    b.standing = a.standing = SourceUnavailable("nobody listens at db1:3306")
+    looks = 0
+
+    def troubled() -> bool:
+        nonlocal looks
+        looks += 1
+        return True
+
+    until = asyncio.create_task(a.ownership.until_another(troubled))
+    await eventually(lambda: looks > 5, "it looked often enough")
+    assert not until.done()
+    until.cancel()
+    waiting.cancel()
+    await asyncio.gather(until, waiting, return_exceptions=True)
 
 
 async def test_a_lost_session_in_which_nobody_else_came_is_nothing(three: list[Process]) -> None:
     a, *_ = three
     await a.takes()
-    until = asyncio.create_task(a.ownership.until_another())
+    until = asyncio.create_task(a.ownership.until_another(lambda: False))
     a.coordinator.lose()
     assert not a.ownership.may_assign()
     a.coordinator.restore()
@@ -104,7 +138,7 @@ async def test_a_lost_session_in_which_nobody_else_came_is_nothing(three: list[P
 async def test_a_lost_session_in_which_another_one_came_ends_the_ownership(three: list[Process]) -> None:
     a, b, _ = three
     await a.takes()
-    until = asyncio.create_task(a.ownership.until_another())
+    until = asyncio.create_task(a.ownership.until_another(lambda: False))
     a.coordinator.lose()
     await b.takes()
     assert not a.ownership.ours() or not a.ownership.may_assign()
@@ -121,7 +155,7 @@ async def test_a_log_is_moved_to_the_one_that_was_asked_for(three: list[Process]
     await a.takes()
     waiting = [b.takes(), c.takes()]
     await eventually(lambda: all("owns the log" in one.waits for one in (b, c)), "both stand by")
-    until = asyncio.create_task(a.ownership.until_another())
+    until = asyncio.create_task(a.ownership.until_another(lambda: False))
     await a.coordinator.request_move(GROUP, MoveRequest("nobody@there", "maria", 1.0))
     await a.coordinator.request_move(GROUP, MoveRequest("west@c", "maria", 2.0))
     with pytest.raises(LogHandedOver, match=r"west@c \(by maria\)") as caught:
@@ -148,34 +182,17 @@ async def test_a_candidate_that_is_stopped_leaves_no_entry(three: list[Process])
     assert owners.candidates == ()
 
 
-async def test_a_log_that_cannot_be_read_is_left_to_one_that_is_ready(
-    three: list[Process], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b, c = three
-    ownership = Ownership(a.coordinator, fenced=True, candidacy=a.candidacy, clock=fast_clock())
-    await ownership.take(a.info)
-    monkeypatch.setattr(a.coordinator, "lease_s", lambda: 2.0)
-    why, asked = "", 0
-
-    def unread() -> str:
-        nonlocal asked
-        asked += 1
-        return why
-
-    until = asyncio.create_task(ownership.until_another(unread))
-    b.standing = Standing("server of main", ready=False)
-    waiting = [b.takes()]
-    await eventually(lambda: "could not take over" in b.waits, "it stands by")
-    await eventually(lambda: asked > 10, "it can be read")
-    why = "the server is gone"
-    before = asked
-    await eventually(lambda: asked > before + 10, "nobody else could read it")
-    assert not until.done()
-    waiting.append(c.takes())
-    with pytest.raises(LogHandedOver, match=r"west@c is ready for it, and here .*: the server is gone") as caught:
-        await until
-    assert not caught.value.gone
-    await ownership.give_up()
-    await waiting[1]
-    assert c.ownership.term == 2
-    waiting[0].cancel()
+async def test_a_failover_waits_for_the_publisher_of_the_configuration_before() -> None:
+    world, former = MemoryWorld(), LogGroup("shop", "main", "db1")
+    before, after = MemoryCoordinator(world), Process(world, "west@c", 1, (former, LogGroup("shop", "west", "db1")))
+    await before.start()
+    await after.coordinator.start()
+    claim = await before.own_log(former, PublisherInfo("shop", "main", "db1", "a", 7, "", 1.0), server="A", why="")
+    taking = after.takes()
+    said = "process 7 on a serves shop/main/db1 as before the failover was configured"
+    await eventually(lambda: said in after.waits, "it says for whom it waits")
+    assert not taking.done()
+    await claim.close()
+    await taking
+    await before.stop()
+    await after.coordinator.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from publisher.flows.election import STEP_S, Attempt, attempt
+from publisher.flows.election import STEP_S, UNREADY_S, Attempt, attempt, successor
 from wormhole.coordination.port import CandidateInfo, LogOwners, MoveRequest, PublisherInfo, Term
 
 
@@ -34,10 +34,22 @@ def test_a_candidate_that_is_not_there_or_cannot_serve_is_not_waited_for() -> No
     assert attempt(C, owners(replace(A, ready=False), C), 30) == Attempt(0)
 
 
-def test_a_candidate_whose_datastore_cannot_be_read_never_tries_and_says_why() -> None:
-    found = attempt(replace(B, ready=False, waits="it is a standby", hint="promote it"), owners(B), 30)
-    assert found.after_s == math.inf
+def test_a_candidate_whose_datastore_cannot_be_read_comes_last_and_says_why() -> None:
+    """Somebody has to own the log: nobody else can be asked about its flows."""
+    unready = replace(B, ready=False, waits="it is a standby", hint="promote it")
+    found = attempt(unready, owners(unready), 0)
+    assert found.after_s == UNREADY_S
     assert (found.why.text, found.why.hint) == ("it is a standby", "promote it")
+    assert attempt(unready, owners(A, unready), 30).after_s == 30 + STEP_S
+
+
+def test_who_serves_in_place_of_an_owner_that_cannot_read_its_log() -> None:
+    unready, behind = replace(B, ready=False), replace(B, lacking="uuid:7")
+    assert successor(owners(unready, C)) == "west@c"
+    assert successor(owners(behind, C)) == "west@c", "rather one that lacks nothing"
+    assert successor(owners(behind)) == "main@b"
+    assert successor(owners(unready)) == ""
+    assert successor(owners()) == ""
 
 
 def test_a_log_that_was_moved_is_left_to_the_one_it_was_moved_to() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
-from publisher.flows.ownership import Ownership
+from publisher.flows.candidacy import Candidacy
+from publisher.flows.ownership import LogHandedOver, Ownership
 from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
@@ -73,3 +75,35 @@ async def test_it_waits_for_as_long_as_another_one_has_the_log_and_says_for_whom
     await taking
     assert scene.ownership.waits == ""
     assert scene.may == (True, True, True)
+
+
+class Claimed:
+    """Takes the place of a candidacy that won, and of the claim."""
+
+    held, term = True, 1
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+
+    async def win(self, info: PublisherInfo) -> Claimed:
+        return self
+
+    async def lost(self) -> str:
+        await self.gone.wait()
+        return "process 2 took it"
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_one_that_loses_the_log_before_it_is_registered_waits_no_longer(scene: Scene) -> None:
+    claimed = Claimed()
+    ownership = Ownership(scene.coordinator, fenced=True, candidacy=cast("Candidacy", claimed), clock=scene.clock.clock)
+    await scene.coordinator.register_publisher(TWO)
+    taking = asyncio.create_task(ownership.take(ONE))
+    await eventually(lambda: "process 2 on host2" in ownership._registers, "it said for whom it waits")
+    claimed.gone.set()
+    with pytest.raises(LogHandedOver, match="process 2 took it") as raised:
+        await taking
+    assert raised.value.gone
+    await ownership.give_up()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -18,6 +19,7 @@ from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import LogClaim, LogGroup, PublisherInfo
+from wormhole.host.compiled import compiled_modules
 from wormhole.host.http_server import url
 from wormhole.metrics import Sample
 from wormhole.model.problem import Problem
@@ -36,6 +38,11 @@ class Datastore:
 
     async def look(self) -> Standing:
         return self.standing
+
+
+@pytest.fixture(autouse=True)
+async def known() -> None:
+    await asyncio.to_thread(compiled_modules)  # as `serve_admin` does
 
 
 @pytest.fixture

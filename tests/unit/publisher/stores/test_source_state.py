@@ -12,7 +12,7 @@ import pytest
 
 from publisher.stores import source_state
 from publisher.stores.markers import ZooKeeperMarkerStore
-from publisher.stores.source_state import ZooKeeperSourceState
+from publisher.stores.source_state import InheritedState, ZooKeeperSourceState
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.port import LogGroup
 from wormhole.model.errors import ConfigError, CoordinationLost, MarkerStoreError
@@ -136,3 +136,16 @@ def test_a_former_owner_replaces_nothing(state: ZooKeeperSourceState, store: Zoo
     with pytest.raises(CoordinationLost, match="claim on the log is gone"):
         state.write("histories", {})
     assert state.read("histories") == CONTENT
+
+
+def test_a_failover_begins_with_what_the_copy_before_knew(store: ZooKeeperMarkerStore) -> None:
+    main, west = (store.source_state(LogGroup("shop", copy, "db1")) for copy in ("main", "west"))
+    state = InheritedState(store.source_state(GROUP), [main, west])
+    assert state.read("histories") == {}
+    west.write("histories", {"of": 2})
+    assert state.read("histories") == {"of": 2}
+    main.write("histories", CONTENT)
+    assert state.read("histories") == CONTENT, "copies in the order of preference"
+    state.write("histories", {"of": 3})
+    assert state.read("histories") == {"of": 3}
+    assert main.read("histories") == CONTENT, "an earlier group's is left alone"

@@ -22,7 +22,7 @@ from spark_replay.archive.store import ArchiveStore, open_store, store_of
 from spark_replay.archive.verify import verify
 from tests.support.archives import marker_at, put, segments, tx, write_archive, write_file
 from tests.support.name_node import NameNode
-from wormhole.config import parse
+from wormhole.config import FAILOVER, parse
 from wormhole.model.errors import (
     ArchiveConflict,
     ArchiveError,
@@ -319,3 +319,45 @@ def test_the_one_that_is_configured(store: ArchiveStore, tmp_path: Path) -> None
     text = CONFIG.replace("copies.main", "copies.eu")
     with pytest.raises(ArchiveError, match="wanted is orders, copy eu"):
         store_of(parse(text, "site.toml", folder=tmp_path), "orders")
+
+
+FAILS_OVER = """version = 1
+[datasets.orders.failover]
+copies = ["main", "west"]
+[datasets.orders.copies.main.logs.a]
+source = "a"
+kind = "mysql"
+[datasets.orders.copies.west.logs.a]
+source = "a"
+kind = "mysql"
+[datasets.orders.copies.east.logs.a]
+source = "a"
+kind = "mysql"
+[datasets.orders.archive]
+to = "{to}"
+[applications.archive]
+dataset = "orders"
+start = "latest"
+"""
+
+
+def test_an_archive_of_a_failover_is_of_whichever_copy_serves(tmp_path: Path) -> None:
+    config = parse(FAILS_OVER.format(to="archive"), "site.toml", folder=tmp_path)
+    made = store_of(config, "orders", create=True)
+    assert made.copy == FAILOVER
+    made.commit(replace(START, copy=FAILOVER))
+    turned = parse(FAILS_OVER.format(to="archive").replace('"main", "west"', '"west", "main"'), "x", folder=tmp_path)
+    assert store_of(turned, "orders").read("a") == replace(START, copy=FAILOVER)
+
+
+def test_an_archive_goes_on_when_its_copy_gets_others_to_serve_for_it(store: ArchiveStore, tmp_path: Path) -> None:
+    store.commit(START)
+    config = parse(FAILS_OVER.format(to="archive"), "site.toml", folder=tmp_path)
+    again = store_of(config, "orders", create=True)
+    assert (again.copy, again.read("a")) == ("main", START), "what it is called stays, in every manifest"
+    open_store(str(tmp_path / "other"), "orders", copy="east", create=True)
+    with pytest.raises(ArchiveError, match="copy east; what is wanted is orders, copy @failover"):
+        store_of(parse(FAILS_OVER.format(to="other"), "site.toml", folder=tmp_path), "orders")
+    alone = FAILS_OVER.format(to="archive").replace('start = "latest"', 'start = "latest"\ncopy = "east"')
+    with pytest.raises(ArchiveError, match="copy main; what is wanted is orders, copy east"):
+        store_of(parse(alone, "site.toml", folder=tmp_path), "orders")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from wormhole.admin import discovery
-from wormhole.admin.admin_service import ask
-from wormhole.admin.discovery import Drained, Found, configured, publishers, with_coordinator
+from wormhole.admin.admin_service import ask, find, owner_of
+from wormhole.admin.discovery import Drained, Found, Unowned, configured, publishers, with_coordinator
 from wormhole.config import parse
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
-from wormhole.coordination.port import Coordinator, HostRequest, PublisherInfo
+from wormhole.coordination.port import CandidateInfo, Coordinator, HostRequest, LogGroup, PublisherInfo
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
-from wormhole.model.errors import ConfigError, Retryable, UsageError
+from wormhole.model.errors import ConfigError, Retryable, StreamBroken, UsageError
 from wormholectl.options import Where
 
 
@@ -36,19 +36,35 @@ books = { dataset = "audit", start = "latest" }
 """
 
 
-def knows(monkeypatch: pytest.MonkeyPatch, *infos: PublisherInfo, drained: str = "") -> Where:
-    """A coordinator with these publishers, of which one host may be drained."""
+def knows(
+    monkeypatch: pytest.MonkeyPatch,
+    *infos: PublisherInfo,
+    drained: str | tuple[str, ...] = (),
+    text: str = SHOP,
+    standby: str = "",
+    owner: str = "",
+) -> Where:
+    """A coordinator with these publishers, of which hosts may be drained.
+
+    ``standby``: a log of shop for which one waits that lacks something; ``owner``: the address of the one that owns db2
+    and has not registered yet.
+    """
 
     def ask(where: Where, use: Callable[[Coordinator], Awaitable[Found]]) -> Found:
         async def asked() -> Found:
-            world = MemoryWorld(parse(SHOP, "test"))
-            if drained:
-                world.hosts[drained] = HostRequest(True, "ann@ops", 1.0)
+            world = MemoryWorld(parse(text, "test"))
+            for host in (drained,) if isinstance(drained, str) else drained:
+                world.hosts[host] = HostRequest(True, "ann@ops", 1.0)
             coordinator = MemoryCoordinator(world)
             await coordinator.start()
             try:
                 for one in infos:
                     await coordinator.register_publisher(one)
+                if standby:
+                    waits = CandidateInfo("main", "gamma", 2, "gamma:7", 1.0, 1, lacking="U:5-9")
+                    await coordinator.register_candidate(LogGroup("shop", "main", standby), waits)
+                if owner:
+                    await coordinator.own_log(LogGroup("shop", "main", "db2"), info("db2", owner), server="", why="")
                 return await use(coordinator)
             finally:
                 await coordinator.stop()
@@ -67,6 +83,74 @@ def test_the_logs_of_a_drained_host_are_reported_with_their_applications(monkeyp
     assert publishers(knows(monkeypatch, info("db1", "h:1")), None).drained == []
     with pytest.raises(Retryable, match=r"beta is drained by ann@ops: audit/main/db3, .*drain beta --undo -c zk:2181`"):
         ask(knows(monkeypatch, drained="beta"))
+
+
+COPIES = """
+version = 1
+[datasets.shop.failover]
+copies = ["main", "west"]
+[datasets.shop.copies]
+main = { logs = { db1 = { source = "db1", kind = "mysql", hosts = ["alpha", "beta"] } } }
+west = { logs = { db1 = { source = "db1", kind = "mysql", host = "gamma" } } }
+[applications]
+cache = { dataset = "shop", start = "latest" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("serving", "drained", "logs"),
+    [
+        ("", ("alpha",), {}),
+        ("", ("alpha", "gamma"), {}),
+        ("", ("alpha", "beta", "gamma"), {"alpha": "shop/main/db1", "beta": "shop/main/db1", "gamma": "shop/west/db1"}),
+        ("west", ("alpha", "beta"), {}),
+        ("main", ("alpha", "gamma"), {}),
+    ],
+)
+def test_a_drained_host_is_why_a_log_is_not_served_when_no_other_candidate_is_to_serve_it(
+    serving: str, drained: tuple[str, ...], logs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    infos = [PublisherInfo("shop", serving, "db1", "host", 1, "h:1", 0.0)] if serving else []
+    where = knows(monkeypatch, *infos, drained=drained, text=COPIES)
+    if serving or logs:
+        found = publishers(where, None)
+        assert {one.host: ", ".join(one.logs) for one in found.drained} == logs
+    else:
+        with pytest.raises(Retryable, match="no publisher is registered"):
+            publishers(where, None)
+
+
+def test_a_log_that_nobody_owns_is_reported_with_who_stands_by_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = publishers(knows(monkeypatch, info("db1", "h:1"), standby="db2"), None)
+    [unowned] = found.unowned
+    assert (list(found.addresses), unowned.applications) == (["h:1"], frozenset({"cache"}))
+    said = "main@gamma stands by: it lacks U:5-9, which was delivered"
+    assert str(unowned) == f"nobody owns the log shop/main/db2, and the flows there are not known: {said}"
+    with pytest.raises(Retryable, match=r"nobody owns the log shop/main/db2.*let its replication catch up"):
+        ask(knows(monkeypatch, standby="db2"))
+    well = Unowned(LogGroup("shop", "main", "db2"), (CandidateInfo("main", "a", 1, "", 1.0, 0),), frozenset())
+    assert str(well).endswith("main@a stands by and is about to take over")
+    assert "wormholectl publishers" in well.hint
+
+
+def test_who_could_have_a_flow_of_a_log_that_nobody_owns_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    [answer] = [one for one in find(knows(monkeypatch, info("db1", "h:1"), standby="db2")) if one.unowned is not None]
+    assert answer.silent
+    assert (answer.may_have("cache"), answer.may_have("books")) == (True, False)
+    with pytest.raises(StreamBroken, match=r"main@gamma stands by.*let its replication catch up"):
+        owner_of([answer], "cache/db2")
+    with pytest.raises(UsageError, match="there is no flow"):
+        owner_of([answer], "books/db3")
+
+
+def test_one_that_owns_its_log_and_has_not_registered_yet_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = publishers(knows(monkeypatch, info("db1", "h:1"), standby="db2", owner="h:2"), None)
+    assert (sorted(found.addresses), list(found.unowned)) == (["h:1", "h:2"], [])
+
+
+def test_of_a_log_that_is_owned_elsewhere_a_drained_host_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = publishers(knows(monkeypatch, info("db1", "h:1"), owner="h:2", drained="beta"), None)
+    assert [one.logs for one in found.drained] == [("audit/main/db3",)]
 
 
 @pytest.mark.parametrize(

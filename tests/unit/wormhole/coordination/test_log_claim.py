@@ -251,6 +251,33 @@ async def test_a_node_that_somebody_deletes_is_made_again(
     await client.write_flows(RECORDS)
 
 
+async def test_a_log_that_another_takes_and_leaves_just_before_it_is_taken_again_is_lost(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = await owned(client)
+    watched = client._session._client._data_watchers
+    await eventually(lambda: watched.get(client._paths.owner(GROUP)), "what comes is seen as one change")
+    call = client._session.call
+
+    async def meanwhile(what: str, ask: Callable[[Any], Any]) -> Any:
+        if what.startswith("own "):
+            await (await other.own_log(GROUP, WEST, server="", why="")).close()
+        return await call(what, ask)
+
+    monkeypatch.setattr(client._session, "call", meanwhile)
+
+    def leave(zookeeper: Any) -> Any:
+        transaction = zookeeper.transaction()
+        transaction.delete(client._paths.owner(GROUP))
+        transaction.delete(claim.fence())
+        return transaction.commit_async()
+
+    await other._session.call("make the log free", leave)
+    async with patience():
+        assert "took the log in term 2" in await claim.lost()
+    assert (await owners_of(other)).owner is None
+
+
 async def test_who_takes_a_log_whose_owner_somebody_deleted_shuts_that_one_out(
     client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

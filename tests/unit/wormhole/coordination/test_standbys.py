@@ -24,5 +24,5 @@ def test_what_a_candidate_reports_against_itself() -> None:
     assert not why_not(candidate())
     told = why_not(candidate(ready=False, waits="nobody listens", hint="start it", lacking="U:5"))
     assert (told.text, told.hint) == ("nobody listens", "start it")
-    assert why_not(candidate(ready=False)).text == "its datastore cannot be read"
+    assert why_not(candidate(ready=False)).text == "it has not asked its datastore yet"
     assert why_not(candidate(lacking="U:5-9")).text == "it lacks U:5-9, which was delivered"

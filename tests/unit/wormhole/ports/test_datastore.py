@@ -6,7 +6,8 @@ import pytest
 
 from wormhole.model.findings import Report
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.ports.datastore import Datastore, Login, SourceOptions, number_is_behind
+from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Datastore, Login, SourceOptions, Standing, number_is_behind
 from wormhole.ports.log_source import LogSource
 
 
@@ -46,3 +47,11 @@ def test_the_defaults_of_a_datastore() -> None:
     assert not least.is_place("7")
     assert not least.refuses
     assert least.table_words == ("table", "tables")
+    assert not least.one_host
+    assert least.standing(url, Login(), ["7"], failover=True) == Standing("")
+
+
+def test_a_source_shares_nothing_and_owns_its_log_unless_it_is_given_more(tmp_path: Path) -> None:
+    options = SourceOptions("log", tmp_path, Sharding("log"), 1, 1)
+    assert options.state is None
+    assert options.may_act()

@@ -26,8 +26,12 @@ def test_caravans_and_subscribers_for_people(capsys: pytest.CaptureFixture[str])
 def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     show(PUBLISHERS, ONE, as_json=False)
     assert capsys.readouterr().out.splitlines()[1].split() == [
-        *("shop/main/db1", "db-host", "77", "0.1.0", "2.5s", "connected", "1/2/30", "-", "2", "1", "1")
+        *("shop/main/db1", "db-host", "77", "0.1.0", "2.5s", "connected", "1/2/30", "-", "2", "1", "1", "-")
     ]
+    waits = status("db1")
+    waits.standby.text = "stands by: main@alpha owns the log"
+    show(PUBLISHERS, [Answer("h:7", waits)], as_json=False)
+    assert capsys.readouterr().out.splitlines()[1].endswith("-     stands by: main@alpha owns the log")
     show(SHARDS, ONE, as_json=False)
     assert capsys.readouterr().out.splitlines()[1] == (
         "db1    shop/main/db1      2  1m 15s / 20 B / 1,500 tx  cache, mail; last is cache/db1"

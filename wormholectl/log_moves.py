@@ -1,0 +1,98 @@
+"""Which log an operator names, and who is to own it: decided from who owns it and who stands by. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from publisher.flows.election import attempt
+from wormhole.admin.admin_service import nearest
+from wormhole.admin.discovery import group_of
+from wormhole.config import DatasetConfig
+from wormhole.coordination.port import CandidateInfo, LogGroup, LogOwners
+from wormhole.coordination.standbys import owner_name
+from wormhole.model.errors import Fatal, UsageError
+from wormhole.model.problem import Problem
+
+__all__ = ["Planned", "planned_move", "refusal"]
+
+_LISTED: Final = "wormholectl publishers"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """``candidate`` is to own the log. ``warnings``: what that would cost."""
+
+    group: LogGroup
+    owners: LogOwners
+    candidate: CandidateInfo
+    warnings: tuple[str, ...] = ()
+
+
+def planned_move(
+    log: str, to: str, known: Mapping[LogGroup, LogOwners], datasets: Mapping[str, DatasetConfig]
+) -> Planned:
+    """What ``wormholectl publishers move LOG --to TO`` means.
+
+    ``log``: ``DATASET/LOG``, or ``DATASET/COPY/LOG`` where several copies have a log of this name. ``to``:
+    ``COPY@HOST``, or ``HOST`` where one candidate is on it. Raises :class:`~wormhole.model.errors.UsageError` for a log
+    or candidate that is not there, and for the present owner, and :class:`~wormhole.model.errors.Fatal` for a candidate
+    that cannot take over.
+    """
+    group = _group_named(log, known, datasets)
+    owners = known[group]
+    candidate = _candidate_named(to, group, owners)
+    if why := refusal(candidate, owners):
+        raise Fatal(f"{candidate.name} cannot take {group} over: {why.text}", hint=why.hint or f"`{_LISTED}`")
+    if not candidate.lacking:
+        return Planned(group, owners, candidate)
+    lacks = (
+        f"{candidate.name} lacks {candidate.lacking}, which was delivered: the flows of {group} stop there as "
+        "diverged, and their applications decide whether they go on"
+    )
+    return Planned(group, owners, candidate, (lacks,))
+
+
+def refusal(candidate: CandidateInfo, owners: LogOwners) -> Problem:
+    """Why the candidate would not take the log over however long nobody owned it; empty: it would."""
+    return attempt(replace(candidate, lacking=""), owners, 0.0).why
+
+
+def _group_named(log: str, known: Mapping[LogGroup, LogOwners], datasets: Mapping[str, DatasetConfig]) -> LogGroup:
+    parts = log.split("/")
+    if not known:
+        raise UsageError(
+            "no log has an owner or a publisher that stands by",
+            hint='only logs with datamarkers in ZooKeeper have (markers = "zookeeper"): see docs/failover.md',
+        )
+    if len(parts) == 3:
+        group = group_of(datasets, log)
+        if group in known:
+            return group
+    else:
+        found = [one for one in known if f"{one.dataset}/{one.log}" == log]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(f"{log} is a log of several copies", hint=f"name one: {' or '.join(map(str, found))}")
+    names = [str(one) if len(parts) == 3 else f"{one.dataset}/{one.log}" for one in known]
+    raise UsageError(
+        f"no log {log!r} has an owner or a publisher that stands by", hint=nearest(log, names, "log", _LISTED)
+    )
+
+
+def _candidate_named(to: str, group: LogGroup, owners: LogOwners) -> CandidateInfo:
+    found = [one for one in owners.candidates if to in (one.name, one.host)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = " or ".join(one.name for one in found)
+        raise UsageError(f"several publishers that stand by for {group} are on {to}", hint=f"name one: {names}")
+    owner = owner_name(owners)
+    if owners.owner is not None and to in (owner, owners.owner.host):
+        raise UsageError(f"{owner} owns {group} already", hint=f"`{_LISTED}` lists who stands by for it")
+    names_of = [one.name for one in owners.candidates]
+    if not names_of:
+        raise UsageError(f"nobody stands by for {group}", hint="name a second host in `hosts`, and run a monitor there")
+    raise UsageError(f"{to} does not stand by for {group}", hint=nearest(to, names_of, "candidate", _LISTED))
