@@ -13,7 +13,7 @@ SEED ?= 1
 ROUNDS ?= 200
 DATASTORE ?= rocksdb
 # Every file with a long form is in here (tests/unit/scripts/test_soak.py).
-SOAK := tests/system tests/hostile tests/property tests/docs/test_quickstart_page.py tests/docs/test_existing_rows_page.py \
+SOAK := tests/system tests/hostile tests/property tests/simulation tests/docs/test_quickstart_page.py tests/docs/test_existing_rows_page.py \
 	tests/integration/test_mysql_differential.py tests/integration/test_mysql_statements.py \
 	tests/integration/test_mysql_existing_rows.py tests/integration/test_mysql_existing_keys.py tests/integration/test_rocksdb_restored.py \
 	tests/integration/test_postgres_existing_rows.py tests/integration/test_postgres_histories.py \

@@ -1,0 +1,220 @@
+"""Faults of the protocol that the simulation finds: one at a time is put into the text of a module as it is imported.
+
+They have the form of :mod:`tests.mutants`, so `make check` finds one that no longer fits the code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Final
+
+from scripts.prepare import ROOT
+from tests.mutants.runner import Fault, applied
+
+__all__ = ["SIMULATED_FAULTS", "put_in"]
+
+_TESTS: Final = ("tests/simulation/test_ownership.py::test_schedules",)
+
+
+def _fault(name: str, file: str, old: str, new: str, promise: str) -> Fault:
+    return Fault(name, file, old, new, _TESTS, promise)
+
+
+_GUARD: Final = "publisher/stores/guarded_client.py"
+_STORE: Final = "publisher/stores/markers/zookeeper.py"
+_OWNERSHIP: Final = "publisher/flows/ownership.py"
+_ASSIGNER: Final = "publisher/flows/assigner.py"
+_CLAIM: Final = "wormhole/coordination/log_claim.py"
+_ZOOKEEPER: Final = "wormhole/coordination/zookeeper.py"
+
+SIMULATED_FAULTS: Final[list[Fault]] = [
+    _fault(
+        "datamarkers-without-the-claim",
+        _GUARD,
+        "        transaction.check(fence, -1)\n",
+        '        transaction.check(fence.rpartition("/")[0], -1)\n',
+        "a former owner of a log stores no datamarker",
+    ),
+    _fault(
+        "flow-records-without-the-claim",
+        _ZOOKEEPER,
+        '        return max(claims, key=lambda claim: claim.held).fence() if claims else ""\n',
+        '        return ""\n',
+        "a former owner of a log writes no flow record",
+    ),
+    _fault(
+        "lease-longer-than-the-session",
+        _ZOOKEEPER,
+        "        return self._session.timeout_s() * 2 / 3\n",
+        "        return self._session.timeout_s() * 3\n",
+        "an owner sends nothing once another may own the log",
+    ),
+    _fault(
+        "sent-beyond-the-lease",
+        _OWNERSHIP,
+        "        return self.ours() and (not self._fenced or self._leased())\n",
+        "        return self.ours()\n",
+        "an owner sends nothing once another may own the log",
+    ),
+    _fault(
+        "sent-without-the-claim",
+        _OWNERSHIP,
+        "        return self.ours() and (not self._fenced or self._leased())\n",
+        "        return not self._fenced or self._leased()\n",
+        "a process whose session was lost sends nothing before it owns the log again",
+    ),
+    _fault(
+        "contact-dated-by-its-answer",
+        "wormhole/coordination/kazoo_session.py",
+        "            self._confirm(sent)  # an answer, if not the one hoped for\n",
+        "            self._confirm(self._clock())\n",
+        "the lease begins when a question was sent, not when its answer came",
+    ),
+    _fault(
+        "epoch-not-raised-in-the-store",
+        _ASSIGNER,
+        "        epochs = await asyncio.to_thread(self._store.raise_epochs, above) if free else {}\n",
+        "        epochs = {flow.key: max(flow.epoch, above[flow.key]) + 1 for _, flow in free}\n",
+        "an epoch of a flow has one owner and one subscriber",
+    ),
+    _fault(
+        "former-holder-ignored",
+        "publisher/flows/applications.py",
+        '        if settings.markers == "zookeeper" and lease_s != math.inf:\n',
+        '        if settings.markers == "local":\n',
+        "a new owner of a log assigns a flow first to the subscriber that has it",
+    ),
+    _fault(
+        "intended-subscriber-not-recorded",
+        _ASSIGNER,
+        "                for stream, flow in raised:\n                    flow.intend(stream.info.id)\n",
+        "",
+        "the subscriber is recorded before it gets the flow",
+    ),
+    _fault(
+        "former-holder-waited-for-without-its-handler",
+        "publisher/flows/applications.py",
+        "holder.seen_at + lease_s + settings.handler_timeout",
+        "holder.seen_at + lease_s",
+        "a new owner of a log waits for the handlers that the last one called",
+    ),
+    _fault(
+        "silent-subscriber-not-waited-for",
+        _ASSIGNER,
+        "        return self._timeouts.grace + (self._timeouts.handler if silent else 0.0)\n",
+        "        return self._timeouts.grace\n",
+        "a handler of a subscriber that does not answer is waited for",
+    ),
+    _fault(
+        "asked-to-release-taken-for-released",
+        _ASSIGNER,
+        "            idle = flow.releasing and self._clock.monotonic() - flow.asked_at > self._timeouts.handler\n",
+        "            idle = flow.releasing\n",
+        "a shard moves once it was released, or nobody can work on it any more",
+    ),
+    _fault(
+        "older-epoch-taken-by-a-subscriber",
+        "subscriber_sdk/shards.py",
+        "        stale = assigned.epoch < self.epoch or",
+        "        stale = False or",
+        "a subscriber takes no older epoch than the one that it had",
+    ),
+    _fault(
+        "broken-connection-taken-for-a-release",
+        _ASSIGNER,
+        "        if holder is not None and holder is not member and flow.lost_from is holder.stream:\n",
+        "        if holder is not None and flow.lost_from is None and member is None:\n",
+        "a shard has one handler at a time",
+    ),
+    _fault(
+        "log-taken-from-its-owner",
+        _CLAIM,
+        "                    raise log_taken(self._info, self._shown(found.holder))\n",
+        "                    pass\n",
+        "a log has one owner, until its session ends",
+    ),
+    _fault(
+        "taken-again-although-another-had-it",
+        _CLAIM,
+        "            if found.record is None or found.record.claim not in self._made:\n",
+        "            if found.record is None:\n",
+        "an owner takes the log again only if nobody owned it since",
+    ),
+    _fault(
+        "claim-of-a-lost-session-held",
+        _CLAIM,
+        "        return self._held_in != 0 and self._held_in == self._session.session_id\n",
+        "        return self._held_in != 0\n",
+        "a process whose session was lost sends nothing before it owns the log again",
+    ),
+    _fault(
+        "given-up-without-the-owners-entry",
+        _CLAIM,
+        "            transaction.delete(paths.claim(group, claim))\n"
+        "            transaction.delete(paths.owner(group))\n",
+        "            transaction.delete(paths.claim(group, claim))\n",
+        "claim and owner's entry are made and deleted together",
+    ),
+    _fault(
+        "term-raised-over-another",
+        _CLAIM,
+        "                transaction.set_data(paths.term(group), record, version=found.version)\n",
+        "                transaction.set_data(paths.term(group), record)\n",
+        "each term of a log has one owner",
+    ),
+    _fault(
+        "serves-on-when-the-log-is-anothers",
+        "publisher/publisher.py",
+        '                group.create_task(self.ownership.until_another(self._cannot_read), name="ownership")\n',
+        "",
+        "a former owner becomes a candidate again",
+    ),
+    _fault(
+        "unguarded-after-giving-up",
+        _OWNERSHIP,
+        "        claim = self._claim or self._former\n",
+        "        claim = self._claim\n",
+        "after a claim was given up nothing is written any more",
+    ),
+    _fault(
+        "lost-log-not-noticed-before-the-registration",
+        _OWNERSHIP,
+        "        if self._claim is None:\n            return await registering\n",
+        "        if self._claim is not None:\n            return await registering\n",
+        "a former owner becomes a candidate again",
+    ),
+    _fault(
+        "restarted-subscriber-not-waited-for",
+        _ASSIGNER,
+        "            if former is not None and flow.lost_from is former:\n",
+        "            if former is None and flow.lost_from is former:\n",
+        "a shard has one handler at a time",
+    ),
+]
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Gives one module another text."""
+
+    def __init__(self, module: str, path: str, text: str) -> None:
+        self._module, self._path, self._text = module, path, text
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return importlib.util.spec_from_loader(name, self, origin=self._path) if name == self._module else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = self._path
+        exec(compile(self._text, self._path, "exec"), module.__dict__)
+
+
+def put_in(name: str) -> None:
+    """Put the fault of that name into the product, of which nothing may be imported yet."""
+    (fault,) = (fault for fault in SIMULATED_FAULTS if fault.name == name)
+    module, path = fault.file.removesuffix(".py").replace("/", "."), ROOT / fault.file
+    assert module not in sys.modules, f"{module} is imported already"
+    sys.meta_path.insert(0, _Finder(module, str(path), applied(fault, path.read_text())))

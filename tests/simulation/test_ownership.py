@@ -1,0 +1,72 @@
+"""Ownership of logs under thousands of schedules of faults: see the package.
+
+``WORMHOLE_ROUNDS``: 500 schedules for each; without it 2,000. The message of a failure has the seed;
+``python -m tests.simulation SEED`` shows what happened.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from scripts.prepare import ROOT
+from tests.simulation.mutants import SIMULATED_FAULTS
+
+SOAK = "WORMHOLE_ROUNDS" in os.environ
+SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 2_000
+PARTS = 8
+"""The schedules are run in so many pieces, each in a process of its own."""
+QUICK = (
+    "datamarkers-without-the-claim",
+    "sent-beyond-the-lease",
+    "former-holder-ignored",
+    "log-taken-from-its-owner",
+)
+"""Faults that few schedules show."""
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, in a process of its own: it replaces parts of the product."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_schedules(part: int) -> None:
+    each = SCHEDULES // PARTS
+    ran = simulate(f"{part * each + 1}-{(part + 1) * each}")
+    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
+    assert f"{each} schedules, 0 failed" in ran.stdout
+
+
+def test_a_seed_means_the_same_every_time() -> None:
+    one, again, among_others = simulate("7"), simulate("7"), simulate("5-7", "--trace")
+    lines = one.stdout.splitlines()[:-1]
+    assert len(lines) > 100
+    assert again.stdout.splitlines()[:-1] == lines
+    assert among_others.stdout.splitlines()[:-1][-len(lines) :] == lines
+
+
+def find(fault: str, schedules: int) -> str:
+    """What the first of so many schedules reports that shows the fault; empty when none does."""
+    ran = simulate("--fault", fault, "--stop", f"1-{schedules}")
+    assert ran.returncode in (0, 1), ran.stderr
+    return next((line for line in ran.stdout.splitlines() if line.startswith("FAILED seed")), "")
+
+
+@pytest.mark.parametrize("fault", QUICK)
+def test_a_fault_is_found(fault: str) -> None:
+    assert find(fault, 200)
+
+
+@pytest.mark.soak
+def test_every_fault_is_found() -> None:
+    names = [fault.name for fault in SIMULATED_FAULTS]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = dict(zip(names, pool.map(lambda name: find(name, 20_000), names), strict=True))
+    assert [name for name, line in found.items() if not line] == []
