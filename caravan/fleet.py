@@ -104,6 +104,7 @@ class Fleet:
         self._late = late
         self._clock = clock
         self._flows: dict[str, CaravanFlow] = {}
+        self._unplaced: dict[str, Datamarker] = {}  # by flow: a marker that has no place in the present history
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._numbers = 0
         self._changed = asyncio.Event()
@@ -173,6 +174,7 @@ class Fleet:
         """No stream takes from the flow any more."""
         if self._flows.get(flow.name) is flow:
             del self._flows[flow.name]
+            self._unplaced.pop(flow.name, None)
         self._leave(flow, CaravanFlowState.CLOSED, "closed")
 
     def change_limits(self, limits: Limits, cause: str) -> None:
@@ -298,6 +300,7 @@ class Fleet:
     async def _carry_out(self) -> None:
         if self._clock.monotonic() < self._not_before:
             return
+        await self._bring_over()
         now = self._clock.monotonic()
         views = [self._view(c, now) for c in self.caravans.values()]
         lead = self.lead
@@ -338,6 +341,42 @@ class Fleet:
                         self._board(flow, started, cause)
                 case SendBack(_, number, cause):
                     await self._send_back(flow, number, cause)
+
+    async def _bring_over(self) -> None:
+        """Give flows whose markers are of a former history of the log (of another server) their places in the present
+        one. Only there their places tell what they have: those that travel together would all get what one of them
+        lacks.
+        """
+        waiting = [
+            flow
+            for flow in self._flows.values()
+            if flow.state is CaravanFlowState.WAITING
+            and not flow.blocked
+            and not flow.inside
+            and self._unplaced.get(flow.name) is not flow.marker
+        ]
+        if not waiting:
+            return
+        with suppress(WormholeError):  # whatever opens the log for them says why it cannot be read
+            present = (await asyncio.to_thread(self._source.status)).end.incarnation
+            for flow in waiting:
+                if flow.place.incarnation != present and self._clock.monotonic() >= self._not_before:
+                    await self._place_anew(flow)
+
+    async def _place_anew(self, flow: CaravanFlow) -> None:
+        marker = flow.marker
+        reader = await self._open(flow)  # whether the present log has all that the flow has, and follows it
+        if reader is None:
+            return
+        await asyncio.to_thread(reader.close)
+        try:
+            present = await asyncio.to_thread(self._source.locate, marker.delivered)
+        except WormholeError as error:
+            if not isinstance(error, Retryable):
+                self._unplaced[flow.name] = marker
+            return
+        if flow.marker is marker and flow.state is CaravanFlowState.WAITING:
+            flow.go_over(present)
 
     def _due(self, actions: list[Action], now: float) -> list[Action]:
         """While flows keep coming nothing is started or sent back: the best places are known when all are there."""

@@ -170,6 +170,11 @@ class CaravanFlow:
         self._passed = self._met
         self.leave(CaravanFlowState.WAITING, "going on after a data loss")
 
+    def go_over(self, present: Datamarker) -> None:
+        """The log goes on in another history, in which ``present`` is the flow's place, between transactions."""
+        self.marker = replace(self.marker, order=present.order, read_from=present.read_from, anchor=present.anchor)
+        self.place = self.begun = present.order
+
     def end_backfill(self) -> None:
         """No more existing rows are wanted."""
         self.backfill = None

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -96,8 +96,9 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
         await warn(coordinator, _log)
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
+        known = KnownFlows(coordinator, None if publishing.markers == "memory" else state / "flows.json")
         if isinstance(store, ZooKeeperMarkerStore):
-            candidate = _candidate(config, (dataset, copy, log), place, options, store)
+            candidate = _candidate(config, (dataset, copy, log), place, options, store, known)
             ownership = Ownership(coordinator, fenced=True, candidacy=Candidacy(coordinator, candidate))
             store.guard(ownership.fence)
             former = [store.source_state(group) for group in candidate.former]
@@ -125,13 +126,12 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
         settled = config.datasets[dataset]
         formats = await asyncio.to_thread(open_formats, settled.value_format, settled.values)
         served = Served(settled, copy, log, place.kind, publishing, trust, formats)
-        witness = None if publishing.markers == "memory" else state / "flows.json"
         publisher = Publisher(
             served,
             source,
             store,
             coordinator,
-            KnownFlows(coordinator, witness),
+            known,
             open_tables=partial(open_tables, place.source, options),
             boundaries=TableBoundaries(state / "tables", options.state),
             ownership=ownership,
@@ -152,7 +152,12 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
 
 
 def _candidate(
-    config: Config, served: tuple[str, str, str], place: SourceConfig, options: SourceOptions, store: MarkerStore
+    config: Config,
+    served: tuple[str, str, str],
+    place: SourceConfig,
+    options: SourceOptions,
+    store: MarkerStore,
+    known: KnownFlows,
 ) -> Candidate:
     """What this process may own the log as. ``served``: dataset, copy and log."""
     dataset, copy, log = config.datasets[served[0]], *served[1:]
@@ -160,18 +165,25 @@ def _candidate(
 
     url = found.url_of_log(place.source, log)
 
-    def look() -> Standing:
+    group = LogGroup(dataset.name, dataset.group(copy), log)
+
+    def ask() -> Standing:
         delivered = {record.marker.delivered for record in store.load().values() if record.marker.delivered}
         return found.standing(url, options.login, delivered, failover=failover is not None)
 
+    async def look() -> Standing:
+        with suppress(WormholeError):  # without contact nobody takes the log
+            await known.follow(group.includes)
+        return await asyncio.to_thread(ask)
+
     host = config.monitor.host_name
     return Candidate(
-        LogGroup(dataset.name, dataset.group(copy), log),
+        group,
         copy,
         host,
         preference(dataset, copy, log, host),
         0.0 if failover is None else failover.patience,
-        partial(asyncio.to_thread, look),
+        look,
         former=() if failover is None else tuple(LogGroup(dataset.name, name, log) for name in failover.copies),
     )
 

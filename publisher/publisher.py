@@ -61,6 +61,7 @@ __all__ = ["Publisher"]
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 2.0
+_STOPS_S = 2.0  # of a source, before another publisher may begin
 _BESIDE_AN_UPDATE = 2 << 20
 
 
@@ -283,7 +284,10 @@ class Publisher:
             except WormholeError as error:
                 _log.warning("the flows that were released are not reported: %s", error)
         try:
-            await stop_source()
+            async with asyncio.timeout(_STOPS_S):
+                await stop_source()
+        except TimeoutError:
+            _log.warning("the log's source does not stop yet, for its datastore does not answer: the log is given up")
         finally:
             await self.ownership.give_up()
 

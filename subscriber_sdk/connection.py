@@ -154,8 +154,10 @@ class Connection:
                 worker = self._workers.get(event.flow)
                 if worker is not None:
                     self._feed(worker, event)
-                elif isinstance(event, Revoked) and self._unchecked is not None and self._unchecked.drop(event.flow):
-                    self.session.release(event.flow, None)
+                elif isinstance(event, Revoked) and self._unchecked is not None:
+                    assigned = self._unchecked.drop(event.flow)
+                    if assigned is not None:
+                        self._shards.give_back(_Port(self, event.flow, assigned.epoch), assigned.shard)
 
     def _feed(self, worker: FlowWorker, event: FlowEvent) -> None:
         epoch = worker.epoch

@@ -52,9 +52,10 @@ class EpochRecords:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look(), name="wormhole epochs")
 
-    def drop(self, flow: int) -> bool:
-        """The flow is revoked. Returns whether it waited here."""
-        return self._waiting.pop(flow, None) is not None
+    def drop(self, flow: int) -> Assigned | None:
+        """The flow is revoked. Returns its assignment, if that waited here."""
+        waited = self._waiting.pop(flow, None)
+        return None if waited is None else waited[0]
 
     def close(self) -> None:
         """The stream is over."""

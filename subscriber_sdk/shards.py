@@ -119,7 +119,7 @@ class Shards:
             return None
         if self._leaving:
             shard.holder, shard.epoch = peer, assigned.epoch
-            port.release(None)
+            self.give_back(port, assigned.shard)
             return None
         released = port.hold(assigned.size, f"shard {assigned.shard[:_SHOWN]}")
         shard.holder, former, shard.epoch = peer, shard.holder, assigned.epoch
@@ -153,6 +153,14 @@ class Shards:
         worker.when_ended(released)
         self._forget_idle()
         return worker
+
+    def give_back(self, port: FlowPort, shard: str) -> None:
+        """Release a flow that was not taken; its shard has to stay here while callbacks of an earlier epoch run."""
+        known = self._shards.get(shard)
+        if known is None or known.worker is None:
+            port.release(None)
+        else:
+            known.worker.when_ended(lambda: port.release(None))
 
     async def settled(self) -> None:
         """Wait until no flow has anything to do."""

@@ -380,6 +380,15 @@ class Assigner:
         silent = not stream.connected and not stream.vacant
         return self._timeouts.grace + (self._timeouts.handler if silent else 0.0)
 
+    def _may_work(self, stream: SubscriberStream, now: float) -> bool:
+        """Whether a handler may run there of a flow that was lost when its connection broke, also if it is connected
+        again since.
+        """
+        return not stream.vacant and now - stream.since <= self._timeouts.grace + self._timeouts.handler
+
+    def _is_waited_for(self, stream: SubscriberStream, now: float) -> bool:
+        return self._may_work(stream, now) and any(flow.lost_from is stream for flow in self.flows.values())
+
     def _live(self, app: _Application, now: float) -> dict[str, float]:
         """Subscribers that take part: id to weight.
 
@@ -400,7 +409,8 @@ class Assigner:
         for name, member in tuple(app.members.items()):
             # One that said goodbye and is still listed may come back.
             listed = member.gone_since is None and app.config.allows(name)
-            if not listed and not member.stream.flows and not self._takes_part(app, name, now):
+            idle = not member.stream.flows and not self._is_waited_for(member.stream, now)
+            if not listed and idle and not self._takes_part(app, name, now):
                 self._end(app, name)
         if self._stopping or not self._permits.may_assign():
             return
@@ -467,7 +477,7 @@ class Assigner:
             # Its connection broke while it held the flow, and a handler of it may still run.
             if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
                 return holder.stream  # it is asked to let go then: only it knows when its handler has ended
-            if not holder.stream.vacant and now - holder.stream.since <= self._takeover_s(holder.stream):
+            if self._may_work(holder.stream, now):
                 flow.explain(f"a handler may still run at {flow.subscriber}, whose connection broke")
                 return None
         if member is not None and flow.halted_life is member.stream.life:

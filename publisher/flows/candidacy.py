@@ -42,6 +42,8 @@ _RESTING_S: Final = 30.0
 """The same otherwise."""
 _FAILED_LOOKS: Final = 3
 """So many looks at its datastore in a row fail before an owner gives the log up for that."""
+_ANSWERS_S: Final = 5.0
+"""Of such a look. A connection over which nothing comes is waited for longer elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +129,19 @@ class Candidacy:
 
     async def _fault(self) -> Problem:
         """Why the datastore cannot be read now; empty: it can."""
+        looking = asyncio.ensure_future(self.candidate.look())
+        patience = asyncio.ensure_future(self._clock.sleep(_ANSWERS_S))
         try:
-            found = await self.candidate.look()
+            await asyncio.wait((looking, patience), return_when=asyncio.FIRST_COMPLETED)
+            if not looking.done():
+                return Problem(f"no answer within {_ANSWERS_S:g} s", "check the server's load and its network")
+            found = looking.result()
         except WormholeError as error:
             return error.problem
+        finally:
+            looking.cancel()
+            patience.cancel()
+            await asyncio.gather(looking, patience, return_exceptions=True)
         return NO_PROBLEM if found.ready else found.problem or Problem("it is not ready")
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -117,6 +117,13 @@ class KnownFlows:
         epochs = {flow_name(*flow): record.epoch for flow, record in records.items() if record.epoch}
         await asyncio.to_thread(self._add, epochs)
         await self._coordinator.write_flows(records)
+
+    async def follow(self, includes: Callable[[str], bool]) -> None:
+        """Note what the owner of the log reports of its flows, while this process stands by: coordination may lose it.
+        ``includes``: whether a shard is of the log. Raises what coordination raises.
+        """
+        records = {flow: record for flow, record in (await self._coordinator.flows()).items() if includes(flow[1])}
+        await asyncio.to_thread(self._add, {flow_name(*flow): record.epoch for flow, record in records.items()})
 
     async def forget(self, flow: FlowKey) -> None:
         """The flow was forgotten on purpose: it is new when it comes again."""

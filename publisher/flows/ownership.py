@@ -53,6 +53,7 @@ class Ownership:
         self._candidacy = candidacy
         self._clock = clock
         self._claim: LogClaim | None = None
+        self._former: LogClaim | None = None
         self._registration: Registration | None = None
         self._registers = ""
 
@@ -87,8 +88,11 @@ class Ownership:
         return None if self._candidacy is None else self._candidacy.owners
 
     def fence(self) -> str:
-        """What every write of the owner has to check; empty where there is nothing to check."""
-        return "" if self._claim is None else self._claim.fence()
+        """What every write of the owner has to check; empty before the first claim, and where there is nothing to
+        check. After it gave up the claim it is still that one's: what threads write late is refused.
+        """
+        claim = self._claim or self._former
+        return "" if claim is None else claim.fence()
 
     async def take(self, info: PublisherInfo) -> None:
         """Return once this process owns the log and is registered, however long another one does. Raises what
@@ -149,6 +153,7 @@ class Ownership:
         """Withdraw claim and registration; idempotent."""
         claim, self._claim = self._claim, None
         if claim is not None:
+            self._former = claim
             await claim.close()  # first: the next owner waits for it
         registration, self._registration = self._registration, None
         if registration is not None:

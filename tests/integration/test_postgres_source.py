@@ -197,6 +197,22 @@ def test_the_address_leads_to_a_copy_of_the_server_while_that_runs_on(
         source.stop()
 
 
+def test_a_server_that_is_still_waited_for_is_reported(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question may take half a minute until its time is up, and others wait for their turn behind it."""
+    monkeypatch.setattr(source_module, "_POLL_S", 0.01)
+    monkeypatch.setattr(source_module, "_SILENT_S", 0.5)
+    with FaultProxy("127.0.0.1", server.port) as proxy:
+        source = source_of(server, "shop", tmp_path, port=proxy.port)
+        until(lambda: not source.status().end_unknown, "it is not asked")
+        proxy.mute()
+        until(lambda: "was not asked with success for 0.5 s" in source.status().end_unknown, "it is not reported")
+        proxy.pass_through()
+        until(lambda: not source.status().end_unknown, "it is not asked again")
+        source.stop()
+
+
 def test_slots_made_anew_behind_an_idle_place_are_a_loss_with_its_range(
     server: PostgresServer, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

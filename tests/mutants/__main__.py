@@ -1,6 +1,7 @@
 """`make mutants`: ``python -m tests.mutants [name ...]``; 0 only when every fault turned its tests red.
 
-``--check`` runs nothing: 0 when every fault fits the tree. `make check` does that.
+``--check`` runs nothing: 0 when every fault fits the tree, also those that the simulation finds. `make check` does
+that.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from scripts.prepare import ROOT
 from tests.mutants.faults import FAULTS
 from tests.mutants.runner import FaultError, check_faults, run_all, table
+from tests.simulation.mutants import SIMULATED_FAULTS
 from tests.support import scratch
 
 
@@ -18,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run all faults, or those named in ``arguments``; or look whether all fit the tree."""
     if list(arguments) == ["--check"]:
         try:
-            check_faults(FAULTS, ROOT)
+            check_faults([*FAULTS, *SIMULATED_FAULTS], ROOT)
         except FaultError as error:
             print(f"mutants: {error}", file=sys.stderr)
             return 1

@@ -1,8 +1,8 @@
 """A TCP proxy that misbehaves on command: what stands between a reader and its server in the tests.
 
-It passes bytes on until it is told to :meth:`~FaultProxy.cut`, :meth:`~FaultProxy.stall`,
-:meth:`~FaultProxy.half_close`, :meth:`~FaultProxy.drip` or :meth:`~FaultProxy.flip`; :meth:`~FaultProxy.after` does one
-of these at an exact byte of what the server sends.
+It passes bytes on until it is told to :meth:`~FaultProxy.cut`, :meth:`~FaultProxy.stall`, :meth:`~FaultProxy.mute`,
+:meth:`~FaultProxy.deafen`, :meth:`~FaultProxy.half_close`, :meth:`~FaultProxy.drip` or :meth:`~FaultProxy.flip`;
+:meth:`~FaultProxy.after` does one of these at an exact byte of what the server sends.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ class FaultProxy:
         self.flip_mask = 0x01
         self._target = (host, port)
         self._links: set[_Link] = set()
-        self._stalled = self._dripping = self._flipping = False
+        self._muted = self._deafened = self._dripping = self._flipping = False
         self._left: int | None = None
         self._action: Callable[[], None] = lambda: None
         self._fired = threading.Event()
         self._loop = asyncio.new_event_loop()
+        self._whole = asyncio.Event()  # neither muted nor deafened
+        self._whole.set()
         self._thread = threading.Thread(target=self._run, name="fault proxy", daemon=True)
 
     def __enter__(self) -> Self:
@@ -73,6 +75,20 @@ class FaultProxy:
         """Let nothing through, in either direction, on any connection, until :meth:`pass_through`. Nothing is lost."""
         self._call(self._stall)
 
+    def mute(self) -> None:
+        """Let through what comes from the server, and nothing that clients send, until :meth:`pass_through`.
+
+        A connection that comes meanwhile is made then: nobody can make one over a network that is cut in one direction.
+        """
+        self._call(self._mute)
+
+    def deafen(self) -> None:
+        """Let through what clients send, and nothing that comes from the server, until :meth:`pass_through`.
+
+        A connection that comes meanwhile is made then.
+        """
+        self._call(self._deafen)
+
     def half_close(self) -> None:
         """End what comes from the server on all connections, as if it had said its last; the other direction stays
         open."""
@@ -100,6 +116,8 @@ class FaultProxy:
         own = {
             self.cut: self._cut,
             self.stall: self._stall,
+            self.mute: self._mute,
+            self.deafen: self._deafen,
             self.half_close: self._half_close,
             self.drip: self._drip,
             self.flip: self._flip,
@@ -123,7 +141,18 @@ class FaultProxy:
             link.reset()
 
     def _stall(self) -> None:
-        self._stalled = True
+        self._mute()
+        self._deafen()
+
+    def _mute(self) -> None:
+        self._muted = True
+        self._whole.clear()
+        for link in self._links:
+            link.hold()
+
+    def _deafen(self) -> None:
+        self._deafened = True
+        self._whole.clear()
         for link in self._links:
             link.hold()
 
@@ -145,13 +174,14 @@ class FaultProxy:
         return bytes([data[0] ^ self.flip_mask]) + data[1:]
 
     def _pass_through(self) -> None:
-        self._stalled = self._dripping = self._flipping = False
+        self._muted = self._deafened = self._dripping = self._flipping = False
+        self._whole.set()
         for link in list(self._links):
             link.go_on()
 
     def _share(self, wanted: int) -> int:
         """How many of ``wanted`` bytes may go in one piece now."""
-        if self._stalled:
+        if self._deafened:
             return 0
         most = 1 if self._dripping else wanted
         return min(wanted, most) if self._left is None else min(wanted, most, self._left)
@@ -172,6 +202,7 @@ class FaultProxy:
     async def _end(self) -> None:
         self._server.close()
         self._cut()
+        self._whole.set()
         await asyncio.gather(*(link.connecting for link in self._links), return_exceptions=True)
         await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn
 
@@ -202,6 +233,7 @@ class _Link:
         self.connecting = proxy._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
+        await self._proxy._whole.wait()
         try:
             self._server, _ = await self._proxy._loop.create_connection(lambda: _Server(self), *self._proxy._target)
         except OSError:
@@ -225,9 +257,11 @@ class _Link:
         self._proxy._links.discard(self)
 
     def hold(self) -> None:
-        for transport in (self._client, self._server):
-            if transport is not None:
-                transport.pause_reading()
+        """Stop reading where the proxy lets nothing through."""
+        if self._proxy._muted:
+            self._client.pause_reading()
+        if self._proxy._deafened and self._server is not None:
+            self._server.pause_reading()
 
     def half_close(self) -> None:
         self._halved = True
@@ -235,9 +269,12 @@ class _Link:
             self._client.write_eof()
 
     def go_on(self) -> None:
-        if self._server is not None and not self._proxy._stalled:
-            for transport in (self._client, self._server):
-                transport.resume_reading()
+        if self._server is None:
+            return
+        if not self._proxy._muted:
+            self._client.resume_reading()
+        if not self._proxy._deafened:
+            self._server.resume_reading()
             self.turn()
 
     # -- bytes
@@ -270,7 +307,7 @@ class _Link:
                     self._turn_due = True
                     self._proxy._loop.call_later(self._proxy.drip_pause, self.turn)
                 break
-        if self._server is None or self._proxy._stalled:
+        if self._server is None or self._proxy._deafened:
             return
         if len(self._pending) > _MOST_PENDING:
             self._server.pause_reading()

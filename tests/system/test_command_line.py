@@ -328,8 +328,9 @@ REFUSED: Final = {
     "skip": "",  # the example's update may be behind the marker by then
     "retry": "no update is parked",
     "discard": "is parked",
+    "move": "no log has an owner or a publisher that stands by",  # docs/failover.md and its test have one that has
 }
-"""What the page shows and a flow that is well has no use for."""
+"""What the page shows and a flow that is well, or a log with one publisher, has no use for."""
 
 
 def test_the_page_word_for_word(shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

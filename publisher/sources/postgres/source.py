@@ -52,6 +52,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _POLL_S: Final = 1.0
+_SILENT_S: Final = 15.0
+"""A server that was not asked with success for so long is reported, also while somebody still waits for its answer."""
 _ADVANCE_S: Final = 5.0  # between two moves of the slots
 _ANSWER_S: Final = 10.0
 _PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server from shutting down
@@ -81,6 +83,7 @@ class PostgresSource:
         self._ended = False  # by the server, the last session that was asked
         self._moves_again_s = 0.0
         self._problem = NO_PROBLEM
+        self._answered_s = 0.0  # when the server was last asked with success
         self._furthest: Datamarker | None = None
         self._released: LogPosition | None = None
         self._readers: set[WalReader] = set()
@@ -130,6 +133,7 @@ class PostgresSource:
                 log = self._keep_for_now()
             check_slots(log.state, self._address)
             self._shards = self._ask(self._known_shards)
+            self._answered_s = time.monotonic()
         except BaseException:
             self._disconnect()
             raise
@@ -214,6 +218,9 @@ class PostgresSource:
         """See the port: as of about a second ago."""
         with self._lock:
             seen, furthest, problem = self._seen, self._furthest, self._problem
+        if not problem and time.monotonic() - self._answered_s > _SILENT_S:
+            where = f"{self._address.where} was not asked with success for {_SILENT_S:g} s"
+            problem = Problem(where, "check the server's load and its network")
         if seen is None:
             current = self._incarnations.current
             place = LogPosition(current.number if current else 0, 0, 0)
@@ -396,7 +403,7 @@ class PostgresSource:
         try:
             self._look()
             self._ask(self._delivered.refresh)
-            problem = NO_PROBLEM
+            problem, self._answered_s = NO_PROBLEM, time.monotonic()
         except WormholeError as error:
             problem = error.problem
         if problem and problem != self._problem:

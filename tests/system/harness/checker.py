@@ -82,6 +82,8 @@ class Checker:
         self.application = application
         self.same_times = True
         """Whether updates keep their commit time: from RocksDB, whose log has none, only with one state folder."""
+        self.same_places = True
+        """Whether updates keep their place in the log: not where another copy may serve them."""
         self.problems: list[str] = []
         self.losses: list[Loss] = []
         self.deliveries = 0
@@ -176,6 +178,10 @@ class Checker:
                 reach = max(reach, stretch.next)
         return found
 
+    def ends(self) -> Mapping[str, int]:
+        """Per shard the store's number of the last update that is for its flow."""
+        return {shard: flow.numbers[-1] for shard, flow in self._flows.items() if flow.numbers}
+
     def behind(self) -> Mapping[str, int]:
         """Flows that are not at the end of their list: how many updates are missing."""
         return {s: len(f.keys) - _reach(f) for s, f in sorted(self._flows.items()) if _reach(f) < len(f.keys)}
@@ -257,7 +263,8 @@ class Checker:
             )
         seen = self._seen.setdefault(entry.sequence, {})
         before = seen.setdefault(entry.place, entry.committed_at)
-        if len(seen) > 1 + (entry.sequence in self._large) or (self.same_times and entry.committed_at != before):
+        moved = self.same_places and len(seen) > 1 + (entry.sequence in self._large)
+        if moved or (self.same_times and entry.committed_at != before):
             now = (entry.place, entry.committed_at)
             self._problem(f"UNLIKE: {name}: transaction {entry.sequence} came at {now}, in all at {seen}")
 
@@ -311,15 +318,15 @@ def fenced_state(received: Iterable[Received]) -> tuple[dict[tuple[str, str], st
     return state, late
 
 
-def owners_in_turn(flow: str, owners: Iterable[tuple[int, str]]) -> list[str]:
+def owners_in_turn(flow: str, owners: Iterable[tuple[int, str]], *, may_return: bool = False) -> list[str]:
     """What is wrong with the publishers that assigned a flow: each epoch belongs to one, and none comes back after
-    another."""
+    another, unless it ``may_return``."""
     found, past, last = [], set[str](), ""
     known: dict[int, str] = {}
     for epoch, publisher in sorted(owners):
         if known.setdefault(epoch, publisher) != publisher:
             found.append(f"TWO PUBLISHERS: epoch {epoch} of {flow} at {known[epoch]} and at {publisher}")
-        elif publisher != last and publisher in past:
+        elif publisher != last and publisher in past and not may_return:
             found.append(f"CAME BACK: {publisher} assigned epoch {epoch} of {flow} after {last}")
         past.add(publisher)
         last = publisher

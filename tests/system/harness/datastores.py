@@ -87,6 +87,10 @@ class Server(Datastore):
             self.proxy.__exit__(None, None, None)
             self.server.close()
 
+    def at(self, copy: str) -> Any:
+        """The server that ``copy`` of the dataset is."""
+        return self.server
+
     def kill(self) -> None:
         """``kill -9`` of the server."""
         self.server.kill()
@@ -99,8 +103,12 @@ class Server(Datastore):
         return {"port": self.server.port}
 
     def source(self) -> str:
+        return self.source_at(self.proxy.port)
+
+    def source_at(self, port: int) -> str:
+        """The TOML lines that name the server, reached at ``port``."""
         server = self.server
-        url = server.url.replace(f":{server.port}/", f":{self.proxy.port}/")
+        url = server.url.replace(f":{server.port}/", f":{port}/")
         return f'source = "{url}"\npassword_file = "{server.password_file}"'
 
 
@@ -124,8 +132,8 @@ class Postgres(Server):
     def settings(self) -> dict[str, Any]:
         return {"port": self.server.port, "database": DATABASE}
 
-    def source(self) -> str:
-        return source_lines(self.server, self.proxy.port)
+    def source_at(self, port: int) -> str:
+        return source_lines(self.server, port)
 
     def count(self, entries: Sequence[Entry], commits: Sequence[Commit]) -> None:
         begins = [commit.where[0] for commit in commits]

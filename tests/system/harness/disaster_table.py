@@ -107,6 +107,7 @@ _POSTGRES = Setting("postgres")
 _HOLD, _CACHE = Setting("postgres", relay="hold"), Setting("mariadb", relay="cache")
 _FLEET = Setting("mariadb", "local", "zookeeper")
 _ALL_IN_ZOOKEEPER = Setting("mariadb", "zookeeper", "zookeeper")
+_TWO_HOSTS = Setting("mariadb", "zookeeper", "zookeeper", hosts=2)
 _ARCHIVED = Setting("rocksdb", archive=True)
 
 _DIVERGED = Sign(Seen.LOSS, "diverged")
@@ -299,11 +300,40 @@ def _marker_store() -> list[Cell]:
             (Sign(Seen.HELD, "holds no valid datamarker"), Sign(Seen.DOCTOR, "held: app/db1")),
             (_ACCEPT,),
         ),
+        Cell(
+            "marker store",
+            "corrupted",
+            "a record in ZooKeeper is half a JSON text",
+            _TWO_HOSTS,
+            does.node_corrupted("applications/app/markers/db1"),
+            (Sign(Seen.HELD, "holds no valid datamarker"), Sign(Seen.DOCTOR, "held: app/db1")),
+            (_ACCEPT,),
+        ),
     ]
 
 
 def _zookeeper() -> list[Cell]:
-    found = []
+    found = [
+        Cell(
+            "ZooKeeper",
+            "wiped",
+            "empty at the same address",
+            _TWO_HOSTS,
+            does.zookeeper_wiped,
+            (Sign(Seen.DOCTOR, "no publisher is registered"),),
+            ("wormholectl config apply --yes", _ACCEPT),
+        ),
+        Cell(
+            "ZooKeeper",
+            "wiped",
+            "empty at the same address, the configuration applied again; the host that served the log is gone and the "
+            "subscriber was restarted",
+            _TWO_HOSTS,
+            does.zookeeper_and_a_host_wiped,
+            (Sign(Seen.HELD, "app/db1 was served before"),),
+            (_ACCEPT,),
+        ),
+    ]
     for setting in (_FLEET, _ALL_IN_ZOOKEEPER):
         found += [
             Cell(
@@ -492,7 +522,22 @@ def _state_folder() -> list[Cell]:
                 (_ACCEPT,) if setting is _ROCKSDB else (),
             ),
         ]
-    return found
+    in_zookeeper = (Sign(Seen.NOTHING, "what both hosts need is in ZooKeeper"),)
+    return [
+        *found,
+        Cell(
+            "state folder",
+            "older copy restored",
+            "that of one host, as it was one restart earlier",
+            _TWO_HOSTS,
+            does.state_older,
+            in_zookeeper,
+        ),
+        Cell("state folder", "wiped", "that of one host deleted", _TWO_HOSTS, does.state_wiped, in_zookeeper),
+        Cell(
+            "state folder", "corrupted", "every JSON file of one host", _TWO_HOSTS, does.state_corrupted, in_zookeeper
+        ),
+    ]
 
 
 def _relay() -> list[Cell]:
@@ -571,6 +616,23 @@ def _host() -> list[Cell]:
             _FLEET,
             does.state_doubled,
             (Sign(Seen.LOG, "is served by another live publisher", "publisher-2"),),
+            ("stop the second publisher",),
+        ),
+        Cell(
+            "host",
+            "wiped",
+            "the one that served is gone, and its `state_dir`",
+            _TWO_HOSTS,
+            does.host_wiped,
+            (Sign(Seen.NOTHING, "the other host takes the log over"),),
+        ),
+        Cell(
+            "host",
+            "doubled",
+            "a clone of the one that serves, under its name",
+            _TWO_HOSTS,
+            does.state_doubled,
+            (Sign(Seen.LOG, "stands by: main@a", "publisher-2"),),
             ("stop the second publisher",),
         ),
         Cell("host", "corrupted", "a host holds nothing but the folders and stores of the other rows"),

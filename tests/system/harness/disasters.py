@@ -241,6 +241,21 @@ def zookeeper_wiped(scene: Scene) -> None:
     scene.commit(3)
 
 
+def zookeeper_and_a_host_wiped(scene: Scene) -> None:
+    """The host that served the log does not come back, the subscriber is started again, and the configuration is
+    applied."""
+    zookeeper, folder = _zookeeper(scene)
+    scene.await_marked()
+    scene.end_subscriber("sub-1")
+    zookeeper.stop()
+    shutil.rmtree(folder / "data")
+    _host_gone(scene)
+    zookeeper.start()
+    scene.configure()
+    scene.commit(3)
+    scene.start_subscriber("sub-1")
+
+
 def zookeeper_moved(scene: Scene) -> None:
     zookeeper, folder = _zookeeper(scene)
     scene.await_marked()
@@ -346,6 +361,18 @@ def state_doubled(scene: Scene) -> None:
     copy_folder(Path(scene.values["state_dir"]), scene.folder / "state-2")
     scene.side("publisher-2", state_dir=str(scene.folder / "state-2")).process.start()
     scene.commit(3)
+
+
+def host_wiped(scene: Scene) -> None:
+    """One of two hosts, which served the log, is gone; its state folder with it."""
+    scene.await_marked()
+    _host_gone(scene)
+    scene.commit(3)
+
+
+def _host_gone(scene: Scene) -> None:
+    scene.publisher.kill()
+    shutil.rmtree(scene.values["state_dir"])
 
 
 def state_corrupted(scene: Scene) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,7 @@ from scripts.prepare import ROOT
 from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.system.harness.checker import Checker, Figures, Wanted, fenced_state
-from tests.system.harness.datastores import Rocks, Server, datastore
+from tests.system.harness.datastores import Datastore, Rocks, Server, datastore
 from tests.system.harness.logs import Entry, Lines, Received, parse
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Journal, Sharder, by_hash, by_table
@@ -21,7 +21,7 @@ from wormhole.config import load
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
-_LOG: Final = "db1"
+LOG: Final = "db1"
 WORMHOLECTL: Final = (
     "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
 )
@@ -71,9 +71,7 @@ class Plan:
     def sharder(self) -> Sharder:
         """The documented sharding, computed by the tests themselves."""
         return (
-            by_table(_LOG)
-            if self.shard_by == '"table"'
-            else by_hash(_LOG, int(self.shard_by.split("=")[1].strip(" }")))
+            by_table(LOG) if self.shard_by == '"table"' else by_hash(LOG, int(self.shard_by.split("=")[1].strip(" }")))
         )
 
 
@@ -105,8 +103,8 @@ class Ensemble:
         self.plan = plan
         self.folder = folder
         self.config = folder / "wormhole.toml"
-        self.zookeeper = EmbeddedZooKeeper() if plan.zookeeper else None
-        self.datastore = datastore(plan.datastore, folder)
+        self.zookeeper = self._new_zookeeper() if plan.zookeeper else None
+        self.datastore = self._new_datastore()
         self.journal = Journal(self.datastore.step)
         self._journal_lines = Lines(folder / "journal")
         self.writer = Process("writer", ["-m", "tests.system.harness.writer", ""], folder, talks=True)
@@ -138,7 +136,8 @@ class Ensemble:
         base = self.start_writer()
         for name, application in self.plan.applications.items():
             self.checkers[name] = Checker(name, self.plan.sharder(), application.wanted, base)
-        self.publisher.start()
+        for publisher in self.publishers():
+            publisher.start()
         for name, application in self.plan.applications.items():
             for subscriber, settings in application.subscribers.items():
                 if settings is not None:
@@ -146,7 +145,7 @@ class Ensemble:
 
     def close(self) -> None:
         """Kill what still runs."""
-        for process in (*(member.process for member in self.members.values()), self.publisher, self.writer):
+        for process in (*(member.process for member in self.members.values()), *self.publishers(), self.writer):
             process.kill()
         if self.zookeeper is not None:
             self.zookeeper.close()
@@ -203,6 +202,10 @@ class Ensemble:
         self.datastore.count([entry for _, _, entry in fresh], self.journal.commits)
         for application, run, entry in fresh:
             self.checkers[application].told(run, entry)
+            self.heard(application, entry)
+
+    def heard(self, application: str, entry: Entry) -> None:
+        """One thing that a subscriber of the application was told, for who wants to know more than the checker."""
 
     def problems(self) -> list[str]:
         """Everything that was found wrong so far."""
@@ -272,15 +275,25 @@ class Ensemble:
             late += outlived
         return late
 
+    def publishers(self) -> list[Process]:
+        """Those that serve the log, or may."""
+        return [self.publisher]
+
     def processes(self) -> list[Process]:
         """All of them."""
-        return [self.writer, self.publisher, *(member.process for member in self.members.values())]
+        return [self.writer, *self.publishers(), *(member.process for member in self.members.values())]
 
     def told(self) -> str:
         """The end of every process's output, for a failure."""
         return "\n".join(process.tail() for process in self.processes())
 
     # -- inside
+
+    def _new_zookeeper(self) -> EmbeddedZooKeeper:
+        return EmbeddedZooKeeper()
+
+    def _new_datastore(self) -> Datastore:
+        return datastore(self.plan.datastore, self.folder)
 
     def add(self, name: str, application: str, settings: dict[str, Any]) -> None:
         options = {"id": name, "coordinator": str(self.config), **settings.get("options", {})}
@@ -294,8 +307,12 @@ class Ensemble:
         self.start_subscriber(name)
 
     def _write_config(self) -> None:
-        plan = self.plan
         where = f'zookeeper = "{self.zookeeper.hosts}/wormhole"' if self.zookeeper is not None else "static = true"
+        self.config.write_text(self._text(where, self.folder / "state", {"main": self.datastore.source()}))
+
+    def _text(self, where: str, state: Path, copies: Mapping[str, str]) -> str:
+        """A configuration file. ``where``: the coordinator; ``copies``: the TOML lines of the log in each copy."""
+        plan = self.plan
         parts = [
             "version = 1",
             plan.top,
@@ -303,7 +320,7 @@ class Ensemble:
             where,
             f'session_timeout = "{plan.session_timeout}"',
             "[publisher]",
-            f'state_dir = "{self.folder / "state"}"',
+            f'state_dir = "{state}"',
             f'markers = "{plan.markers}"',
             f'heartbeat = "{plan.heartbeat}"',
             'grace_period = "1s"\nhandler_timeout = "5s"\nstop_timeout = "5s"',
@@ -311,10 +328,9 @@ class Ensemble:
             "[datasets.shop]",
             f"shard_by = {plan.shard_by}",
             plan.dataset,
-            f"[datasets.shop.copies.main.logs.{_LOG}]",
-            self.datastore.source(),
-            plan.log,
         ]
+        for copy, source in copies.items():
+            parts += [f"[datasets.shop.copies.{copy}.logs.{LOG}]", source, plan.log]
         for name, application in plan.applications.items():
             parts += [
                 f"[applications.{name}]",
@@ -328,4 +344,4 @@ class Ensemble:
                 parts += [
                     f'{subscriber} = "127.0.0.1:{self.ports[subscriber]}"' for subscriber in application.subscribers
                 ]
-        self.config.write_text("\n".join(parts) + "\n")
+        return "\n".join(parts) + "\n"

@@ -76,10 +76,10 @@ class Loss:
     decision: str
 
 
-# What `delivered` says: RocksDB's number, the GTIDs of one server that had one writer: `uuid:1-17` and `0-1-17`, and
-# PostgreSQL's timeline and LSN: `1:0/16B3748`.
+# What `delivered` says: RocksDB's number, the GTIDs of one server that had one writer: `uuid:1-17` and `0-1-17`, or of
+# two MariaDB servers that replicate each other, and PostgreSQL's timeline and LSN: `1:0/16B3748`.
 _DELIVERED = re.compile(
-    r"(?P<rocksdb>\d*)|[0-9a-f-]{36}:(?P<first>1)(-(?P<mysql>\d+))?|0-1-(?P<mariadb>\d+)|"
+    r"(?P<rocksdb>\d*)|[0-9a-f-]{36}:(?P<first>1)(-(?P<mysql>\d+))?|0-[12]-(?P<mariadb>\d+)|"
     r"\d+:(?P<high>[0-9A-F]+)/(?P<low>[0-9A-F]+)"
 )
 

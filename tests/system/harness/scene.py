@@ -34,7 +34,7 @@ class Setting:
     """What a scene is made of.
 
     ``database``: mariadb, mysql, postgres or rocksdb; ``coordination``: static or zookeeper. ``relay``: its mode, in a
-    folder of its own; empty: the default.
+    folder of its own; empty: the default. ``hosts``: so many may serve the log; the publisher of the first one does.
     """
 
     database: str = "mariadb"
@@ -44,12 +44,14 @@ class Setting:
     subscribers: int = 1
     archive: bool = False
     relay: str = ""
+    hosts: int = 1
 
     def __str__(self) -> str:
         markers = "ZooKeeper" if self.markers == "zookeeper" else "local"
         return (
             f"{_NAMES[self.database]}, {markers} markers, {'static' if self.coordination == 'static' else 'ZooKeeper'}"
             + (f", relay `{self.relay}`" if self.relay else "")
+            + (", two hosts" if self.hosts > 1 else "")
         )
 
 
@@ -105,6 +107,7 @@ class Scene:
             "state_dir": str(folder / "state"),
             "markers": setting.markers,
             "relay_folder": str(folder / "relay"),
+            "host": "a",
         }
         self.sides: dict[str, _Side] = {}
         self.commits: list[_Commit] = []
@@ -144,6 +147,9 @@ class Scene:
                 self.start_subscriber(name)
         self.commit(5)
         self.await_delivered()
+        if self.setting.hosts > 1:
+            self.side("standby", state_dir=str(self.folder / "state-b"), host="b").process.start()
+            self.await_standby("standby")
 
     def close(self) -> None:
         """Kill what still runs."""
@@ -218,6 +224,8 @@ class Scene:
         """SIGTERM, and SIGKILL to one that does not end in time, as a service manager does; then start it again."""
         self.publisher.stop()
         self.publisher.start()
+        if self.setting.hosts > 1:
+            self.await_standby("publisher")
 
     def restart_subscribers(self) -> None:
         """The same for every subscriber."""
@@ -287,6 +295,10 @@ class Scene:
 
         self.await_true(marked, lambda: f"no datamarker at {want}: {self.flow()}")
 
+    def await_standby(self, name: str) -> None:
+        """Until this publisher knows that another one owns the log."""
+        self.sides[name].process.await_output("stands by: ")
+
     def await_true(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
         """Until ``condition``. Raises ``AssertionError`` with ``what`` and what the processes said."""
         until(condition, lambda: f"{what()}\n{self.told()}")
@@ -294,15 +306,19 @@ class Scene:
     # -- what an operator sees
 
     def ctl(self, command: str, *, file: Path | None = None) -> Answer:
-        """Run a line of the documentation, ``wormholectl …``, on the first publisher's configuration."""
+        """Run a line of the documentation, ``wormholectl …``, on the first publisher's configuration; of two hosts on
+        that of the one whose publisher is asked."""
         words = command.split()
         assert words[0] == "wormholectl", command
-        # `config apply` is given the file itself.
-        config = str(file or self.config)
-        where = [config] if words[1:3] == ["config", "apply"] else ["-c", config]
-        code, out, err = command_line.run(*words[1:], *where)
-        answer = Answer(command, code, out + err)
-        self.answers.append(answer)
+        for side in self.sides.values():
+            # `config apply` is given the file itself.
+            config = str(file or side.file)
+            where = [config] if words[1:3] == ["config", "apply"] else ["-c", config]
+            code, out, err = command_line.run(*words[1:], *where)
+            answer = Answer(command, code, out + err)
+            self.answers.append(answer)
+            if self.setting.hosts == 1 or "run this on the publisher's host" not in answer.text:
+                break
         return answer
 
     def flow(self) -> dict[str, Any] | None:
@@ -345,6 +361,8 @@ class Scene:
         if self.setting.archive:
             parts.append(f'archive = {{ to = "{values.get("archive", "archive")}", flush_every = "200ms" }}')
         parts += ["[datasets.shop.copies.main.logs.db1]", values["source"]]
+        if self.setting.hosts > 1:
+            parts.append('hosts = ["a", "b"]')
         if self.setting.relay:
             parts.append(f'relay = "{self.setting.relay}"\nrelay_folder = "{values["relay_folder"]}"')
             parts.append('relay_compression = "none"')
@@ -360,6 +378,8 @@ class Scene:
                 if self.zookeeper is None:
                     parts.append(f"[applications.{application}.subscribers]")
                     parts += [f'{name} = "127.0.0.1:{self._ports[name]}"' for name in names]
+        if self.setting.hosts > 1:
+            parts.append(f'[monitor]\nhost = "{values["host"]}"')
         side.file.write_text("\n".join(parts) + "\n")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -81,7 +82,7 @@ class Store(ABC):
 
     def intend(self, changes: list[Content]) -> None:
         """The next commit will be this."""
-        self._write(["i", self.number, self.sequence + 1, changes])
+        self._write(["i", self.number, self.sequence + 1, changes, time.monotonic()])
 
     def confirm(self, happened: bool) -> None:
         """What became of it."""

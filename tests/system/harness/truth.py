@@ -1,8 +1,8 @@
 """What was committed: the writer's journal, read back. Pure: lines in, commits out.
 
-The journal is written ahead, so that it knows the truth whenever the writer dies: ``["i", n, sequence, ops]`` before
-commit ``n``, ``["ok", n]`` after it (with two places of the log, between which it lies, where the store knows it so),
-and ``["no", n]`` when the store, opened anew, turns out not to hold it.
+The journal is written ahead, so that it knows the truth whenever the writer dies: ``["i", n, sequence, ops, at]``
+before commit ``n``, ``["ok", n]`` after it (with two places of the log, between which it lies, where the store knows
+it so), and ``["no", n]`` when the store, opened anew, turns out not to hold it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Commit:
     """One commit: ``sequence`` is the store's number of its first change, and ``step`` the distance to that of the
     next.
 
-    RocksDB numbers changes (1), a server transactions (0). ``where``: see `tests.system.harness.store.Store`.
+    RocksDB numbers changes (1), a server transactions (0). ``where``: see `tests.system.harness.store.Store`. ``at``:
+    ``time.monotonic()`` of the writer before it began; 0.0: not noted.
     """
 
     number: int
@@ -36,6 +37,7 @@ class Commit:
     changes: tuple[Content, ...]
     step: int = 1
     where: tuple[int, ...] = ()
+    at: float = 0.0
 
     @property
     def last(self) -> int:
@@ -74,10 +76,11 @@ class Journal:
         known = len(self.commits)
         for line in lines:
             match json.loads(line):
-                case ["i", number, sequence, changes]:
+                case ["i", number, sequence, changes, *at]:
                     if self.open is not None:
                         raise AssertionError(f"the journal never says what became of commit {self.open.number}")
-                    self.open = Commit(number, sequence, tuple(Content(*change) for change in changes), self._step)
+                    contents = tuple(Content(*change) for change in changes)
+                    self.open = Commit(number, sequence, contents, self._step, at=at[0] if at else 0.0)
                 case ["ok", number, *where] if self.open is not None and self.open.number == number:
                     self.open.where = tuple(where)
                     self.commits.append(self.open)

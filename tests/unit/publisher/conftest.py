@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,10 @@ from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
 from wormhole.wire.v1 import push_pb2
+
+
+async def _stopped() -> None:
+    """The source is stopped already."""
 
 
 class World:
@@ -88,7 +92,7 @@ class World:
         return Ownership(coordinator, fenced=True, candidacy=candidacy, clock=self.clock)
 
     @asynccontextmanager
-    async def publisher(self) -> AsyncIterator[Publisher]:
+    async def publisher(self, stop_source: Callable[[], Awaitable[None]] = _stopped) -> AsyncIterator[Publisher]:
         """A publisher from its start to its graceful stop."""
         coordinator = MemoryCoordinator(self.coordination, clock=self.clock.monotonic)
         await coordinator.start()
@@ -113,7 +117,7 @@ class World:
             boundaries=self.boundaries,
             ownership=self._ownership(coordinator),
         )
-        running = asyncio.create_task(publisher.run())
+        running = asyncio.create_task(publisher.run(stop_source=stop_source))
         try:
             yield publisher
         finally:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
 import pytest
 
+from publisher import publisher as publisher_module
 from publisher.publisher import Publisher
 from publisher.push.stages import PublisherFlowState
 from tests.support.eventually import eventually
@@ -19,6 +21,23 @@ from wormhole.model.errors import ConfigError
 from wormhole.wire.v1 import push_pb2
 
 # --- what goes wrong on one side only
+
+
+async def test_a_log_is_given_up_although_its_source_does_not_stop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its datastore does not answer: that may be why another publisher is to serve the log."""
+    monkeypatch.setattr(publisher_module, "_STOPS_S", 0.05)
+    owned: list[bool] = []
+
+    async def stop_source() -> None:
+        owned.append(publisher.ownership.sole())
+        await asyncio.Event().wait()
+
+    async with world.publisher(stop_source) as publisher:
+        await eventually(publisher.ownership.sole, "it owns the log")
+    assert owned == [True]
+    assert not publisher.ownership.sole()
 
 
 @pytest.mark.usefixtures("first")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 
 import pytest
 
 from subscriber_sdk import RetryPolicy, Subscriber, Update
+from subscriber_sdk.epoch_records import EpochRecords
 from subscriber_sdk.options import Options
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.testing import ScriptedPublisher, body_of, frames, marker_at, update
@@ -55,32 +56,62 @@ async def test_the_same_epoch_again_takes_over() -> None:
     await shards.close()
 
 
+class Busy:
+    """A subscriber whose callback of the shard ``s`` runs, in epoch 3 of a publisher that is gone, until it may end."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+        self._called = asyncio.Event()
+        self.options = Options(application="app", id="one", listen="127.0.0.1:1")
+
+        class Slow(Subscriber):
+            async def on_update(_, update: Update) -> None:  # noqa: N805 - of another object
+                self._called.set()
+                await self.may_end.wait()
+
+        self.shards = Shards(Slow(), self.options)
+
+    async def begin(self) -> None:
+        lost = ScriptedPublisher(self.shards, self.options)
+        lost.send(frames.hello("app"), frames.assign(1, 3, "app", "s", marker_at(0)))
+        await self.shards.settled()
+        change = update("shop.users", key=1, after={"id": 1})
+        lost.teach([change.schema])
+        lost.send(frames.batch(1, 3, 1, body_of([change])))
+        await self._called.wait()
+        lost.vanish()
+
+
 async def test_one_that_leaves_gives_nothing_back_while_a_callback_of_the_shard_runs() -> None:
-    called, may_end = asyncio.Event(), asyncio.Event()
-
-    class Slow(Subscriber):
-        async def on_update(self, update: Update) -> None:
-            called.set()
-            await may_end.wait()
-
-    options = Options(application="app", id="one", listen="127.0.0.1:1")
-    shards = Shards(Slow(), options)
-    lost, publisher = ScriptedPublisher(shards, options), ScriptedPublisher(shards, options)
-    lost.send(frames.hello("app"), frames.assign(1, 3, "app", "s", marker_at(0)))
-    await shards.settled()
-    change = update("shop.users", key=1, after={"id": 1})
-    lost.teach([change.schema])
-    lost.send(frames.batch(1, 3, 1, body_of([change])))
-    await called.wait()
-    lost.vanish()
-    leaving = asyncio.create_task(shards.leave(60.0))
+    busy = Busy()
+    await busy.begin()
+    publisher = ScriptedPublisher(busy.shards, busy.options)
+    leaving = asyncio.create_task(busy.shards.leave(60.0))
     await asyncio.sleep(0)
     publisher.send(frames.hello("app"), frames.assign(1, 4, "app", "s", marker_at(0)))
     assert publisher.take("released") == []
-    may_end.set()
+    busy.may_end.set()
     assert await leaving
     assert len(publisher.take("released")) == 1
-    await shards.close()
+    await busy.shards.close()
+
+
+async def test_a_flow_revoked_before_its_record_was_found_is_not_released_while_a_callback_of_its_shard_runs() -> None:
+    async def nothing_recorded(_shards: Collection[str]) -> Mapping[str, int]:
+        return {}
+
+    busy = Busy()
+    await busy.begin()
+    publisher = ScriptedPublisher(busy.shards, busy.options)
+    connection = publisher.connection
+    unchecked = connection._unchecked = EpochRecords(nothing_recorded, connection._take, connection._refuse_unrecorded)
+    publisher.send(frames.hello("app"), frames.assign(1, 4, "app", "s", marker_at(0)), frames.revoke(1, 4))
+    assert publisher.take("released") == []
+    busy.may_end.set()
+    await busy.shards.leave(60.0)
+    assert len(publisher.take("released")) == 1
+    unchecked.close()
+    await busy.shards.close()
 
 
 async def test_the_log_says_who_serves_a_shard_from_where_and_why_no_longer(caplog: pytest.LogCaptureFixture) -> None:

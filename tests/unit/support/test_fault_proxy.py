@@ -143,10 +143,11 @@ def test_a_stall_holds_everything_and_loses_nothing(proxy: FaultProxy, server: S
     assert silent(client)
     client.sendall(b"hello")
     assert silent(server.clients[0])
-    with connected(proxy, server) as other:
-        server.send(b"x")
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S) as other:
         assert silent(other)
         proxy.pass_through()
+        assert server.came.acquire(timeout=PATIENCE_S)
+        server.send(b"x")
         assert read(other, 1) == b"x"
     assert read(client, 7) == b"3456789"
     assert read(server.clients[0], 5) == b"hello"
@@ -158,11 +159,12 @@ def test_a_network_that_is_cut_in_one_direction(proxy: FaultProxy, server: Serve
     server.send(b"0123")
     assert read(client, 4) == b"0123"
     assert silent(server.clients[0])
-    with connected(proxy, server) as other:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S) as other:
         other.sendall(b"x")
-        assert silent(server.clients[1])
+        assert not server.came.acquire(timeout=0.1)
         proxy.pass_through()
         assert read(server.clients[0], 5) == b"hello"
+        assert server.came.acquire(timeout=PATIENCE_S)
         assert read(server.clients[1], 1) == b"x"
         proxy.deafen()
         server.send(b"y")

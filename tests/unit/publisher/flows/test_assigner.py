@@ -237,6 +237,22 @@ async def test_what_a_restarted_subscriber_had_moves_only_once_it_released_it(de
     assert await desk.round() == ["revoke a at s1: moves to s2"]
 
 
+async def test_a_handler_is_waited_for_where_the_connection_is_back_and_the_registration_is_not(desk: Desk) -> None:
+    """Its host lost ZooKeeper too, for longer than its session lasts."""
+    first, [flow] = await desk.at("s1", MINE)
+    desk.registered("s1", "s2")
+    desk.stream("s2").connects()
+    first.breaks("silent", vacant=False)
+    desk.assigner.subscribers("app", [desk.stream("s2").info])
+    desk.clock.now += GRACE + 1.0
+    first.connects()
+    assert await desk.round() == []
+    assert await desk.round() == []
+    assert flow.cause == "a handler may still run at s1, whose connection broke"
+    desk.clock.now += HANDLER
+    assert f"assign {MINE} to s2 in 2" in await desk.round()
+
+
 async def test_a_handler_that_gave_up_is_halted_until_a_new_life_and_says_why(desk: Desk) -> None:
     first, [flow] = await desk.at("s1", MINE)
     first.flows.clear()

@@ -28,12 +28,15 @@ class Process:
         self.copy, _, self.host = name.partition("@")
         self.coordinator = MemoryCoordinator(world)
         self.standing: Standing | SourceUnavailable = Standing("server of " + self.copy)
+        self.answers = asyncio.Event()
+        self.answers.set()
         candidate = Candidate(GROUP, self.copy, self.host, rank, 30.0, self._look, former)
         self.candidacy = Candidacy(self.coordinator, candidate, fast_clock())
         self.ownership = Ownership(self.coordinator, fenced=True, candidacy=self.candidacy)
         self.info = PublisherInfo("shop", self.copy, "db1", self.host, rank + 1, f"{self.host}:7000", 1.0)
 
     async def _look(self) -> Standing:
+        await self.answers.wait()
         if isinstance(self.standing, SourceUnavailable):
             raise self.standing
         return self.standing
@@ -121,6 +124,19 @@ async def test_an_owner_that_cannot_read_its_log_keeps_it_while_nobody_else_can(
     until.cancel()
     waiting.cancel()
     await asyncio.gather(until, waiting, return_exceptions=True)
+
+
+async def test_an_owner_whose_datastore_does_not_answer_leaves_the_log_to_another(three: list[Process]) -> None:
+    """A network that loses every packet: the question itself would be waited for much longer."""
+    a, _, c = three
+    await a.takes()
+    waiting = c.takes()
+    await eventually(lambda: "owns the log" in c.waits, "it stands by")
+    a.answers.clear()
+    with pytest.raises(LogHandedOver, match=r"no answer within 5 s.*west@c can serve"):
+        await a.ownership.until_another(lambda: True)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
 
 
 async def test_a_lost_session_in_which_nobody_else_came_is_nothing(three: list[Process]) -> None:

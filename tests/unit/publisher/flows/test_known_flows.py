@@ -67,6 +67,23 @@ async def test_what_was_forgotten_on_purpose_is_new(tmp_path: Path, coordinator:
     assert await again.epoch_after(("app", "db1.t")) == 103
 
 
+async def test_one_that_stands_by_knows_what_the_owner_served_when_coordination_lost_it(
+    tmp_path: Path, coordinator: MemoryCoordinator
+) -> None:
+    owner, path, left = KnownFlows(coordinator, tmp_path / "owner.json"), tmp_path / "flows.json", ("app", "db1.left")
+    await owner.note({FLOW: record(7), left: record(3), ("app", "db2"): record(5)})
+    for _ in range(2):
+        await KnownFlows(coordinator, path).follow(lambda shard: shard.startswith("db1"))
+        await owner.forget(left)
+    wiped = MemoryCoordinator(MemoryWorld())
+    await wiped.start()
+    stands_by = KnownFlows(wiped, path)
+    await stands_by.follow(lambda _: True)
+    assert await stands_by.epoch_after(FLOW) == 107
+    assert await stands_by.epoch_after(left) is None
+    assert await stands_by.epoch_after(("app", "db2")) is None
+
+
 async def test_a_store_that_is_not_meant_to_last_has_no_witness(coordinator: MemoryCoordinator) -> None:
     known = KnownFlows(coordinator)
     await known.note({FLOW: record(7)})

@@ -92,6 +92,9 @@ class Claimed:
         await self.gone.wait()
         return "process 2 took it"
 
+    def fence(self) -> str:
+        return "/claims/1"
+
     async def close(self) -> None:
         pass
 
@@ -107,3 +110,14 @@ async def test_one_that_loses_the_log_before_it_is_registered_waits_no_longer(sc
         await taking
     assert raised.value.gone
     await ownership.give_up()
+
+
+async def test_what_is_written_after_it_gave_up_checks_the_claim_that_is_gone(scene: Scene) -> None:
+    """A thread of the marker store may have begun before, and write afterwards."""
+    candidacy = cast("Candidacy", Claimed())
+    ownership = Ownership(scene.coordinator, fenced=True, candidacy=candidacy, clock=scene.clock.clock)
+    assert ownership.fence() == ""
+    await ownership.take(ONE)
+    await ownership.give_up()
+    assert ownership.fence() == "/claims/1"
+    assert ownership.term == 0
