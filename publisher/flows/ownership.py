@@ -182,16 +182,16 @@ class Ownership:
 
     def why_silent(self) -> Problem:
         """Why :meth:`may_send` is false."""
-        if not self.ours():
+        if self.ours() or not self._leased():  # whose the log is cannot be known without contact
+            silence = self._clock.monotonic() - self._coordinator.last_contact()
             return Problem(
-                "another publisher took the log over while contact with ZooKeeper was lost",
-                "`wormholectl publishers` names it; stop the one that is not meant to serve the log",
+                f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "
+                "the flows",
+                "bring ZooKeeper back; deliveries then go on by themselves",
             )
-        silence = self._clock.monotonic() - self._coordinator.last_contact()
         return Problem(
-            f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "
-            "the flows",
-            "bring ZooKeeper back; deliveries then go on by themselves",
+            "another publisher took the log over while contact with ZooKeeper was lost",
+            "`wormholectl publishers` names it; stop the one that is not meant to serve the log",
         )
 
     def _leased(self) -> bool:

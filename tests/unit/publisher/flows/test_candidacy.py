@@ -145,6 +145,7 @@ async def test_a_lost_session_in_which_nobody_else_came_is_nothing(three: list[P
     until = asyncio.create_task(a.ownership.until_another(lambda: False))
     a.coordinator.lose()
     assert not a.ownership.may_assign()
+    assert not a.ownership.may_send()
     a.coordinator.restore()
     await eventually(a.ownership.may_assign, "it has its log again")
     assert not until.done()

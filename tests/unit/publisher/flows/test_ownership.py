@@ -121,3 +121,15 @@ async def test_what_is_written_after_it_gave_up_checks_the_claim_that_is_gone(sc
     await ownership.give_up()
     assert ownership.fence() == "/claims/1"
     assert ownership.term == 0
+
+
+async def test_beyond_the_lease_nobody_is_said_to_have_taken_the_log() -> None:
+    """The claim goes with the session, and without contact nobody knows more than that."""
+    scene = Scene(fenced=True)
+    await scene.coordinator.start()
+    await scene.ownership.take(ONE)
+    scene.coordinator.lose()
+    scene.ownership._registration.held = False  # type: ignore[misc, union-attr]
+    scene.clock.now += 2.5
+    assert not scene.ownership.may_send()
+    assert "beyond the lease" in str(scene.ownership.why_silent())
