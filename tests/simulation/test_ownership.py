@@ -24,7 +24,6 @@ QUICK = (
     "datamarkers-without-the-claim",
     "sent-beyond-the-lease",
     "former-holder-ignored",
-    "log-taken-from-its-owner",
 )
 """Faults that few schedules show."""
 
