@@ -22,6 +22,7 @@ _NOTICED_S: Final = 0.01
 
 class Checks:
     """``handler_s``: how long a handler is waited for; ``lost_s``: one that is silent for so long is taken for lost.
+    ``lease_s``: how long an owner may go on sending when ZooKeeper forgets it.
 
     ``owner``: the process that owns the log, as ZooKeeper has it. ``stored``: number of the last update before the
     stored datamarker, and the epoch, by shard.
@@ -37,10 +38,13 @@ class Checks:
         *,
         handler_s: float,
         lost_s: float,
+        lease_s: float,
     ) -> None:
         self.world = world
         self.owner: Process | None = None
         self.terms = 0
+        self.former_terms: list[bytes] = []
+        """What the node of the terms has held."""
         self.epochs = 0
         self.overlaps = 0
         self.stored = dict.fromkeys(shards, (0, 0))
@@ -49,6 +53,9 @@ class Checks:
         self._beyond: dict[str, set[int]] = {shard: set() for shard in shards}
         self._handler_s = handler_s
         self._lost_s = lost_s
+        self._lease_s = lease_s
+        self._unleased_until = 0.0
+        self._number = 0
         self._markers = f"{paths.markers(application)}/"
         self._flows = f"{paths.flows(application)}/"
         self._log = f"{paths.log(group)}/"
@@ -89,11 +96,16 @@ class Checks:
                 self._claims[name] = committed.session
             else:
                 self._claims.pop(name, None)
-        elif name == "term":
+        elif name == "term" and writer is not None:
             number = json.loads(change.data)["number"]
-            if number <= self.terms:
-                self.world.violation(f"term {number} after term {self.terms}")
-            self.terms = number
+            if number <= self._number:
+                self.world.violation(f"term {number} after term {self._number}")
+            self._number = number
+            self.terms += 1
+            self.former_terms.append(change.data)
+        elif name == "term":  # an older one was restored
+            self._number = json.loads(change.data)["number"] if change.data else 0
+            self._unleased_until = self.world.now + self._lease_s
 
     def _look_at_claims(self) -> None:
         claims = list(self._claims.values())
@@ -133,7 +145,7 @@ class Checks:
 
     def sent(self, publisher: Process, shard: str, epoch: int) -> None:
         """A publisher assigns a flow, or sends something of it."""
-        if publisher is not self.owner:
+        if publisher is not self.owner and self.world.now > self._unleased_until:
             self.world.violation(f"{publisher} sends {shard} in epoch {epoch}, and {self.owner} owns the log")
 
     def taken(self, publisher: Process, subscriber: Process, shard: str, epoch: int) -> None:

@@ -106,8 +106,8 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
         "silent-subscriber-not-waited-for",
         _ASSIGNER,
-        "        return self._timeouts.grace + (self._timeouts.handler if silent else 0.0)\n",
-        "        return self._timeouts.grace\n",
+        "now - stream.since <= self._timeouts.grace + self._timeouts.handler\n",
+        "now - stream.since <= self._timeouts.grace\n",
         "a handler of a subscriber that does not answer is waited for",
     ),
     _fault(
@@ -116,13 +116,6 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
         "            idle = flow.releasing and self._clock.monotonic() - flow.asked_at > self._timeouts.handler\n",
         "            idle = flow.releasing\n",
         "a shard moves once it was released, or nobody can work on it any more",
-    ),
-    _fault(
-        "older-epoch-taken-by-a-subscriber",
-        "subscriber_sdk/shards.py",
-        "        stale = assigned.epoch < self.epoch or",
-        "        stale = False or",
-        "a subscriber takes no older epoch than the one that it had",
     ),
     _fault(
         "broken-connection-taken-for-a-release",
@@ -159,13 +152,6 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
         "            transaction.delete(paths.owner(group))\n",
         "            transaction.delete(paths.claim(group, claim))\n",
         "claim and owner's entry are made and deleted together",
-    ),
-    _fault(
-        "term-raised-over-another",
-        _CLAIM,
-        "                transaction.set_data(paths.term(group), record, version=found.version)\n",
-        "                transaction.set_data(paths.term(group), record)\n",
-        "each term of a log has one owner",
     ),
     _fault(
         "serves-on-when-the-log-is-anothers",

@@ -90,9 +90,10 @@ class Network:
             if end.pair == pair:
                 if blocked:
                     end.quiet()
-                elif not end.other.process.paused:
-                    end.heard()
-                    end.other.flush()
+                else:
+                    end.other.flush()  # a host sends what it was given, whatever its process does
+                    if not end.other.process.paused:
+                        end.heard()
 
     def forget(self, end: End) -> None:
         """The end is closed."""

@@ -94,7 +94,14 @@ class _Schedule:
         self.hosts = [f"h{number}" for number in range(hosts)]
         self.desk.ranks = {host: number for number, host in enumerate(self.hosts)}
         self.checks = Checks(
-            world, self.paths, "app", self.desk.group, _SHARDS, handler_s=_HANDLER_S, lost_s=2 * _HEARTBEAT_S
+            world,
+            self.paths,
+            "app",
+            self.desk.group,
+            _SHARDS,
+            handler_s=_HANDLER_S,
+            lost_s=2 * _HEARTBEAT_S,
+            lease_s=_SESSION_S,
         )
         self.publishers: dict[str, Process] = {}
         self.subscribers: dict[str, Subscriber] = {}
@@ -244,6 +251,7 @@ class Faults:
             (2, self._slow),
             (2, self._lag),
             (1, self._unready),
+            (1, self._restore),
             (8, self._trap),
         ]
         self._kinds = [kind for weight, kind in kinds for _ in range(weight)]
@@ -295,8 +303,10 @@ class Faults:
         self._world.after(self._chance.uniform(0.1, 3.0), self._schedule.start_publisher, process.host)
 
     def _stop(self) -> None:
+        self._stop_process(self._publisher())
+
+    def _stop_process(self, process: Process) -> None:
         """As ``systemctl stop``, and a start soon after."""
-        process = self._publisher()
         told = self._schedule.desk.leaving.get(process)
         if told is not None and not process.dead:
             self._world.trace(f"{process.name} is asked to end")
@@ -361,6 +371,11 @@ class Faults:
         self._schedule.desk.unready.add(host)
         self._world.after(self._seconds(), self._schedule.desk.unready.discard, host)
 
+    def _restore(self) -> None:
+        schedule = self._schedule
+        former = self._chance.choice([None, *schedule.checks.former_terms])
+        schedule.ensemble.restore(schedule.paths.term(schedule.desk.group), former)
+
     def _trap(self) -> None:
         """Something happens right after the effect of one of the next writes, before its answer."""
         chance, ensemble, count = self._chance, self._schedule.ensemble, self._chance.randint(1, 10)
@@ -374,7 +389,7 @@ class Faults:
             if count > 0:
                 return
             ensemble.trap = None
-            kind = chance.choice(("cut", "pause", "pause", "partition", "kill", "freeze", "cut and pause"))
+            kind = chance.choice(("cut", "pause", "pause", "partition", "kill", "freeze", "cut and pause", "stop"))
             self._world.trace(f"{kind} at {process.name}, after {[f'{op.kind} {op.path}' for op in ops]}")
             if "cut" in kind:
                 client.cut()
@@ -387,6 +402,8 @@ class Faults:
                 self._world.after(chance.uniform(0.1, 3.0), self._schedule.start_publisher, process.host)
             elif kind == "freeze":
                 ensemble.freeze(chance.uniform(0.2, 2.0))
+            elif kind == "stop":
+                self._stop_process(process)
 
         ensemble.trap = trap
 

@@ -24,6 +24,7 @@ QUICK = (
     "datamarkers-without-the-claim",
     "sent-beyond-the-lease",
     "former-holder-ignored",
+    "log-taken-from-its-owner",
 )
 """Faults that few schedules show."""
 

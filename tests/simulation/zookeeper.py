@@ -38,6 +38,9 @@ from wormhole.coordination.records import Paths
 __all__ = ["Committed", "Ensemble", "Op", "Stat", "VirtualClient"]
 
 _ROUND_TRIP_S: Final = 0.002
+_SLOW: Final = 20
+"""So many times as long a message of a slow connection takes."""
+_SLOWEST_S: Final = 0.3
 _READS: Final = frozenset({"get", "exists", "children", "acls"})
 
 
@@ -128,7 +131,7 @@ class _Conn:
             self.held_in.append((call, arguments))
             return
         ensemble = client.ensemble
-        when = max(self.last_in, ensemble.world.now + ensemble.delay())
+        when = max(self.last_in, ensemble.world.now + ensemble.delay(client.slowness))
         self.last_in = when
         client.process.deliver(when, call, self, *arguments)
 
@@ -300,9 +303,12 @@ class Ensemble:
         self._sessions: dict[int, _Session] = {}
         self._numbers = count(0x1000)
 
-    def delay(self) -> float:
+    def delay(self, slowness: int = 1) -> float:
         """Of one message."""
-        return 0.0001 + self.world.chance.random() * self.slow_s
+        longest = self.slow_s
+        if slowness != 1:
+            longest = max(longest, min(_SLOWEST_S, longest * slowness))
+        return 0.0001 + self.world.chance.random() * longest
 
     def lag(self) -> float:
         """Of one follower behind the leader."""
@@ -493,6 +499,15 @@ class Ensemble:
         for client in self.clients:
             client.may_be_deaf()
 
+    def restore(self, path: str, data: bytes | None) -> None:
+        """An older copy of its data is restored: no session survives, and the node is as it was then."""
+        self.world.trace(f"ZooKeeper is restored, with {'no' if data is None else 'an older'} {path}")
+        for session in tuple(self._sessions.values()):
+            self.end(session, None)
+        there = path in self.leader.nodes
+        ops = [Op("delete", path)] * there + ([] if data is None else [Op("create", path, data)])
+        self.commit(None, None, "multi", ops)
+
     def put(self, path: str, data: bytes) -> None:
         """An operator writes a node, made where it is missing."""
         ops = (Op("ensure", path), Op("set", path, data))
@@ -565,7 +580,9 @@ class Result:
 
 
 class VirtualClient:
-    """Takes the place of kazoo's client. ``hears`` and ``speaks``: whether messages pass in that direction."""
+    """Takes the place of kazoo's client. ``hears`` and ``speaks``: whether messages pass in that direction;
+    ``slowness``: how many times as long they take as usual.
+    """
 
     def __init__(
         self, ensemble: Ensemble, process: Process, paths: Paths, negotiated: Callable[[float], None] = lambda s: None
@@ -581,6 +598,7 @@ class VirtualClient:
         self.session_id = 0
         self.last_zxid = 0
         self.hears = self.speaks = True
+        self.slowness = ensemble.world.chance.choice((1, 1, 1, _SLOW))
         self._negotiated = negotiated
         self._listeners: dict[Callable[[str], object], None] = {}
         self._data_watchers: dict[str, dict[Callable[[object], object], None]] = {}
@@ -829,7 +847,7 @@ class VirtualClient:
 
     def _send_over(self, conn: _Conn, request: _Request) -> None:
         ensemble = self.ensemble
-        conn.last_out = max(conn.last_out, ensemble.world.now + ensemble.delay())
+        conn.last_out = max(conn.last_out, ensemble.world.now + ensemble.delay(self.slowness))
         ensemble.world.at(conn.last_out, conn.server.receive, conn, request)
 
     def answered(self, conn: _Conn, request: _Request, value: Any, zxid: int) -> None:
