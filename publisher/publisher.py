@@ -39,7 +39,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.pacing import RoundCost, gather_interval
 from publisher.push.stages import PublisherFlowState, Stage
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
-from publisher.relay.lead import lead_start
+from publisher.relay.lead import common_start, lead_start
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.waiting import in_turns
@@ -292,9 +292,6 @@ class Publisher:
             await self.ownership.give_up()
 
     async def _keep_fleet(self) -> None:
-        await (
-            self.applications.known.wait()
-        )  # the lead should begin where the flows are, so they have to be known first
         while True:
             try:
                 start = await asyncio.to_thread(lead_start, self.source)
@@ -304,6 +301,9 @@ class Publisher:
                 # monitor ends for good.
                 self.fleet.paused(f"the end of the log is not known yet: {error}")
                 await self.clock.sleep(_RETRY_S)
+        # The lead should begin where the flows are, so they have to be known first.
+        await self.applications.known.wait()
+        start = common_start(start, (flow.marker for flow in self.assigner.flows.values()))
         # The first shard of an application may have been born since it was registered: reading what is between shows
         # it.
         await self.fleet.run(min((start, *self.applications.unused_starts()), key=lambda marker: marker.order))

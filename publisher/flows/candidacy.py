@@ -105,9 +105,9 @@ class Candidacy:
         """Return once an operator moved the log to another candidate that is there: its name."""
         async for owners in self._coordinator.watch_log(self.candidate.group):
             self.owners = owners
-            move = owners.move
-            if move is not None and move.to != self.name and any(one.name == move.to for one in owners.candidates):
-                return f"{move.to} (by {move.by})"
+            to = self._moved_to()
+            if owners.move is not None and to not in ("", self.name):
+                return f"{to} (by {owners.move.by})"
         await asyncio.Event().wait()  # the coordinator is stopped: nobody moves anything
         raise AssertionError("unreachable")
 
@@ -184,7 +184,10 @@ class Candidacy:
             if not vacant:
                 vacant_since = None
             elif vacant_since is None:
-                vacant_since, looked_at = now, -math.inf  # what the datastore has of the log counts as of now
+                # What the datastore has of the log counts as of now. Where an operator decided it decides nothing: the
+                # candidate that gets the log saves the time of a look, and the others do not look while it begins.
+                decided = me.server if self._moved_to() == self.name else self._moved_to()
+                vacant_since, looked_at = now, now if decided else -math.inf
             wait = _RESTING_S if me.ready and not me.lacking and not vacant else _WAITING_S
             if now - looked_at >= wait:
                 me, looked_at = await self._looked(me, entry), self._clock.monotonic()
@@ -204,6 +207,12 @@ class Candidacy:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._changed.wait(seen)
+
+    def _moved_to(self) -> str:
+        """The candidate that an operator moved the log to, if it is there; else empty."""
+        move = self.owners.move
+        there = move is not None and any(one.name == move.to for one in self.owners.candidates)
+        return move.to if move is not None and there else ""
 
     async def _try(self, me: CandidateInfo, info: PublisherInfo, *, served: bool) -> LogClaim | None:
         """Own the log; ``None``: another one was faster, or contact is lost."""

@@ -1,16 +1,20 @@
-"""Where the reader furthest ahead begins at a start, so that the relay goes on without a hole."""
+"""Where the reader furthest ahead begins at a start: so that the relay goes on without a hole, and flows that stopped a
+moment ago go on at once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from caravan.log_map import LogMap
 from wormhole.model.position import Datamarker
 from wormhole.ports.log_source import LogSource
 
-__all__ = ["lead_start"]
+__all__ = ["common_start", "lead_start"]
 
 _NEAR_BYTES: Final = 64 << 20
+_READ_AT_ONCE_BYTES: Final = 4 << 20
 
 
 def lead_start(source: LogSource) -> Datamarker:
@@ -31,3 +35,12 @@ def lead_start(source: LogSource) -> Datamarker:
     if between is None or between <= 0:
         return latest
     return start if between <= _NEAR_BYTES or (holds and relay.tip is not None) else latest
+
+
+def common_start(end: Datamarker, flows: Iterable[Datamarker]) -> Datamarker:
+    """``end``, or the earliest place of a flow shortly before it, as flows have them after a takeover: one reader that
+    begins there serves them from its first moment, and none has to be opened beside it.
+    """
+    between = LogMap().between  # within one file: how long the others are is not known yet
+    near = [place for place in flows if 0 < (between(place.order, end.order) or 0) <= _READ_AT_ONCE_BYTES]
+    return min((end, *near), key=lambda place: place.order)

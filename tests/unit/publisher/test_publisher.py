@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from caravan.fleet import CaravanEventKind
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import PublisherFlowState
@@ -46,6 +47,23 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
         flow = publisher.assigner.flows[KEY]
         await eventually(lambda: flow.durable == marker, "told")
         await eventually(lambda: flow.state(publisher.lead_flows()) is PublisherFlowState.LIVE, "at the lead")
+
+
+async def test_one_reader_serves_flows_that_stopped_a_moment_ago(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher():
+        await world.register(s1)
+        await taken(s1)
+        await s1.processed(batch := await s1.hears("batch"))
+        await s1.acks(await s1.hears("datamarker"))
+        assert keys(s1, batch) == [b"a"]
+    world.commit("b")
+    async with world.publisher() as publisher:
+        await taken(s1)
+        assert keys(s1, await s1.hears("batch")) == [b"b"]
+        opened = [event for event in publisher.fleet.history if event.kind is CaravanEventKind.STARTED]
+        assert len(opened) == 1, opened
 
 
 async def test_a_log_whose_end_is_not_known_is_asked_again_for_any_reason(

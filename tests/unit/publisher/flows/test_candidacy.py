@@ -30,12 +30,14 @@ class Process:
         self.standing: Standing | SourceUnavailable = Standing("server of " + self.copy)
         self.answers = asyncio.Event()
         self.answers.set()
+        self.looks = 0
         candidate = Candidate(GROUP, self.copy, self.host, rank, 30.0, self._look, former)
         self.candidacy = Candidacy(self.coordinator, candidate, fast_clock())
         self.ownership = Ownership(self.coordinator, fenced=True, candidacy=self.candidacy)
         self.info = PublisherInfo("shop", self.copy, "db1", self.host, rank + 1, f"{self.host}:7000", 1.0)
 
     async def _look(self) -> Standing:
+        self.looks += 1
         await self.answers.wait()
         if isinstance(self.standing, SourceUnavailable):
             raise self.standing
@@ -178,8 +180,10 @@ async def test_a_log_is_moved_to_the_one_that_was_asked_for(three: list[Process]
     with pytest.raises(LogHandedOver, match=r"west@c \(by maria\)") as caught:
         await until
     assert not caught.value.gone
+    looks = b.looks, c.looks
     await a.ownership.give_up()
     await waiting[1]
+    assert (b.looks, c.looks) == looks  # each look would delay the updates
     [owners] = (await b.coordinator.log_owners()).values()
     assert owners.owner is not None
     assert (owners.owner.copy, owners.move) == ("west", None)

@@ -1,0 +1,24 @@
+"""Where the reader furthest ahead begins."""
+
+from __future__ import annotations
+
+from publisher.relay.lead import common_start
+from wormhole.model.position import Datamarker, LogPosition
+
+
+def at(offset: int, file: int = 7, incarnation: int = 1) -> Datamarker:
+    place = LogPosition(incarnation, file, offset)
+    return Datamarker(place, "", place)
+
+
+END = at(100 << 20)
+
+
+def test_it_begins_at_the_earliest_flow_that_is_near() -> None:
+    assert common_start(END, [at(99 << 20), at(98 << 20), END]) == at(98 << 20)
+
+
+def test_flows_that_are_far_behind_ahead_or_elsewhere_do_not_keep_it_from_the_end() -> None:
+    others = [at(95 << 20), at(101 << 20), at(99 << 20, file=6), at(99 << 20, incarnation=2)]
+    assert common_start(END, others) == END
+    assert common_start(END, []) == END
