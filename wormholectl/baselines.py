@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wormhole.coordination.port import LogGroup
 from wormhole.model.errors import ConfigError, UsageError
 from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.table_source import TableSource
@@ -16,6 +18,8 @@ from wormhole.ports.table_source import TableSource
 if TYPE_CHECKING:
     from spark_replay.archive.choice import Archived
     from spark_replay.baseline.scan import TableLog
+    from wormhole.config import Config
+    from wormhole.ports.source_state import SourceState
 
 __all__ = ["OpenTables", "table_logs"]
 
@@ -53,8 +57,8 @@ def _memory_file(data: bytes) -> Path:
 def table_logs(chosen: Archived, copy: str, *, local: bool) -> Sequence[TableLog]:
     """The logs of the copy that is archived. ``local``: all tasks run on this host.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where only ZooKeeper says which they are, and
-    :class:`~wormhole.model.errors.ConfigError`.
+    Raises :class:`~wormhole.model.errors.UsageError` where only ZooKeeper says which they are,
+    :class:`~wormhole.model.errors.ConfigError`, and what reading from ZooKeeper raises where the datamarkers are there.
     """
     from publisher.sources.configured import configured_source
     from spark_replay.baseline.scan import TableLog
@@ -84,5 +88,19 @@ def table_logs(chosen: Archived, copy: str, *, local: bool) -> Sequence[TableLog
                     f"the password file {place.password_file} cannot be read: {error.strerror}",
                     hint="run the command as the publisher's user, on its host",
                 ) from error
+        if config.publisher.markers == "zookeeper":
+            options = replace(options, state=_known_servers(config, dataset, copy, log))
         found.append(TableLog(log, OpenTables(place.source, options, password)))
     return found
+
+
+def _known_servers(config: Config, dataset: str, copy: str, log: str) -> SourceState:
+    """What the publisher of the log knows of its servers: rows of another one are refused."""
+    from publisher.sources.kept_state import HISTORIES
+    from publisher.stores.markers import ZooKeeperMarkerStore, open_store
+    from publisher.stores.source_state import CopiedState
+
+    with closing(open_store(config, dataset, copy, log)) as store:
+        assert isinstance(store, ZooKeeperMarkerStore)
+        group = LogGroup(dataset, config.datasets[dataset].group(copy), log)
+        return CopiedState({HISTORIES: store.source_state(group).read(HISTORIES)})

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
@@ -15,11 +16,11 @@ from kazoo.exceptions import NoNodeError
 from publisher.stores.guarded_client import RACES, Fill, GuardedClient
 from wormhole.coordination.port import LogGroup
 from wormhole.coordination.records import Paths
-from wormhole.model.errors import ConfigError, MarkerStoreError
+from wormhole.model.errors import ConfigError, MarkerStoreError, UsageError
 from wormhole.model.json_input import read_json
 from wormhole.ports.source_state import SourceState
 
-__all__ = ["InheritedState", "ZooKeeperSourceState"]
+__all__ = ["CopiedState", "InheritedState", "ZooKeeperSourceState"]
 
 _MOST_STORED: Final = 900_000
 """Bytes of a node: ZooKeeper takes no request over 1 MB."""
@@ -100,6 +101,24 @@ class InheritedState:
     def write(self, name: str, content: dict[str, Any]) -> None:
         """See the port."""
         self._present.write(name, content)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedState:
+    """Documents as they were when somebody read them, for processes that only read and do not reach ZooKeeper."""
+
+    documents: Mapping[str, dict[str, Any]]
+
+    def __str__(self) -> str:
+        return "a copy of what is in ZooKeeper"
+
+    def read(self, name: str) -> dict[str, Any]:
+        """See the port."""
+        return self.documents.get(name, {})
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """Raises :class:`~wormhole.model.errors.UsageError`."""
+        raise UsageError(f"{name} cannot be written: this is {self}", hint="report this as a bug")
 
 
 def _packed(path: str, content: dict[str, Any]) -> bytes:

@@ -191,7 +191,7 @@ class Incarnations:
                 f"the datamarker {marker} is of incarnation {number}, which was never seen here; the log "
                 f"is in {known[-1]['number'] if known else 'none'}",
                 position=str(marker.order),
-                hint="a publisher on another host needs the state_dir of the one before; else start the "
+                hint=f"what is known of the log's servers is in {self._state}: bring back what was there, or start the "
                 "application anew",
             )
         server, read = known[start]["server"], known[start].get("read", "")

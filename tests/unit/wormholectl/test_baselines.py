@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from publisher.sources.mysql.existing_rows.server import Server
+from publisher.sources.mysql.existing_rows.snapshot import MariaSnapshots
 from publisher.sources.mysql.existing_rows.source import MySqlTables
+from publisher.stores.markers import ZooKeeperMarkerStore, open_store
 from spark_replay.archive.choice import Archived
 from tests.support.archives import write_archive
 from wormhole.config import FAILOVER, parse
-from wormhole.model.errors import ConfigError, UsageError
+from wormhole.coordination.port import LogGroup
+from wormhole.model.errors import ConfigError, SourceUnavailable, UsageError
+from wormhole.model.position import Datamarker, LogPosition
 from wormholectl.baselines import OpenTables, table_logs
 
 SECRET = "correct horse"
@@ -63,6 +69,30 @@ def test_where_all_tasks_are_here_the_file_is_read_here(chosen: Archived, tmp_pa
     assert SECRET.encode() not in pickle.dumps(log)
     assert opened(log.open(tmp_path)) == SECRET
     assert isinstance(log.open, OpenTables)
+
+
+def test_tables_of_another_server_than_the_one_known_in_zookeeper_are_refused(
+    chosen: Archived, tmp_path: Path, zookeeper: str
+) -> None:
+    connected = f'[coordinator]\nzookeeper = "{zookeeper}"\n[publisher]\nmarkers = "zookeeper"'
+    config = parse(CONFIG.format(folder=tmp_path).replace("[publisher]", connected), "shop.toml")
+    server = {"number": 3, "server": "the one before", "highest": 4, "files": {}, "reset": False}
+    with closing(open_store(config, "orders", "main", "db1")) as store:
+        assert isinstance(store, ZooKeeperMarkerStore)
+        state = store.source_state(LogGroup("orders", "main", "db1"))
+        state.write("histories", {"incarnations": [server]})
+    (log,) = table_logs(replace(chosen, config=config), "main", local=True)
+    tables = pickle.loads(pickle.dumps(log)).open(tmp_path / "own")
+    assert isinstance(tables, MySqlTables)
+    place = LogPosition(3, 4, 0)
+    another = Server(True, "another one", "ctl@localhost", 1 << 20, MariaSnapshots())
+    with pytest.raises(SourceUnavailable, match="is the server another one, and the log is read from another"):
+        tables._check_server(another, Datamarker(place, "", place))
+    tables._check_server(replace(another, identity="the one before"), Datamarker(place, "", place))
+    known = tables._options.state
+    assert known is not None
+    with pytest.raises(UsageError, match="cannot be written"):
+        known.write("histories", {})
 
 
 def test_what_only_zookeeper_says_is_not_connected_to(chosen: Archived) -> None:

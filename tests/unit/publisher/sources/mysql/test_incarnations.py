@@ -116,7 +116,7 @@ def test_a_history_that_was_never_seen_here(folder: FolderState) -> None:
     incarnations.observe(view("a", 3))
     with pytest.raises(Diverged, match="never seen") as error:
         incarnations.check_way(marker(2))
-    assert "state_dir" in (error.value.hint or "")
+    assert f"servers is in {folder}: bring back" in (error.value.hint or "")
 
 
 def test_a_state_that_cannot_be_written_is_said(tmp_path: Path) -> None:
