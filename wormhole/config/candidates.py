@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from wormhole.config.model import Config, DatasetConfig
+from wormhole.config.datastores import datastore
+from wormhole.config.model import Config, DatasetConfig, LogConfig
 from wormhole.config.processes import CoordinatorForm
 from wormhole.config.report import Report
 from wormhole.model.problem import NO_PROBLEM, Problem
 
-__all__ = ["check_every_log", "has_several", "preference", "refusal_of"]
+__all__ = ["check_every_log", "has_several", "preference", "refusal_of", "refusal_on_disk"]
 
 _OF_A_HOST: Final = frozenset({"coordinator", "sources", "publisher", "monitor"})
 
@@ -51,22 +52,36 @@ def refusal_of(config: Config) -> Problem:
     return NO_PROBLEM
 
 
+def refusal_on_disk(config: Config, log: LogConfig) -> Problem:
+    """Why this host may not run one of several candidates of the log with the source that it lists; empty: it may, or
+    it lists none.
+    """
+    place = log.inline or (config.sources or {}).get(log.source)
+    if place is None or place.pin_folder is not None or not log.hosts or not datastore(log.kind).on_a_disk:
+        return NO_PROBLEM
+    return Problem(
+        "needs pin_folder in its source: what is known of the log has to be on the disk that moves with it",
+        "name a folder on the database's disk, in the file of every host that the log lists",
+    )
+
+
 def check_every_log(config: Config, report: Report) -> None:
     """Note each setting that makes several candidates where the file says that its host cannot run one of them.
 
     A file that holds datasets and applications alone says nothing of any host.
     """
     refusal = refusal_of(config)
-    if not refusal or not _is_about_a_host(config):
+    if not _is_about_a_host(config):
         return
     for dataset in config.datasets.values():
         at = ("datasets", dataset.name)
-        if dataset.failover is not None:
+        if dataset.failover is not None and refusal:
             report.add((*at, "failover"), refusal.text)
         for copy, settings in dataset.copies.items():
             for log, one in settings.logs.items():
-                if one.hosts and dataset.failover_of(copy) is None:
-                    report.add((*at, "copies", copy, "logs", log, "hosts"), refusal.text)
+                found = refusal or refusal_on_disk(config, one)
+                if found and one.hosts and dataset.failover_of(copy) is None:
+                    report.add((*at, "copies", copy, "logs", log, "hosts"), found.text)
 
 
 def _is_about_a_host(config: Config) -> bool:

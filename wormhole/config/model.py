@@ -471,8 +471,14 @@ class DatasetConfig(Settings):
         return self
 
     def _check_failover(self, failover: FailoverConfig, found: Datastore) -> None:
+        title = found.capabilities.title
         if found.one_host:
-            raise ValueError(f"failover is not for {found.capabilities.title}: {found.one_host}")
+            raise ValueError(f"failover is not for {title}: {found.one_host}")
+        if found.on_a_disk:
+            raise ValueError(
+                f"failover is not for {title}: what is known of its log is kept beside its files, and says nothing of "
+                "another copy's; where the disk with both moves from host to host, list these as `hosts` of one copy"
+            )
         first, *others = failover.copies
         for copy in failover.copies:
             if copy not in self.copies:
@@ -496,6 +502,11 @@ class DatasetConfig(Settings):
         name.
         """
         return copy if self.failover_of(copy) is None else FAILOVER
+
+    def earlier_groups(self, copy: str) -> tuple[str, ...]:
+        """Who may have contended for the logs of ``copy`` before a failover was configured, or removed."""
+        failover = self.failover_of(copy)
+        return (FAILOVER,) if failover is None else failover.copies
 
     def serves(self, copy: str, from_copy: str) -> bool:
         """Whether publishers of ``copy`` serve an application whose setting ``copy`` is ``from_copy`` (empty: not set).

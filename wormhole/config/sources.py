@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from wormhole.config.candidates import has_several, refusal_of
+from wormhole.config.candidates import has_several, refusal_of, refusal_on_disk
 from wormhole.config.datastores import is_one_datastore
 from wormhole.config.load import find_log
 from wormhole.config.model import Config, CopyConfig, DatasetConfig, LogConfig, SourceConfig
@@ -103,9 +103,10 @@ def relay_of(config: Config, dataset: str, copy: str, log: str) -> RelayMode:
 def check_candidates(config: Config, dataset: str, copy: str, log: str) -> None:
     """Raises :class:`~wormhole.model.errors.ConfigError` for a log that several publishers may serve and of which this
     host cannot run one, and for a log that is not configured."""
-    find_log(config, dataset, copy, log)
+    settings = find_log(config, dataset, copy, log)
     chosen = config.datasets[dataset]
-    if has_several(chosen, copy, log) and (refusal := refusal_of(config)):
+    refusal = refusal_of(config) or refusal_on_disk(config, settings)
+    if has_several(chosen, copy, log) and refusal:
         setting = f"copies.{copy}.logs.{log}.hosts" if chosen.failover_of(copy) is None else "failover"
         raise ConfigError(f"datasets.{dataset}.{setting} {refusal.text}", hint=refusal.hint)
 

@@ -114,7 +114,9 @@ class Datastore(ABC):
     ``server_ids``, ``skip_tables``, ``history_tables``), each with the reason. ``table_words``: what one table and
     several are called. ``user_files``: the file in a user's home that may hold a password; empty for none.
     ``holds_log``: it keeps log until its source releases it, on a disk of its own. ``one_host``: why a log of it can be
-    read on one host only; empty: it can be read on any.
+    read on one host only; empty: it can be read on any. ``on_a_disk``: it is files, and what its source knows of them
+    is in ``pin_folder``: a log can be read on any host that has the disk with both, and no other copy can go on with
+    it.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
@@ -124,6 +126,7 @@ class Datastore(ABC):
     user_files: ClassVar[str] = ""
     holds_log: ClassVar[bool] = False
     one_host: ClassVar[str] = ""
+    on_a_disk: ClassVar[bool] = False
 
     @abstractmethod
     def form(self, scheme: str) -> str:

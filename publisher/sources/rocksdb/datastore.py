@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +12,7 @@ from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import UsageError
 from wormhole.model.findings import Report
 from wormhole.model.values import Op
-from wormhole.ports.datastore import Datastore, Login, SourceOptions
+from wormhole.ports.datastore import Datastore, Login, SourceOptions, Standing
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.table_source import TableSource
 
@@ -34,7 +34,7 @@ class RocksDatastore(Datastore):
         "history_tables": "a RocksDB has no system-versioned tables",
     }
     table_words = ("column family", "column families")
-    one_host = "its publisher reads the log's files, which are on one host"
+    on_a_disk = True
 
     def form(self, scheme: str) -> str:
         return FORM
@@ -75,6 +75,11 @@ class RocksDatastore(Datastore):
         from publisher.sources.rocksdb import doctor
 
         return doctor.check(url, state_dir)
+
+    def standing(self, url: str, login: Login, delivered: Collection[str], *, failover: bool) -> Standing:
+        from publisher.sources.rocksdb.standing import standing
+
+        return standing(database_path(url), delivered)
 
     def local_path(self, url: str) -> Path | None:
         return database_path(url)

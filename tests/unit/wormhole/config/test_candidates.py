@@ -108,6 +108,7 @@ def test_who_contends_for_a_log_and_whom_its_publishers_serve() -> None:
     assert [found.group(copy) for copy in ("main", "west", "east")] == [FAILOVER, FAILOVER, "east"]
     assert found.failover_of("main") == found.failover
     assert found.failover_of("east") is None
+    assert [found.earlier_groups(copy) for copy in ("main", "east")] == [("main", "west"), (FAILOVER,)]
     served = {from_copy: [copy for copy in found.copies if found.serves(copy, from_copy)] for from_copy in ("", "east")}
     assert served == {"": ["main", "west"], "east": ["east"]}
     assert not found.serves("main", "main"), "as it is refused"
@@ -236,14 +237,33 @@ def test_a_copy_outside_of_the_failover_starts_anywhere() -> None:
         check_candidates(config(SHOP), "shop", "east", "db9")
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        (log("main", SEVERAL, kind="rocksdb"), "hosts is not for RocksDB: "),
-        (FAILS_OVER + log("main", kind="rocksdb") + log("west", kind="rocksdb"), "failover is not for RocksDB: "),
-    ],
-)
-def test_a_log_of_files_has_one_host(settings: str, why: str) -> None:
-    text = refused(FLEET, settings)
-    assert why in text
-    assert datastore("rocksdb").one_host in text
+def test_copies_of_a_log_of_files_do_not_take_turns() -> None:
+    text = refused(FLEET, FAILS_OVER + log("main", kind="rocksdb") + log("west", kind="rocksdb"))
+    assert "failover is not for RocksDB: " in text
+    assert "list these as `hosts` of one copy" in text
+
+
+def test_what_is_known_of_a_log_of_files_moves_with_their_disk() -> None:
+    moves = log("main", SEVERAL, kind="rocksdb")
+    listed = '[sources.db1]\nsource = "rocksdb:///disk/db"\n'
+    pins = 'pin_folder = "/disk/pins"\n'
+    assert "hosts: needs pin_folder in its source" in refused(FLEET, MARKERS, listed, moves)
+    check_candidates(config(FLEET, MARKERS, listed + pins, moves), "shop", "main", "db1")
+    own = f'[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///disk/db"\n{SEVERAL}\n'
+    assert "hosts: needs pin_folder in its source" in refused(FLEET, MARKERS, own)
+    assert config(FLEET, MARKERS, own + pins).datasets
+    datasets = config(FLEET, moves).datasets
+    with pytest.raises(ConfigError, match=r"hosts needs pin_folder in its source.*moves with it") as caught:
+        check_candidates(
+            config(FLEET, MARKERS, listed).model_copy(update={"datasets": datasets}), "shop", "main", "db1"
+        )
+    assert "on the database's disk" in (caught.value.hint or "")
+    check_candidates(config(FLEET, MARKERS, listed, log("main", 'host = "a"', kind="rocksdb")), "shop", "main", "db1")
+
+
+def test_a_datastore_may_have_one_host_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(datastore("mysql")), "one_host", "its log stays where it is")
+    assert "hosts is not for MySQL and MariaDB: its log stays where it is" in refused(FLEET, log("main", SEVERAL))
+    assert "failover is not for MySQL and MariaDB: its log stays where it is" in refused(
+        FLEET, FAILS_OVER + log("main") + log("west")
+    )
