@@ -40,8 +40,7 @@ PLAIN: Final = pa.schema(
 
 TYPES: Final = (
     "place binary, tx_source string, tx_number bigint, tx_index int, ends_tx boolean, committed_at timestamp, op "
-    "string, "
-    "table string, key binary, old_key binary, schema_id bigint, partial boolean, update binary"
+    "string, table string, key binary, old_key binary, schema_id bigint, partial boolean, update binary"
 )
 """The same without the shard, as Spark's types."""
 _TASK_BYTES: Final = 8 << 20, 128 << 20

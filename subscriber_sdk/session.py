@@ -330,8 +330,7 @@ class Session:
             raise ProtocolError(
                 (
                     f"assign.epoch: {assign.epoch}; epochs are below 2^63, and one without a successor would keep "
-                    "every "
-                    "other publisher away"
+                    "every other publisher away"
                 ),
                 shard=assign.shard,
             )

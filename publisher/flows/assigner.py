@@ -134,9 +134,8 @@ class Assigner:
         self._prepare = prepare
         self._clock = clock
         self._applications: dict[str, _Application] = {}
-        self._former: dict[
-            FlowKey, PublisherFlow
-        ] = {}  # lost while their application was gone: it gets new ones when it is back
+        self._former: dict[FlowKey, PublisherFlow] = {}
+        """Lost while their application was gone: it gets new ones when it is back."""
         self._changed = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
         self._said = BatchedLog(lambda line: _log.info("%s", line))
@@ -525,9 +524,7 @@ class Assigner:
             flow.explain(error.text, error.hint or "")
             _log.error("%s is held: %s", flow.name, error, extra=flow.about)
 
-    async def _each(
-        self, given: Sequence[_Given], step: Callable[[SubscriberStream, PublisherFlow], Awaitable[bool]]
-    ) -> list[_Given]:
+    async def _each(self, given: Sequence[_Given], step: _Step) -> list[_Given]:
         """Those for which ``step`` answers yes; it is no when something is wrong with the flow's own record."""
 
         async def one(stream: SubscriberStream, flow: PublisherFlow) -> bool:
@@ -609,7 +606,7 @@ class Assigner:
 
 def _above(flow: PublisherFlow) -> int:
     """Its next epoch has to be higher than this."""
-    return 0 if flow.conflict is None else flow.conflict.held_epoch
+    return flow.epoch if flow.conflict is None else max(flow.epoch, flow.conflict.held_epoch)
 
 
 def _may_run(member: _Member) -> bool:

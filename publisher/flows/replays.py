@@ -157,8 +157,7 @@ class Replays:
                     grpc.StatusCode.INVALID_ARGUMENT,
                     (
                         f"{wanted.begin} is ahead of the flow's datamarker {flow.marker}: what lies between would "
-                        "never "
-                        "be delivered"
+                        "never be delivered"
                     ),
                     flow=flow.name,
                     hint="begin at the datamarker or before it",
@@ -518,8 +517,7 @@ class Replays:
                 grpc.StatusCode.NOT_FOUND,
                 (
                     f"{flow_name(*key)} is not served: its application is not configured here, or the log does not "
-                    "have "
-                    "its shard"
+                    "have its shard"
                 ),
                 hint="`wormholectl flows` lists those that there are",
             )

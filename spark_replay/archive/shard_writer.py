@@ -210,8 +210,7 @@ class ShardWriter:
             raise ArchiveError(
                 (
                     f"{self.shard} was archived from {self.manifest.end.order} to {present.end.order} meanwhile, in "
-                    "the "
-                    f"same epoch {present.epoch}"
+                    f"the same epoch {present.epoch}"
                 ),
                 shard=self.shard,
                 hint=(

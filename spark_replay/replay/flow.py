@@ -251,8 +251,7 @@ class ReplayFlow:
                 f"({gap.message})"
             ),
             "the application gets the same range; let the archiver run all the time, and let the log live longer "
-            "than "
-            "the archiver may be down",
+            "than the archiver may be down",
         )
 
     def _finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool) -> admin_pb2.ReplayReply:

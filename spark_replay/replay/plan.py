@@ -214,8 +214,7 @@ def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, 
         raise UsageError(
             (
                 f"the range begins at {begin.order}, behind the flow's datamarker {stored.order}: what lies between "
-                "would "
-                "never be delivered"
+                "would never be delivered"
             ),
             shard=manifest.shard,
             hint="leave out --from, or name an earlier place; what the archive lacks can be gone without only by "

@@ -289,8 +289,7 @@ class EmbeddedZooKeeper:
                         hint=f"put {data} back from a copy, or move it away, and start again. Without it a "
                         "configuration that "
                         "`wormholectl config apply` wrote has to be applied again; flows with local markers go on, "
-                        "flows with "
-                        "markers in ZooKeeper are held until `wormholectl flows accept-loss APP/SHARD`",
+                        "flows with markers in ZooKeeper are held until `wormholectl flows accept-loss APP/SHARD`",
                     )
                 raise CoordinationLost(
                     f"the embedded ZooKeeper {what}; its log ends: {self._log()[-_LOG_TAIL:].strip() or '(empty)'}",

@@ -223,8 +223,7 @@ class _Connecting:
             _log.warning(
                 (
                     "ZooKeeper %s lets us in no more for longer than a session lasts: connecting as a new client, in "
-                    "case "
-                    "its data was lost"
+                    "case its data was lost"
                 ),
                 self._settings.zookeeper,
             )
@@ -328,8 +327,7 @@ def _not_admitted(settings: CoordinatorConfig) -> ConfigError:
         return ConfigError(
             f"ZooKeeper {settings.zookeeper} is closed to processes without credentials, and this one has none",
             hint="name the credentials file that its operator made for this identity as auth_file in [coordinator] or "
-            "in "
-            f"{VARIABLE}; one that `wormholectl up` embeds is reached through its configuration file",
+            f"in {VARIABLE}; one that `wormholectl up` embeds is reached through its configuration file",
         )
     return ConfigError(
         f"ZooKeeper {settings.zookeeper} does not know the credentials in {settings.auth_file}",

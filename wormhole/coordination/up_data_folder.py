@@ -98,8 +98,7 @@ def embedded_coordinator(file: Path) -> CoordinatorConfig:
         raise ConfigError(
             f"{file} names no ZooKeeper, no application lists its subscribers, and no `wormholectl up` runs it",
             hint=f'start `wormholectl up -f {file}`, add zookeeper = "host:port/root" to [coordinator], or list '
-            "addresses in "
-            "[applications.NAME.subscribers]",
+            "addresses in [applications.NAME.subscribers]",
         ) from None
     except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}", hint=f"start `wormholectl up -f {file}` again") from error

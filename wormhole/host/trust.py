@@ -237,8 +237,7 @@ class Trust:
                 self.reloads.refused += 1
                 _log.warning(
                     "[tls]: the changed files are not used, those read before stay in use: %s. Next: replace the file "
-                    "that "
-                    "is named; it is read again without a restart",
+                    "that is named; it is read again without a restart",
                     error,
                 )
             return

@@ -230,8 +230,7 @@ FLOWS = _publisher(
     _G,
     (
         "Flows by application and state (`unassigned`, `paused`, `opening`, `live`, `catching_up`, `held`, "
-        "`releasing`, "
-        "`replaying`, `needs_replay`)."
+        "`releasing`, `replaying`, `needs_replay`)."
     ),
     "application",
     "state",
@@ -328,8 +327,7 @@ ACK_AGE = _publisher(
     _H,
     (
         "Age of the newest transaction before a datamarker when it is acknowledged: from the commit through the "
-        "callback "
-        "and back."
+        "callback and back."
     ),
     "application",
     buckets=_AGES,

@@ -24,8 +24,7 @@ class RoomFullError(ProtocolError):
         super().__init__(
             (
                 f"park: {held} bytes of updates are not stored yet, more than of any other peer, and {most} bytes are "
-                "all "
-                "there is"
+                "all there is"
             ),
             hint=_HINT,
         )
