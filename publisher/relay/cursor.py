@@ -53,11 +53,12 @@ class Cursor:
     def next(self) -> Segment | None:
         """The next segment; ``None`` at the end of what is there. It may come later, where the stretch grows.
 
-        Raises :class:`Gone` when the file was removed, and when it is damaged: then it is removed.
+        Raises :class:`Gone` when the file was removed, and when it is damaged: then it is removed. A transaction of
+        which a piece was returned is read to its end from a file that was removed: it lies in one file, which is open.
         """
         while True:
             file = self._file
-            if file.gone:
+            if file.gone and not (self.inside and self._handle is not None):
                 raise _gone(file.path)
             following = file.next  # first: the file does not grow any more when another one follows
             if self._offset < file.readable:

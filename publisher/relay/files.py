@@ -417,15 +417,17 @@ class RelayFiles:
 
     # --- removing -------------------------------------------------------------------------------------------------
 
-    def drop_oldest(self) -> bool:
+    def drop_oldest(self, path: Path | None = None) -> bool:
         """Remove the oldest file; false when there is none that is whole: the only one is written, in the middle of a
-        transaction or before the first one.
+        transaction or before the first one. ``path``: nothing is removed if this one is gone already.
         """
         with self._changing:
             oldest = self._files[0] if self._files else None
             only = len(self._files) == 1
         if oldest is None:
             return False
+        if path not in (None, oldest.path):
+            return True
         if only:
             if oldest.empty or oldest.pieces:
                 return False

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from publisher.relay.cursor import Cursor
+from publisher.relay.cursor import Cursor, Gone
 from publisher.relay.recorder import Recorder
 from publisher.relay.tip import Proof
 from wormhole.host.clock import Clock
@@ -19,7 +19,7 @@ from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, W
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
-from wormhole.ports.log_source import LogReader
+from wormhole.ports.log_source import LogReader, PurgedInside
 
 __all__ = ["RelayAccess", "RelayedReader"]
 
@@ -37,6 +37,10 @@ class RelayAccess(Protocol):
         """The files at a place that they provably hold."""
         ...
 
+    def find_following(self, marker: Datamarker) -> Cursor | None:
+        """The same, if they hold what follows, or somebody records it there."""
+        ...
+
     def open_inner(self, marker: Datamarker) -> LogReader:
         """The datastore's log."""
         ...
@@ -45,8 +49,8 @@ class RelayAccess(Protocol):
         """Have the datastore's log shown to be what was recorded, unless somebody records."""
         ...
 
-    def behind_hole(self, marker: Datamarker, error: PositionPurged) -> Datamarker:
-        """The next place that can be read, when the log behind ``marker`` is nowhere."""
+    def behind_hole(self, marker: Datamarker, error: PositionPurged) -> PurgedInside:
+        """What is missing, and the next place that can be read, when the log behind ``marker`` is nowhere."""
         ...
 
 
@@ -112,9 +116,14 @@ class RelayedReader:
                     "the relay turned out to be of another log", hint="the datastore's log is opened instead"
                 )
             version = self._recorder.version
-            segment = self._next(cursor)
-            if segment is None:
-                segment = self._go_on(cursor, version, deadline)
+            try:
+                segment = self._next(cursor)
+                if segment is None:
+                    segment = self._go_on(cursor, version, deadline)
+            except Gone as error:
+                segment = self._look_up_again(cursor, error)
+                if segment is None:
+                    continue
             if segment is not None:
                 return self._passed(segment)
             if self._cursor is not None and self._clock.monotonic() >= deadline:
@@ -159,6 +168,22 @@ class RelayedReader:
                 hint="the datastore's log is opened instead",
             ) from error
 
+    def _look_up_again(self, cursor: Cursor, error: Gone) -> Segment | None:
+        """Go on where the files are gone: in those that are there now, else with the datastore's log."""
+        if self._closed or self._generation != self._recorder.generation:
+            return None
+        if cursor.inside:
+            raise error  # damaged in the middle of a transaction: only who has a part of it knows where to go on
+        return None if self._find_again(cursor.marker) else self._leave_files(cursor, claimed=False)
+
+    def _find_again(self, marker: Datamarker) -> bool:
+        cursor = self._access.find_following(marker)
+        if cursor is None:
+            return False
+        self._leave_cursor()
+        self._cursor = cursor
+        return True
+
     def _go_on(self, cursor: Cursor, version: int, deadline: float) -> Segment | None:
         """At the end of a stretch."""
         recorder, marker = self._recorder, cursor.marker
@@ -183,9 +208,12 @@ class RelayedReader:
         except PositionPurged as error:
             if claimed:
                 recorder.proved(self, Proof.PURGED)
-            elif (written := self._next(cursor)) is not None:
-                return written  # the datastore gave it up because the relay has it by now
-            return self._gap(marker, error)
+                return self._gap(marker, error)
+            try:
+                written = self._next(cursor)  # the datastore may have given it up because the relay has it by now
+            except Gone:
+                return None if self._find_again(marker) else self._gap(marker, error)
+            return self._gap(marker, error) if written is None else written
         except Diverged as error:
             if claimed:
                 recorder.proved(self, Proof.DIVERGED)
@@ -212,14 +240,26 @@ class RelayedReader:
             self._recorder.leave(self)
 
     def _gap(self, marker: Datamarker, error: PositionPurged) -> Segment:
-        """The log behind the relay is gone."""
-        resume = self._access.behind_hole(marker, error)
+        """The log behind the marker is nowhere."""
+        access = self._access
+        hole = access.behind_hole(marker, error)
+        inner: LogReader | None = None
+        while (cursor := access.find(hole.resume)) is None:
+            try:
+                inner = access.open_inner(hole.resume)
+                break
+            except PositionPurged as later:
+                following = access.behind_hole(hole.resume, later)
+                if following.resume.order <= hole.resume.order:
+                    raise
+                hole = following  # the place is gone meanwhile
         self._leave_cursor()
-        self._cursor = self._access.find(resume)
-        if self._cursor is None:
-            self._adopt(self._access.open_inner(resume))
-        last = error.last_missing or resume.delivered
-        gap = LogGap(LossKind.PURGED, error.first_missing, last, error.message, behind=resume.delivered)
+        self._cursor = cursor
+        if inner is not None:
+            self._adopt(inner)
+        resume = hole.resume
+        last = hole.last_missing or resume.delivered
+        gap = LogGap(LossKind.PURGED, error.first_missing, last, hole.message, behind=resume.delivered)
         return Segment(resume.order, resume.order, {}, resume, 0, resume.committed_at_us, gap)
 
     def _passed(self, segment: Segment) -> Segment:

@@ -495,7 +495,7 @@ class Recorder:
                 if full or self._oldest is None:
                     break
                 self._losing(oldest)
-            if not files.drop_oldest():
+            if not files.drop_oldest(oldest.path):
                 break
             self._again_at = -math.inf
         with self._work:
@@ -508,7 +508,7 @@ class Recorder:
         while files.size > keep_bytes and (oldest := files.oldest_file()) is not None:
             if self._is_needed(oldest):
                 self._losing(oldest)
-            if not files.drop_oldest():
+            if not files.drop_oldest(oldest.path):
                 break
         if not keep_bytes:
             files.clear()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from caravan.log_map import LogMap
-from publisher.relay.cursor import Cursor
+from publisher.relay.cursor import Cursor, Gone
 from publisher.relay.disk import DISK, Disk
 from publisher.relay.files import RelayFile, RelayFiles, Stretch
 from publisher.relay.filler import Filler
@@ -133,7 +133,7 @@ class RelayedSource:
         try:
             return self._inner.locate(text)
         except PositionPurged:
-            found = self._locate(text) if self._is_proven() else None
+            found = self._found(lambda: self._locate(text))
             if found is None:
                 raise
             return found
@@ -143,7 +143,7 @@ class RelayedSource:
         try:
             return self._inner.locate_time(at_us)
         except PositionPurged:
-            found = self._located_time(at_us) if self._is_proven() else None
+            found = self._found(lambda: self._located_time(at_us))
             if found is None:
                 raise
             return found
@@ -230,6 +230,16 @@ class RelayedSource:
             cursor = self._files.find(marker)
         return cursor
 
+    def find_following(self, marker: Datamarker) -> Cursor | None:
+        """See :class:`~publisher.relay.reader.RelayAccess`."""
+        recorder = self.recorder
+        ends = {stretch.end.order for stretch in self._stretches}
+        tip = recorder.tip
+        if recorder.is_recording and tip is not None:
+            ends.discard(tip.order)
+        # At an end the datastore has to have what follows; opening it says whether it does.
+        return None if marker.order in ends else self.find(marker)
+
     def open_inner(self, marker: Datamarker) -> LogReader:
         """See :class:`~publisher.relay.reader.RelayAccess`."""
         return self._inner.open(marker)
@@ -238,13 +248,22 @@ class RelayedSource:
         """See :class:`~publisher.relay.reader.RelayAccess`."""
         self._is_proven()
 
-    def behind_hole(self, marker: Datamarker, error: PositionPurged) -> Datamarker:
+    def behind_hole(self, marker: Datamarker, error: PositionPurged) -> PurgedInside:
         """See :class:`~publisher.relay.reader.RelayAccess`."""
         if isinstance(error, PurgedInside):
-            return error.resume
+            return error
         earliest = self._inner.earliest()
-        found = (one.begin for one in self._stretches if marker.order < one.begin.order < earliest.order)
-        return next(found, earliest)
+        begins = (one.begin for one in self._stretches if marker.order < one.begin.order <= earliest.order)
+        sooner = next(begins, None)
+        resume = earliest if sooner is None else sooner
+        return PurgedInside(
+            error.message if sooner is None else f"{error.message}; the relay begins again at {resume}",
+            resume=resume,
+            first_missing=error.first_missing,
+            last_missing=error.last_missing if sooner is None else resume.delivered,
+            position=error.position,
+            hint=error.hint,
+        )
 
     # --- the log that the relay is of -----------------------------------------------------------------------------
 
@@ -318,15 +337,7 @@ class RelayedSource:
 
     def _find_proven(self, marker: Datamarker) -> Cursor | None:
         """The files at the marker, if the relay is of the datastore's log and something follows there."""
-        recorder = self.recorder
-        if recorder.proof not in (Proof.ONE, Proof.PURGED):
-            return None
-        ends = {stretch.end.order for stretch in self._stretches}
-        tip = recorder.tip
-        if recorder.is_recording and tip is not None:
-            ends.discard(tip.order)
-        # At an end the datastore has to have what follows; opening it says whether it does.
-        return None if marker.order in ends else self.find(marker)
+        return self.find_following(marker) if self.recorder.proof in (Proof.ONE, Proof.PURGED) else None
 
     @property
     def _stretches(self) -> tuple[Stretch, ...]:
@@ -350,18 +361,17 @@ class RelayedSource:
         lies before.
         """
         stretches = self._stretches if self.recorder.proof in (Proof.ONE, Proof.PURGED) else ()
-        if not stretches or isinstance(error, PurgedInside):
-            return error
-        resume = self.behind_hole(marker, error)
-        sooner = any(stretch.begin.order == resume.order for stretch in stretches)
-        return PurgedInside(
-            f"{error.message}; the relay begins again at {resume}" if sooner else error.message,
-            resume=resume,
-            first_missing=error.first_missing,
-            last_missing=resume.delivered if sooner else error.last_missing,
-            position=error.position,
-            hint=error.hint,
-        )
+        return self.behind_hole(marker, error) if stretches else error
+
+    def _found(self, look: Callable[[], Datamarker | None]) -> Datamarker | None:
+        """What ``look`` finds in the files, if the relay is of the datastore's log."""
+        if not self._is_proven():
+            return None
+        while True:
+            try:
+                return look()
+            except Gone:
+                pass  # a file was removed meanwhile: there are fewer now
 
     def _locate(self, text: str) -> Datamarker | None:
         """The last end of a record at or before the place, or the one with this logical position."""
@@ -380,10 +390,10 @@ class RelayedSource:
     def _ends(self, files: Sequence[RelayFile]) -> Iterator[tuple[Datamarker, int]]:
         """Where each file begins and each record ends, and the latest time at which something in it was committed."""
         for file in files:
-            yield file.begin, file.begin.committed_at_us
             cursor = self._files.find(file.begin)
             if cursor is None:
                 continue
+            yield file.begin, file.begin.committed_at_us
             with closing(cursor):
                 newest_us = 0
                 while cursor.marker.order < file.end.order and (segment := cursor.next()) is not None:

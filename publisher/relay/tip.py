@@ -190,7 +190,10 @@ class Tip:
     @property
     def needs_filling(self) -> bool:
         """Whether a reader is behind a hole that nobody fills."""
-        return self._fills and not self.unfillable and self.recorder is None and bool(self._ahead)
+        if not self._fills or self.unfillable or self.recorder is not None:
+            return False
+        tip = self.marker
+        return any(tip is None or place > tip.order for place in self._ahead.values())
 
     @property
     def met(self) -> bool:

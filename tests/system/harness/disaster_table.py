@@ -113,6 +113,7 @@ _ARCHIVED = Setting("rocksdb", archive=True)
 _DIVERGED = Sign(Seen.LOSS, "diverged")
 _PURGED = Sign(Seen.LOSS, "purged")
 _NO_MARKER = Sign(Seen.HELD, "its datamarker is missing")
+_PUT_BACK = Sign(Seen.LOG, "what is stored of the log is older than it was")
 _REPEATED = Sign(Seen.NOTHING, "what came after the copy is delivered again")
 
 
@@ -343,6 +344,14 @@ def _zookeeper() -> list[Cell]:
                 setting,
                 does.zookeeper_older,
                 (_REPEATED if setting is _ALL_IN_ZOOKEEPER else Sign(Seen.NOTHING, "the flows go on"),),
+            ),
+            Cell(
+                "ZooKeeper",
+                "older copy restored",
+                "its data as it was some datamarkers earlier, under a running publisher",
+                setting,
+                does.zookeeper_older_meanwhile,
+                (_PUT_BACK if setting is _ALL_IN_ZOOKEEPER else Sign(Seen.NOTHING, "the flows go on"),),
             ),
             Cell(
                 "ZooKeeper",

@@ -232,6 +232,22 @@ def zookeeper_older(scene: Scene) -> None:
     scene.commit(3)
 
 
+def zookeeper_older_meanwhile(scene: Scene) -> None:
+    """Its owner, whose claim is in the copy, goes on and remembers more than is stored."""
+    zookeeper, folder = _zookeeper(scene)
+    scene.await_marked()
+    zookeeper.stop()
+    copy = scene.folder / "zookeeper-backup"
+    copy_folder(folder / "data", copy)
+    zookeeper.start()
+    scene.commit(5)
+    scene.await_marked()
+    zookeeper.stop()
+    copy_folder(copy, folder / "data")
+    zookeeper.start()
+    scene.commit(3)
+
+
 def zookeeper_wiped(scene: Scene) -> None:
     zookeeper, folder = _zookeeper(scene)
     scene.await_marked()

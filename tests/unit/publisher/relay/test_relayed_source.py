@@ -7,22 +7,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from publisher.relay import filler
+from publisher.relay import filler, recorder
+from publisher.relay.cursor import Gone
 from publisher.relay.lead import lead_start
 from publisher.relay.settings import RelaySettings
 from publisher.relay.tip import Proof
 from tests.support.clocks import ScriptedClock
 from tests.support.relay_disk import FakeDisk
-from tests.support.relay_scene import RelayScene
+from tests.support.relay_scene import FOLDER, RelayScene
 from tests.support.relayed_harness import CACHE, HOLD, LITTLE
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.loss import LossKind
+from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader, PurgedInside
-from wormhole.ports.testing.reading import Read
+from wormhole.ports.testing.reading import Read, read_until
 
 BOTH = pytest.mark.parametrize("settings", [CACHE, HOLD], ids=["cache", "hold"])
 
@@ -148,13 +151,13 @@ def test_who_reads_on_at_the_tip_when_the_recording_reader_ends_records_and_prov
         scene.put(1)
         scene.read(ahead)
         scene.read(behind)
+        opened = scene.store.opened
         behind.close()
         scene.recorded(ahead, 1)
         assert scene.relay.tip == scene.memory.latest()
         assert scene.source.recorder.proof is Proof.ONE, "else nobody is served, and in hold nothing is released"
-        opened = scene.store.opened
         assert scene.read(scene.open()).keys() == keys_of(0, 12)
-        assert scene.store.opened == opened
+        assert scene.store.opened == opened, "there was no hole to be filled"
 
 
 @BOTH
@@ -363,6 +366,44 @@ def test_what_could_not_be_decoded_is_not_recorded(settings: RelaySettings) -> N
         assert len(scene.relay.stretches) == 2
         assert len(scene.store.readers) == 1
         assert scene.read(scene.open()).keys() == keys_of(0, 3)
+
+
+def test_a_loss_ends_at_the_next_place_that_is_still_there() -> None:
+    with scene_of() as scene:
+        scene.recorded(scene.open(), 5)
+        scene.restart()
+        scene.put(5)
+        scene.memory.purge()
+        scene.put(1)
+        begins = [scene.memory.earliest(), scene.put(1)]
+
+        def earliest() -> Datamarker:
+            if len(begins) == 2:
+                scene.memory.purge(begins[1])
+                return begins.pop(0)
+            return begins[0]
+
+        behind = scene.open()
+        scene.store.earliest = earliest  # type: ignore[attr-defined]
+        read = scene.read(behind)
+        assert read.keys() == keys_of(0, 5)
+        scene.put(1)
+        assert scene.read(behind).keys() == keys_of(12, 1)
+        assert [(gap.first_missing, gap.last_missing, gap.behind) for gap in read.gaps] == [("6", "12", "12")]
+
+
+def test_a_datastore_that_cannot_be_read_where_it_says_that_it_begins_is_not_asked_for_ever() -> None:
+    with scene_of() as scene:
+        scene.recorded(scene.open(), 5)
+        scene.restart()
+        behind = scene.open()
+        begin = scene.put(5)
+        scene.put(5)
+        scene.memory.purge()
+        scene.store.earliest = lambda: begin  # type: ignore[attr-defined]
+        assert behind.read(1 << 20, 0.0) is not None
+        with pytest.raises(PositionPurged):
+            behind.read(1 << 20, 0.0)
 
 
 def test_a_gap_in_the_log_is_recorded() -> None:
@@ -595,12 +636,199 @@ def test_a_damaged_file_is_a_hole() -> None:
         scene.recorded(lead, 5)
         behind = scene.open()
         scene.disk.content("relay-00000000000000000001.wrf")[-3] ^= 1
-        with pytest.raises(SourceUnavailable):
-            scene.read(behind)
+        assert scene.read(behind).keys() == keys_of(0, 5), "its reader goes on with the datastore's log"
         scene.recorded(lead, 1)
         scene.recorded(lead, 1)
         assert scene.read(scene.open()).keys() == keys_of(0, 7)
         assert scene.relay.tip == scene.memory.latest()
+
+
+# --- files that go while they are read --------------------------------------------------------------------------------
+
+
+def small_files(scene: RelayScene, lead: LogReader, count: int) -> None:
+    """Record transactions, one or two to a file where the budget is ``LITTLE``, in which seven have room."""
+    for _ in range(count):
+        scene.recorded(lead, 1, 1500)
+
+
+@BOTH
+@pytest.mark.parametrize("begun", [False, True], ids=["before", "within"])
+def test_whose_file_goes_reads_on_where_the_log_is(settings: RelaySettings, begun: bool) -> None:
+    with scene_of(replace(settings, budget=LITTLE, compress=False)) as scene:
+        lead = scene.open()
+        small_files(scene, lead, 6)
+        behind = scene.open()
+        assert scene.relay.begin == scene.start
+        read = Read(last_end=scene.start.order)
+        if begun:
+            segment = behind.read(1 << 20, 0.0)
+            assert segment is not None
+            read.add(segment)
+        scene.source.trim(LITTLE // 2)
+        assert scene.relay.begin.order > scene.start.order, "the files that it reads are gone"
+        assert scene.relay.readers == 1
+        read_until(behind, scene.memory.latest().order, max_bytes=1, into=read)
+        assert read.keys() == keys_of(0, 6)
+        assert not read.gaps
+        assert behind.reads_files, "it goes on in the files once it comes to them"
+
+
+@BOTH
+def test_at_the_end_of_the_only_file_that_goes_a_reader_waits_for_what_is_recorded(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        lead = scene.open()
+        scene.recorded(lead, 5)
+        behind = scene.open()
+        scene.read(behind)
+        scene.source.trim(1)
+        assert scene.relay.begin == scene.memory.latest()
+        opened = scene.store.opened
+        scene.recorded(lead, 1)
+        assert scene.read(behind).keys() == keys_of(5, 1)
+        assert scene.store.opened == opened
+
+
+@BOTH
+def test_a_transaction_in_pieces_is_read_to_its_end_though_its_file_goes(settings: RelaySettings) -> None:
+    with scene_of(settings) as scene:
+        lead = scene.open()
+        scene.put_large(100, 100)
+        scene.put(1)
+        whole = scene.read(lead, max_bytes=1000)
+        scene.flush()
+        behind = scene.open()
+        read = Read(last_end=scene.start.order)
+        segment = behind.read(1 << 20, 0.0)
+        assert segment is not None
+        assert segment.marker is None
+        read.add(segment)
+        scene.source.trim(0)
+        read_until(behind, scene.memory.latest().order, into=read)
+        assert read.ids() == whole.ids()
+
+
+def test_damage_inside_a_transaction_is_told_to_who_has_a_part_of_it() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        scene.put_large(100, 100)
+        whole = scene.read(lead, max_bytes=1000)
+        scene.flush()
+        behind = scene.open()
+        scene.disk.content("relay-00000000000000000001.wrf")[-3] ^= 1
+        with pytest.raises(Gone):
+            scene.read(behind)
+        assert scene.read(scene.open()).ids() == whole.ids()
+
+
+def test_what_only_a_file_had_that_goes_is_told_as_lost_up_to_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_SYNC_S", 0.0)
+    with scene_of(replace(HOLD, budget=LITTLE, slot_budget=0, compress=False)) as scene:
+        lead = scene.open()
+        scene.source.release(scene.start.order)
+        small_files(scene, lead, 2)
+        behind = scene.open()
+        for _ in range(10):
+            small_files(scene, lead, 1)
+            scene.wait_for(lambda: not scene.relay.unsynced_bytes, "it is not synced")
+            scene.source.release(scene.start.order)
+        begin = scene.relay.begin
+        assert scene.start.order < begin.order < scene.memory.earliest().order
+        read = scene.read(behind)
+        assert read.keys() == keys_of(int(begin.delivered), 12 - int(begin.delivered))
+        assert [(gap.kind, gap.first_missing, gap.last_missing, gap.behind) for gap in read.gaps] == [
+            (LossKind.PURGED, "1", begin.delivered, begin.delivered)
+        ]
+
+
+def test_what_the_datastore_gave_up_since_the_relay_has_it_again_is_read_there() -> None:
+    with scene_of() as scene:
+        scene.recorded(scene.open(), 5)
+        behind = scene.open()
+        scene.source.trim(0)
+        open_now = scene.store.open
+
+        def open_later(marker: Datamarker) -> LogReader:
+            scene.store.open = open_now  # type: ignore[method-assign]
+            scene.recorded(scene.open(), 1)
+            scene.memory.purge()
+            return open_now(marker)
+
+        scene.store.open = open_later  # type: ignore[method-assign]
+        read = scene.read(behind)
+        assert read.keys() == keys_of(0, 6)
+        assert not read.gaps
+
+
+def test_a_file_that_turns_out_to_be_damaged_when_it_has_to_go_goes_alone() -> None:
+    with scene_of(replace(HOLD, budget=LITTLE, compress=False)) as scene:
+        lead = scene.open()
+        scene.source.release(scene.start.order)
+        small_files(scene, lead, 7)
+        first, second, *_ = sorted(name for name in scene.disk.names(FOLDER) if name.endswith(".wrf"))
+        scene.disk.content(first)[600] ^= 1
+        small_files(scene, lead, 1)
+        names = scene.disk.names(FOLDER)
+        assert first not in names
+        assert second in names, "there is room for it now"
+
+
+def test_whose_file_goes_is_unavailable_at_a_place_that_the_datastore_no_longer_has() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        kept = scene.recorded(lead, 5)
+        scene.recorded(lead, 5)
+        behind = scene.open()
+        scene.read(behind)
+        scene.memory.restore(kept)
+        scene.source.trim(0)
+        with pytest.raises(SourceUnavailable, match="is not in this log"):
+            behind.read(1 << 20, 0.0)
+
+
+def test_whose_file_goes_because_the_log_is_another_one_is_unavailable() -> None:
+    with scene_of() as scene:
+        lead = scene.open()
+        kept = scene.recorded(lead, 5)
+        scene.recorded(lead, 5)
+        behind = scene.open()
+
+        def restore(operation: str, path: Path) -> None:
+            if operation == "open":
+                scene.disk.work()
+                scene.memory.restore(kept)
+                scene.put(6)
+                lead.close()
+                scene.read(scene.open(kept))
+                scene.flush()
+
+        scene.disk.fails = restore
+        with pytest.raises(SourceUnavailable, match="turned out to be of another log"):
+            behind.read(1 << 20, 0.0)
+
+
+def test_a_place_is_located_though_a_file_goes_meanwhile() -> None:
+    with scene_of(replace(CACHE, budget=LITTLE, compress=False)) as scene:
+        lead = scene.open()
+        small_files(scene, lead, 5)
+        fifth = scene.relay.tip
+        small_files(scene, lead, 1)
+        scene.memory.purge()
+
+        def trim_while_read(keep_bytes: int) -> None:
+            def trim(operation: str, path: Path) -> None:
+                if operation == "read":
+                    scene.disk.work()
+                    scene.source.trim(keep_bytes)
+
+            scene.disk.fails = trim
+
+        trim_while_read(LITTLE // 2)
+        assert scene.source.locate_time(fifth.committed_at_us) == fifth
+        assert scene.relay.begin.order > scene.start.order, "the file that was read first is gone"
+        trim_while_read(0)
+        with pytest.raises(PositionPurged):
+            scene.source.locate(str(fifth.order))
 
 
 def test_trimming_removes_all_and_recording_goes_on() -> None:

@@ -256,6 +256,17 @@ def test_a_hole_is_filled_up_to_the_reader() -> None:
     assert len(offer(tip, A, 8, 9)) == 1
 
 
+def test_where_the_tip_has_come_to_every_reader_there_is_no_hole() -> None:
+    tip = tip_at(2, fills=True)
+    assert len(offer(tip, A, 2, 4)) == 1
+    assert offer(tip, B, 5, 6) == []
+    assert len(offer(tip, A, 4, 6)) == 1
+    tip.leave(A)
+    assert not needs_filling(tip), "B is at the tip, and records what it reads next"
+    assert tip.lost(LOG.markers[4]) == [ABANDON]
+    assert needs_filling(tip)
+
+
 def test_who_fills_is_met_inside_a_segment() -> None:
     tip = filling(2)
     offer(tip, B, 2, 9)
