@@ -1,7 +1,8 @@
 """Assignments whose epochs are not recorded in coordination are not taken.
 
 Publishers record the epoch of a flow before they assign it. So a peer that may push, and may not write there, cannot
-assign a shard in an epoch that keeps its publisher away. An assignment whose record cannot be read yet waits for it:
+assign a shard in an epoch that keeps its publisher away. Nor does a former owner of the log, whose assignment was on
+its way: the next one has recorded a higher epoch. An assignment whose record cannot be read yet waits for it:
 publishers of earlier releases record within a second.
 """
 
@@ -87,9 +88,9 @@ class EpochRecords:
             if present is not assigned:
                 continue  # revoked meanwhile, or assigned again
             recorded = assigned.epoch if epochs is None else epochs.get(assigned.shard, 0)
-            if assigned.epoch <= recorded:
+            if assigned.epoch == recorded:
                 del self._waiting[assigned.flow]
                 self._take(assigned)
-            elif now >= until:
+            elif assigned.epoch < recorded or now >= until:
                 del self._waiting[assigned.flow]
                 self._refuse(assigned, recorded)

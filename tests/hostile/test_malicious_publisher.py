@@ -133,10 +133,11 @@ async def test_a_publisher_of_another_dataset_takes_no_flow_over(
         coordinated(recorder, one, publishers) as (running, coordinator),
         dialled(running.address, db1) as publisher,
     ):
-        await coordinator.write_flows({("app", "s"): FlowRecord("db1", "one", 9, "opening")})
+        await coordinator.write_flows({("app", "s"): FlowRecord("db1", "one", 1, "opening")})
         await publisher.open(dataset="shop")
         await publisher.push(1, 1)
         await publisher.next("ack")
+        await coordinator.write_flows({("app", "s"): FlowRecord("db2", "one", 9, "opening")})
         async with dialled(running.address, db2) as thief:
             hello = frames.hello("app", "one", dataset=claimed, owner="thief")
             await thief.send(hello, frames.assign(1, 9, "app", "s", marker_at(0)))
