@@ -417,6 +417,8 @@ class FlowWorker:
         if item.decided:
             return
         decision = await self._callbacks.call("on_data_loss", item.loss)
+        if decision is None:
+            decision = LossDecision.HALT
         if not isinstance(decision, LossDecision):
             raise TypeError(f"on_data_loss returned {decision!r}: a LossDecision is expected")
         item.decided = True

@@ -273,8 +273,8 @@ class Subscriber:
         """
         return ()
 
-    def on_data_loss(self, loss: DataLoss) -> Awaitable[LossDecision] | LossDecision:
-        """The log lost a range. Only CONTINUE lets the datamarker pass it."""
+    def on_data_loss(self, loss: DataLoss) -> Awaitable[LossDecision | None] | LossDecision | None:
+        """The log lost a range. Only CONTINUE lets the datamarker pass it; ``None`` is HALT."""
         return LossDecision.HALT
 
     def on_error(self, error: FlowHalted) -> Awaitable[None] | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from wormhole.admin.discovery import configured, group_of, host_request, serving, with_coordinator
 from wormhole.config import Config, CoordinatorForm
-from wormhole.coordination.port import Coordinator, HostRequest, MonitorInfo, StoredConfig
+from wormhole.coordination.port import CandidateInfo, Coordinator, HostRequest, MonitorInfo, StoredConfig
 from wormhole.coordination.standbys import owner_name
 from wormholectl.log_moves import refusal
 from wormholectl.options import Where
@@ -67,27 +67,34 @@ def hosts_of(where: Where) -> list[Host]:
     return with_coordinator(where, read)
 
 
-def served_elsewhere(where: Where, host: str, logs: Iterable[str]) -> dict[str, tuple[str, bool]]:
-    """The logs that are served although ``host`` serves none: by whom (``COPY@HOST``), and whether that one owns the
-    log already. Blocks. Raises :class:`~wormhole.model.errors.WormholeError`.
+def served_elsewhere(where: Where, host: str, logs: Iterable[str]) -> dict[str, str]:
+    """The logs that are served although ``host`` serves none, each with who does or takes it over, in words. Blocks.
+    Raises :class:`~wormhole.model.errors.WormholeError`.
     """
 
-    async def read(coordinator: Coordinator) -> dict[str, tuple[str, bool]]:
+    async def read(coordinator: Coordinator) -> dict[str, str]:
         datasets = (await coordinator.configuration()).datasets
         known = await coordinator.log_owners()
-        found: dict[str, tuple[str, bool]] = {}
+        found: dict[str, str] = {}
         for log in logs:
             owners = known.get(group_of(datasets, log))
             if owners is None:
                 continue
-            able = [one.name for one in owners.candidates if one.host != host and not refusal(one, owners)]
+            able = [one for one in owners.candidates if one.host != host and not refusal(one, owners)]
             if owners.owner is not None and owners.owner.host != host:
-                found[log] = owner_name(owners), True
+                found[log] = f"{owner_name(owners)} serves it"
             elif able:
-                found[log] = able[0], False
+                found[log] = _takes_over(min(able, key=lambda one: bool(one.lacking)))
         return found
 
     return with_coordinator(where, read)
+
+
+def _takes_over(candidate: CandidateInfo) -> str:
+    if not candidate.lacking:
+        return f"{candidate.name} takes it over"
+    lacks = f"it lacks {candidate.lacking}, which was delivered"
+    return f"{candidate.name} takes it over after its patience, and its flows are held as diverged: {lacks}"
 
 
 def _of_this_host(config: Config) -> list[MonitorInfo]:

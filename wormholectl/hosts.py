@@ -92,9 +92,7 @@ def drain(
     old, new = ("drained" if one.request.drained else "in use" for one in (before, after))
     logs = sorted((before.monitor.publishers if before.monitor else {}) or before.logs)
     elsewhere = {} if undo else served_elsewhere(where, host, logs)
-    goes_on = [
-        f"{log}: {name} {'serves it' if serves else 'takes it over'}" for log, (name, serves) in elsewhere.items()
-    ]
+    goes_on = [f"{log}: {how}" for log, how in elsewhere.items()]
     if not as_json:
         unread = [log for log in logs if log not in elsewhere]
         effect = "run again" if undo else "stop" if elsewhere else "stop; no process then reads its logs"

@@ -26,6 +26,7 @@ _CLOCK_S: Final = 2.0
 _LITTLE_DISK: Final = 1 << 30
 _NO_DISK: Final = 100 << 20
 _LITTLE_HEADROOM_S: Final = 3600.0
+_FEWER: Final = "{} owns the log, and fewer could take it over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ class Contended:
     logs: tuple[str, ...]
     expected: tuple[str, ...]
     owners: LogOwners
+
+    @property
+    def owner(self) -> str:
+        """``COPY@HOST``; empty: nobody owns the log."""
+        return owner_name(self.owners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +161,9 @@ def _monitors(report: Report, seen: Seen) -> None:
             }
             for name, phase in sorted(bad.items()):
                 what = f"{host.name} cannot keep {name} running: {phase.replace('_', ' ')}"
+                because = _of_given_up(seen, name, host.name)
                 step = f"read logs/{name.replace('/', '.')}.log in the monitor's state_dir, then send it SIGHUP"
-                report.add("monitors", Severity.PROBLEM, what, "nobody reads this log", step)
+                report.add("monitors", Severity.PROBLEM, what, because, step)
             if host.request.drained:
                 _drained(report, host)
             elif not bad:
@@ -169,6 +176,14 @@ def _monitors(report: Report, seen: Seen) -> None:
             report.add("monitors", Severity.PROBLEM, f"none runs on {host.name}", because, step)
 
 
+def _of_given_up(seen: Seen, log: str, host: str) -> str:
+    """What follows where ``host`` runs no publisher of the log."""
+    for one in seen.contended:
+        if log in one.logs and one.owners.owner is not None and one.owners.owner.host != host:
+            return _FEWER.format(one.owner)
+    return "nobody reads this log"
+
+
 def _drained(report: Report, host: Host) -> None:
     what = f"{host.name} is drained by {host.request.by or 'somebody'}"
     step = f"`wormholectl drain {host.name} --undo` when the maintenance is over"
@@ -178,7 +193,7 @@ def _drained(report: Report, host: Host) -> None:
 def _publishers(report: Report, seen: Seen) -> None:
     for answer in seen.answers:
         if answer.status is None:
-            step = "look at its host; its monitor starts it again"
+            step = _step_of_silent(seen, answer.address)
             report.add("publishers", Severity.PROBLEM, answer.problem, "what its flows do is not known", step)
     if len(seen.answers) == len(seen.statuses):
         _unserved(report, seen)
@@ -212,6 +227,18 @@ def _publishers(report: Report, seen: Seen) -> None:
             report.add("publishers", Severity.OK, f"{name} answers")
 
 
+def _step_of_silent(seen: Seen, address: str) -> str:
+    """The next step for a publisher that does not answer."""
+    for one in seen.contended:
+        owner, standbys = one.owners.owner, one.owners.candidates
+        if owner is not None and owner.address == address and standbys:
+            return (
+                f"look at its host; if the process is gone or frozen, {' or '.join(each.name for each in standbys)} "
+                f"takes {one.group} over when coordinator.session_timeout is over: ask again then"
+            )
+    return "look at its host; its monitor starts it again"
+
+
 def _unserved(report: Report, seen: Seen) -> None:
     """The logs that nobody serves: each once, however many copies of it take turns."""
     names = {publisher_name(status) for status in seen.statuses}
@@ -230,8 +257,12 @@ def _unserved(report: Report, seen: Seen) -> None:
             waits = [(each.name, refusal(each, one.owners) or why_not(each)) for each in one.owners.candidates]
             what = f"nobody owns the log {one.group}"
             stands_by = few([f"{name} stands by{f': {why.text}' if why else ''}" for name, why in waits])
-            hints = "; ".join(dict.fromkeys(why.hint for _, why in waits if why.hint))
-            step = hints or "`wormholectl publishers` shows who has taken over"
+            hints: dict[str, list[str]] = {}
+            for name, why in waits:
+                if why.hint:
+                    hints.setdefault(why.hint, []).append(name)
+            of_whom = [f"{few(names)}: {hint}" for hint, names in hints.items()] if len(hints) > 1 else [*hints]
+            step = "; ".join(of_whom) or "`wormholectl publishers` shows who has taken over"
             report.add("publishers", Severity.PROBLEM, what, f"{because}; {stands_by}", step)
         elif one is None or one.owners.owner is None:
             what = f"log {one.group if one is not None and len(logs) > 1 else log} is configured and nobody serves it"
@@ -241,7 +272,7 @@ def _unserved(report: Report, seen: Seen) -> None:
 
 def _standbys(report: Report, seen: Seen, one: Contended) -> None:
     """Whether the log would be taken over."""
-    owner = owner_name(one.owners)
+    owner = one.owner
     if not owner:
         return  # reported already
     good = True
@@ -257,10 +288,12 @@ def _standbys(report: Report, seen: Seen, one: Contended) -> None:
     if missing and len(one.expected) > 1:
         what = f"{few(missing)} should stand by for {one.group} and {'is' if len(missing) == 1 else 'are'} not there"
         step = "`wormholectl hosts` shows whether a monitor runs there; its page says why the publisher does not"
-        report.add("standbys", Severity.WARN, what, f"{owner} owns the log, and fewer could take it over", step)
+        report.add("standbys", Severity.WARN, what, _FEWER.format(owner), step)
         good = False
     if good and one.owners.candidates:
-        names = few([each.name for each in one.owners.candidates])
+        # The owner's own name: its process is gone, its entry is not yet, and its monitor has started another one.
+        others = [each.name for each in one.owners.candidates if each.name != owner]
+        names = few(others or ["another process of its host"])
         report.add("standbys", Severity.OK, f"{owner} owns {one.group}; {names} could take it over")
 
 

@@ -140,25 +140,30 @@ async def _move(
 
     group, notes, owners = planned.group, list[str](), planned.owners
     began = SYSTEM_CLOCK.monotonic()
+    taken = False
     await coordinator.request_move(group, request)
     try:
-        await coordinator.record(entry)
-    except WormholeError as error:
-        notes.append(f"it is missing in the history: {error}")
-    try:
+        try:
+            await coordinator.record(entry)
+        except WormholeError as error:
+            notes.append(f"it is missing in the history: {error}")
         async with asyncio.timeout(timeout_s):
             async for owners in coordinator.watch_log(group):
                 if owner_name(owners) == request.to:
+                    taken = True
                     return owners, SYSTEM_CLOCK.monotonic() - began, notes
                 if owners.owner is not None and owners.move is None:
+                    taken = True
                     # Whoever takes a log clears what was requested of it.
                     raise Fatal(
                         f"{owner_name(owners)} took {group} instead of {request.to}",
                         hint="`wormholectl publishers` shows why; then repeat it",
                     )
     except TimeoutError:
-        # Else the log would move at some later time, when that host is back and nobody expects it.
-        await coordinator.request_move(group, None)
+        pass
+    finally:
+        if not taken:  # else the log would move at some later time, when that host is back and nobody expects it
+            await coordinator.request_move(group, None)
     raise Retryable(
         f"{request.to} does not own {group} after {timeout_s:g} s; {owner_name(owners) or 'nobody'} does",
         hint="the request was withdrawn; `wormholectl publishers` shows who owns the log, and the publishers' logs say "

@@ -18,12 +18,14 @@ from wormhole.coordination.port import LogGroup
 from wormhole.ports.datastore import Standing
 
 PAGE = Page("docs/failover.md", {})
-HOST, SHOP = PAGE.blocks("toml")
+HOST, SHOP = PAGE.blocks("toml")[:2]
+DATASET = SHOP[SHOP.index("[datasets.") :]
 GROUP = LogGroup("shop", "@failover", "db1")
 
 
 def test_the_candidates_are_those_that_it_says() -> None:
-    config = parse(f"{HOST}\n{SHOP}", "docs/failover.md")
+    assert parse(SHOP, "docs/failover.md").coordinator == parse(HOST, "docs/failover.md").coordinator
+    config = parse(f"{HOST}\n{DATASET}", "docs/failover.md")
     shop = config.datasets["shop"]
     assert config.monitor.host_name == "db-7"
     check_candidates(config, "shop", "main", "db1")
@@ -40,7 +42,7 @@ def test_its_commands_run_in_the_order_of_the_page(
     zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("shop.toml").write_text(f'version = 1\n[coordinator]\nzookeeper = "{zookeeper}"\n{SHOP}')
+    Path("shop.toml").write_text(f'version = 1\n[coordinator]\nzookeeper = "{zookeeper}"\n{DATASET}')
     lines = [line for block in PAGE.blocks("sh") for line in block.splitlines()]
     assert len(lines) == 6
     standings = {"main_db-7": Standing("M"), "main_db-8": Standing("M"), "west_db-9": Standing("W")}

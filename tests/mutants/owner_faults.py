@@ -67,8 +67,8 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="held-epoch-not-exceeded",
         file="publisher/flows/assigner.py",
-        old="return 0 if flow.conflict is None else flow.conflict.held_epoch",
-        new="return 0",
+        old="return flow.epoch if flow.conflict is None else max(flow.epoch, flow.conflict.held_epoch)",
+        new="return flow.epoch",
         tests=(
             "tests/unit/publisher/test_publisher_epochs.py::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",
         ),

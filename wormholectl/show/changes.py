@@ -9,6 +9,7 @@ from wormhole.admin import Change
 from wormhole.admin.admin_service import publisher_name
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.flows import flow_object
+from wormholectl.show.lists import short_cause
 from wormholectl.show.places import Status
 from wormholectl.show.printer import print_json, print_table, print_text
 
@@ -45,8 +46,14 @@ def show_change(change: Change, as_json: bool) -> None:
         )
         return
     print_text(f"{change.flow} of {publisher} {'was changed' if change.made else 'would change'}:")
-    rows = list(differences(status, change.before, change.after))
+    causes: dict[str, str] = {}
+    rows = [
+        (field, *(short_cause(text, causes) if field == "cause" else text for text in texts))
+        for field, *texts in differences(status, change.before, change.after)
+    ]
     print_table(("", "BEFORE", "AFTER"), rows, "  nothing that is reported")
+    for cause, sign in causes.items():
+        print_text(f"{sign} {cause}")
     for note in change.notes:
         print_text(f"note: {note}")
 

@@ -13,7 +13,7 @@ from wormholectl.show.places import Status, native_place, place_text
 from wormholectl.show.printer import print_json, print_table, print_text, print_warnings
 from wormholectl.show.relays import relay_object
 
-__all__ = ["Listing", "show"]
+__all__ = ["Listing", "short_cause", "show"]
 
 _CAUSE_WIDTH: Final = 60
 
@@ -66,7 +66,7 @@ def show(
             (*shown, publisher_name(status)) if several else shown
             for _, status in answered
             for row in listing.rows(status)
-            for shown in [(*row[:-1], _short_cause(row[-1], causes))]
+            for shown in [(*row[:-1], short_cause(row[-1], causes))]
         ]
         names = ", ".join(publisher_name(status) for _, status in answered)
         print_table(columns, rows, f"no {listing.name} at {names}" if names else f"no {listing.name} answer")
@@ -83,8 +83,10 @@ def show(
     return UNREACHABLE if silent else 0
 
 
-def _short_cause(cause: str, causes: dict[str, str]) -> str:
-    """A cause that fits the table's last column; a longer one, often of many rows, is printed once below the table."""
+def short_cause(cause: str, causes: dict[str, str]) -> str:
+    """A cause that fits into a table; a longer one, often of many rows, is kept in ``causes`` with the sign that stands
+    for it, to be printed once below the table.
+    """
     if len(cause) <= _CAUSE_WIDTH:
         return cause
     return causes.setdefault(cause, f"[{len(causes) + 1}]")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from wormhole.coordination.port import CandidateInfo, LogGroup, LogOwners, Term
 from wormhole.coordination.standbys import owner_name, why_not
 from wormholectl.log_moves import refusal
-from wormholectl.show.printer import print_table, utc
+from wormholectl.show.printer import next_step_lines, print_table, print_text, utc
 
 __all__ = ["log_object", "show_log_owners"]
 
@@ -26,6 +26,25 @@ def show_log_owners(known: Mapping[LogGroup, LogOwners]) -> None:
         print_table(("LOG", "OWNER", "STANDBY", "SINCE", "TAKES OVER"), standbys, "", "standbys")
     if takeovers:
         print_table(("LOG", "TERM", "AT", "FROM", "TO", "CAUSE"), takeovers, "", "the last takeovers")
+    for group, owners in listed:
+        _show_waiting_move(group, owners)
+
+
+def _show_waiting_move(group: LogGroup, owners: LogOwners) -> None:
+    """A move that waits for a candidate that is not there, maybe for good: its command was killed, or somebody wrote it
+    by hand.
+    """
+    move = owners.move
+    if move is None or any(one.name == move.to for one in owners.candidates):
+        return
+    asked = f"note: {group} was moved to {move.to} by {move.by} at {_local(move.at)}"
+    if move.to == owner_name(owners):
+        print_text(f"{asked}; it owns the log already, and the request goes when the log is taken next")
+        return
+    print_text(
+        f"{asked}, which does not stand by: the log moves there as soon as it does",
+        *next_step_lines("`wormholectl publishers move` to another candidate replaces the request"),
+    )
 
 
 def _standby(group: LogGroup, owners: LogOwners, candidate: CandidateInfo) -> Sequence[str]:

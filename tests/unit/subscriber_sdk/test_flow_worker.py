@@ -106,6 +106,14 @@ def test_data_loss_halts_by_default(wormhole_kit: Kit, caplog: pytest.LogCapture
     assert flow.datamarker == marker_at(0)
 
 
+def test_a_callback_that_only_takes_note_of_a_loss_halts_the_flow(wormhole_kit: Kit) -> None:
+    class Noting(Recorder):
+        async def on_data_loss(self, loss: DataLoss) -> None:
+            self.heard.append(loss.kind)
+
+    assert wormhole_kit.attach(Noting()).lose() is LossDecision.HALT
+
+
 def test_a_replay_is_framed_by_notices(wormhole_kit: Kit) -> None:
     flow = wormhole_kit.attach(subscriber := Recorder())
     flow.commit(update("t", key=1))

@@ -139,3 +139,24 @@ def test_drain_says_who_takes_over(zookeeper: str, tmp_path: Path) -> None:
     ]
     assert code == 0
     assert "shop/main/db1: main@beta takes it over" in json.loads(told)["notes"]
+
+
+def test_drain_says_what_the_one_lacks_that_takes_over(zookeeper: str, tmp_path: Path) -> None:
+    """One that has everything comes first, whatever is preferred."""
+    shop = tmp_path / "shop.toml"
+    shop.write_text(
+        f"version = 1\n[coordinator]\nzookeeper = '{zookeeper}'\n"
+        "[datasets.shop.copies.main.logs]\n"
+        "db1 = { source = 'mysql://w@127.0.0.1:3306', hosts = ['alpha', 'beta', 'gamma'] }\n"
+    )
+    assert run("config", "apply", str(shop), "--yes")[0] == 0
+    group, lacks = LogGroup("shop", "main", "db1"), Standing("M", lacking="U:5-9")
+    with contending(zookeeper, group, main_alpha=Standing("M"), main_beta=lacks, main_gamma=lacks):
+        _, told, _ = run("drain", "alpha", "-c", zookeeper)
+    assert told.splitlines()[2] == (
+        "shop/main/db1: main@beta takes it over after its patience, and its flows are held as diverged: it lacks "
+        "U:5-9, which was delivered"
+    )
+    with contending(zookeeper, group, main_alpha=Standing("M"), main_beta=lacks, main_gamma=Standing("M")):
+        _, told, _ = run("drain", "alpha", "-c", zookeeper)
+    assert told.splitlines()[2] == "shop/main/db1: main@gamma takes it over"

@@ -246,6 +246,31 @@ def test_a_standby_that_could_not_take_over_or_is_not_there_is_reported() -> Non
     assert [one for one in found(drained) if one[0] == "standbys"] == []
 
 
+def test_an_owner_that_does_not_answer_is_waited_for_as_long_as_its_session_lasts() -> None:
+    """Its monitor has started the publisher again, which stands by for its own former process."""
+    again, silent = replace(BETA, host="alpha", rank=0), Answer("alpha:7000", None, "it does not answer")
+    other = replace(GAMMA, lacking="")
+    report = judge(with_owners(OWNER, again, BETA, other, answers=(silent,)))
+    [step] = [one.next_step for one in report.findings if one.check == "publishers"]
+    assert step == (
+        "look at its host; if the process is gone or frozen, main@alpha or main@beta or west@gamma takes "
+        "shop/@failover/db1 over when coordinator.session_timeout is over: ask again then"
+    )
+    [well] = [one.what for one in report.findings if one.check == "standbys" and one.severity.value == "ok"]
+    assert well == "main@alpha owns shop/@failover/db1; main@beta, west@gamma could take it over"
+    alone = judge(with_owners(OWNER, answers=(silent,)))
+    assert "look at its host; its monitor starts it again" in [one.next_step for one in alone.findings]
+
+
+def test_a_log_that_another_host_owns_is_read_although_a_publisher_was_given_up() -> None:
+    hosts = (Host("beta", monitor("given_up"), HostRequest(), ("shop/main/db1",)),)
+    seen = replace(with_owners(OWNER, BETA), hosts=hosts)
+    [one] = [one for one in judge(seen).findings if one.check == "monitors"]
+    assert one.because == "main@alpha owns the log, and fewer could take it over"
+    [one] = [one for one in judge(replace(seen, contended=())).findings if one.check == "monitors"]
+    assert one.because == "nobody reads this log"
+
+
 def test_a_log_that_nobody_owns_is_reported_once_with_who_stands_by() -> None:
     silent = (Answer("h:7", admin_pb2.PublisherStatus(dataset="audit", copy="main", log="x", compiled=["y"])),)
     seen = with_owners(None, GAMMA, answers=silent)
@@ -253,6 +278,9 @@ def test_a_log_that_nobody_owns_is_reported_once_with_who_stands_by() -> None:
     assert one.what == "nobody owns the log shop/@failover/db1"
     assert "west@gamma stands by: it lacks U:5-9" in one.because
     assert one.next_step == "let its replication catch up"
+    seen = with_owners(None, GAMMA, replace(BETA, ready=False, waits="refused", hint="start it"), answers=silent)
+    [one] = [one for one in judge(seen).findings if one.check == "publishers" and one.severity.value == "problem"]
+    assert one.next_step == "west@gamma: let its replication catch up; main@beta: start it"
     nobody = with_owners(None, answers=silent)
     [one] = [one for one in judge(nobody).findings if one.check == "publishers" and one.severity.value == "problem"]
     assert one.what == "log shop/@failover/db1 is configured and nobody serves it"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -11,10 +12,20 @@ from tests.support.eventually import until
 from tests.support.fake_admin import FakeAdmin
 from wormhole.admin.discovery import with_coordinator
 from wormhole.coordination.current_user import current_user
-from wormhole.coordination.port import LogGroup
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import (
+    CandidateInfo,
+    HistoryEntry,
+    LogGroup,
+    LogOwners,
+    MoveRequest,
+    PublisherInfo,
+)
 from wormhole.model.problem import Problem
 from wormhole.ports.datastore import Standing
+from wormholectl.log_moves import Planned
 from wormholectl.options import Where
+from wormholectl.publishers import _move
 
 
 @pytest.mark.parametrize("noun", ["publishers", "shards", "caravans", "subscribers"])
@@ -134,6 +145,33 @@ def test_what_a_candidate_lacks_is_said_before_anybody_is_asked(applied: str) ->
         code, _, err = run("publishers", "move", "shop/db1", "--to", "gamma", "-c", applied)
         assert (code, "warning: west@gamma lacks M:5-9" in err) == (2, True)
         assert run("publishers", "move", "shop/db1", "--to", "gamma", "-c", applied, "--yes")[0] == 0
+
+
+def test_a_move_that_is_interrupted_is_requested_no_more() -> None:
+    """The log would move at some later time, when that host is back and nobody expects it."""
+
+    async def interrupted() -> LogOwners:
+        world = MemoryWorld()
+        client = MemoryCoordinator(world)
+        await client.start()
+        owner = PublisherInfo("shop", "main", "db1", "alpha", 1, "", 1.0)
+        await client.own_log(GROUP, owner, server="", why="")
+        beta = CandidateInfo("main", "beta", 2, "", 1.0, 1)
+        await client.register_candidate(GROUP, beta)
+        [owners] = (await client.log_owners()).values()
+        planned, request = Planned(GROUP, owners, beta), MoveRequest(beta.name, "maria", 1.0)
+        entry = HistoryEntry(1.0, "maria", "publishers move", str(GROUP), "main@alpha", beta.name)
+        moving = asyncio.create_task(_move(client, planned, request, entry, 60.0))
+        async for owners in client.watch_log(GROUP):
+            if owners.move is not None:
+                break
+        moving.cancel()  # as Ctrl-C does
+        await asyncio.gather(moving, return_exceptions=True)
+        [owners] = (await client.log_owners()).values()
+        await client.stop()
+        return owners
+
+    assert asyncio.run(interrupted()).move is None
 
 
 def test_a_move_that_does_not_come_about_ends_with_3_and_is_requested_no_more(applied: str) -> None:

@@ -47,6 +47,23 @@ def test_takeovers_are_those_by_another_one_the_last_first(capsys: pytest.Captur
     assert found[0].endswith("main@beta   main@alpha  moved by ann@ops")
 
 
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("main@gone", ", which does not stand by: the log moves there as soon as it does"),
+        ("main@alpha", "; it owns the log already, and the request goes when the log is taken next"),
+    ],
+)
+def test_a_move_that_nobody_follows_is_named(capsys: pytest.CaptureFixture[str], to: str, said: str) -> None:
+    """Red before: it showed nowhere, and the log moved when that candidate came, however much later."""
+    show_log_owners({SHOP: replace(OWNERS, candidates=(BETA,), move=MoveRequest(to, "ann\x1b[2J@ops", 1.0))})
+    shown = capsys.readouterr().out.splitlines()
+    note = next(line for line in shown if line.startswith("note:"))
+    assert note.startswith(f"note: shop/@failover/db1 was moved to {to} by ann\\x1b[2J@ops at ")
+    assert note.endswith(said)
+    assert any(line.startswith("next: ") for line in shown) == (to == "main@gone")
+
+
 def test_where_nobody_stands_by_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     show_log_owners({SHOP: replace(OWNERS, candidates=())})
     assert capsys.readouterr().out == ""
