@@ -11,16 +11,18 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from publisher.flows.applications import Served
+from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.candidacy import Candidacy, Candidate
 from publisher.flows.known_flows import KnownFlows
 from publisher.flows.ownership import LogHandedOver, Ownership
+from publisher.flows.served_applications import ServedApplications
 from publisher.operate.admin import serve_admin
 from publisher.operate.http import serve_http
 from publisher.operate.metrics import collect
@@ -31,7 +33,7 @@ from publisher.sources import open_tables, open_with
 from publisher.sources.configured import configured_source
 from publisher.sources.supervised import SupervisedSource
 from publisher.stores.markers import ZooKeeperMarkerStore, open_store
-from publisher.stores.source_state import InheritedState
+from publisher.stores.source_state import InheritedState, copies_of
 from publisher.stores.table_boundaries import TableBoundaries
 from wormhole import __version__
 from wormhole.config import Config, SourceConfig, check_candidates, check_formats, preference
@@ -48,9 +50,8 @@ from wormhole.host.ready_file import ReadyFile, process_started, ready_path, rem
 from wormhole.host.tls import check_listen, open_trust
 from wormhole.metrics import Exporter
 from wormhole.metrics.otel import exported, on_this_loop
-from wormhole.model.errors import ConfigError, Retryable, WormholeError
+from wormhole.model.errors import ConfigError, MarkerStoreError, Retryable, WormholeError
 from wormhole.ports.datastore import SourceOptions, Standing
-from wormhole.ports.marker_store import MarkerStore
 
 __all__ = ["run", "serve"]
 
@@ -78,6 +79,7 @@ async def serve(
         try:
             await _serve(config, dataset, copy, log, ready)
         except LogHandedOver as error:
+            gc.unfreeze()  # what served until now is in cycles, and goes
             _log.info("%s/%s/%s: %s; this process stands by now", dataset, copy, log, error)
 
 
@@ -96,14 +98,20 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
         await warn(coordinator, _log)
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
-        known = KnownFlows(coordinator, None if publishing.markers == "memory" else state / "flows.json")
+        group = LogGroup(dataset, config.datasets[dataset].group(copy), log)
+        witness = None if publishing.markers == "memory" else state / "flows.json"
+        known = KnownFlows(coordinator, witness, includes=group.includes)
         if isinstance(store, ZooKeeperMarkerStore):
-            candidate = _candidate(config, (dataset, copy, log), place, options, store, known)
+            applications = ServedApplications(coordinator, config.datasets[dataset], copy)
+            following = BackgroundTasks()
+            stack.push_async_callback(following.stop)
+            following.spawn(applications.run(), "served-applications")
+            candidate = _candidate(config, (dataset, copy, log), place, options, store, known, applications)
             ownership = Ownership(coordinator, fenced=True, candidacy=Candidacy(coordinator, candidate))
-            store.guard(ownership.fence)
-            former = [store.source_state(group) for group in candidate.former]
-            state_of_source = InheritedState(store.source_state(candidate.group), former)
-            options = replace(options, state=state_of_source, may_act=ownership.may_send)
+            loop, fenced = asyncio.get_running_loop(), ownership
+            store.guard(ownership.fence, lambda reason: loop.call_soon_threadsafe(fenced.distrust, reason))
+            inherited = _inherited(config, (dataset, copy, log), store, applications)
+            options = replace(options, state=inherited, may_act=ownership.may_send)
         else:
             ownership = Ownership(coordinator, fenced=False)
         inner, relay = open_with(place.source, options), configured_relay(config, dataset, copy, log)
@@ -156,8 +164,9 @@ def _candidate(
     served: tuple[str, str, str],
     place: SourceConfig,
     options: SourceOptions,
-    store: MarkerStore,
+    store: ZooKeeperMarkerStore,
     known: KnownFlows,
+    applications: ServedApplications,
 ) -> Candidate:
     """What this process may own the log as. ``served``: dataset, copy and log."""
     dataset, copy, log = config.datasets[served[0]], *served[1:]
@@ -167,14 +176,29 @@ def _candidate(
 
     group = LogGroup(dataset.name, dataset.group(copy), log)
 
-    def ask() -> Standing:
-        delivered = {record.marker.delivered for record in store.load().values() if record.marker.delivered}
+    def ask(served: Collection[str]) -> Standing:
+        markers = [record.marker for name in served for record in store.load(name).values()]
+        delivered = {marker.delivered for marker in markers if marker.delivered}
         return found.standing(url, options.login, delivered, failover=failover is not None)
 
     async def look() -> Standing:
+        served = await applications.names()
         with suppress(WormholeError):  # without contact nobody takes the log
-            await known.follow(group.includes)
-        return await asyncio.to_thread(ask)
+            await known.follow(served)
+        return await asyncio.to_thread(ask, served)
+
+    earlier = [LogGroup(dataset.name, name, log) for name in dataset.earlier_groups(copy)]
+
+    async def former() -> Collection[LogGroup]:
+        if failover is not None:
+            return earlier
+        found = []
+        for one in earlier:
+            with suppress(MarkerStoreError):  # the log cannot be opened then: see `InheritedState`
+                # A failover of other copies has an owner all the time, and serves none of these flows.
+                if copy in await asyncio.to_thread(copies_of, store.source_state(one)):
+                    found.append(one)
+        return found
 
     host = config.monitor.host_name
     return Candidate(
@@ -184,8 +208,19 @@ def _candidate(
         preference(dataset, copy, log, host),
         0.0 if failover is None else failover.patience,
         look,
-        former=() if failover is None else tuple(LogGroup(dataset.name, name, log) for name in failover.copies),
+        former,
     )
+
+
+def _inherited(
+    config: Config, served: tuple[str, str, str], store: ZooKeeperMarkerStore, applications: ServedApplications
+) -> InheritedState:
+    """What the source knows of the servers behind its log. ``served``: dataset, copy and log."""
+    dataset, copy, log = config.datasets[served[0]], *served[1:]
+    failover = dataset.failover_of(copy)
+    groups = (dataset.group(copy), *dataset.earlier_groups(copy))
+    present, *earlier = (store.source_state(LogGroup(dataset.name, group, log)) for group in groups)
+    return InheritedState(present, earlier, (copy,) if failover is None else failover.copies, applications.any)
 
 
 def _make_folder(path: Path) -> None:

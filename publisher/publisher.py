@@ -513,7 +513,7 @@ class Publisher:
         if flow is not None and stream is not None and flow.epoch == write.epoch and not flow.moving:
             cause = (
                 f"its datamarker was refused by the marker store, which has another epoch than {flow.epoch} of it, "
-                "or lost it"
+                "lost it, or takes no record so large (then the error before names the sizes)"
             )
             _log.error("%s is asked back: %s", flow.name, cause, extra=flow.about)
             self.assigner.revoke(stream, flow, cause)

@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from publisher.flows.election import attempt, successor
+from publisher.flows.datastore_looks import Looks
+from publisher.flows.election import attempt, moved_to
+from publisher.flows.owner_watch import OwnerWatch
 from wormhole.coordination.change_signal import Signal
 from wormhole.coordination.port import (
     CandidateEntry,
@@ -40,10 +42,10 @@ _WAITING_S: Final = 2.0
 """Between two looks at the datastore while nobody owns the log, or this process could not take it over."""
 _RESTING_S: Final = 30.0
 """The same otherwise."""
-_FAILED_LOOKS: Final = 3
-"""So many looks at its datastore in a row fail before an owner gives the log up for that."""
-_ANSWERS_S: Final = 5.0
-"""Of such a look. A connection over which nothing comes is waited for longer elsewhere."""
+
+
+async def _no_groups() -> tuple[LogGroup, ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class Candidate:
     """What a process may own a log as. ``rank``: 0 is the preferred one. ``host``: as the configuration names it.
 
     ``patience_s``: how long it leaves the log to a copy that has more of what was delivered. ``look``: asks its
-    datastore; raises :class:`~wormhole.model.errors.WormholeError`. ``former``: groups in which publishers of an
-    earlier configuration may serve the same flows: none of them may have an owner.
+    datastore; raises :class:`~wormhole.model.errors.WormholeError`. ``former``: groups in which publishers of another
+    configuration may serve the same flows: none of them may have an owner. It raises what coordination raises.
     """
 
     group: LogGroup
@@ -61,7 +63,7 @@ class Candidate:
     rank: int
     patience_s: float
     look: Callable[[], Awaitable[Standing]]
-    former: tuple[LogGroup, ...] = ()
+    former: Callable[[], Awaitable[Collection[LogGroup]]] = _no_groups
 
 
 class Candidacy:
@@ -75,6 +77,7 @@ class Candidacy:
         self._clock = clock
         self._changed = Signal()
         self._seen = False
+        self._looks = Looks(candidate.look, clock)
 
     @property
     def name(self) -> str:
@@ -98,51 +101,12 @@ class Candidacy:
             since=now,
             waits="it has not asked its datastore yet",
         )
-        async with self._announced(me) as entry, self._watched():
+        async with self._announced(me) as entry, self._watched(), self._looks:
             return await self._win(me, info, entry)
 
-    async def moved(self) -> str:
-        """Return once an operator moved the log to another candidate that is there: its name."""
-        async for owners in self._coordinator.watch_log(self.candidate.group):
-            self.owners = owners
-            to = self._moved_to()
-            if owners.move is not None and to not in ("", self.name):
-                return f"{to} (by {owners.move.by})"
-        await asyncio.Event().wait()  # the coordinator is stopped: nobody moves anything
-        raise AssertionError("unreachable")
-
-    async def outdone(self, troubled: Callable[[], bool]) -> str:
-        """Return once the datastore cannot be read here, and another candidate could serve: why. ``troubled``: whether
-        the log cannot be read just now.
-        """
-        failed = 0
-        while True:
-            await self._clock.sleep(_WAITING_S / 2)
-            if not troubled():
-                failed = 0
-                continue
-            problem = await self._fault()
-            failed = failed + 1 if problem else 0
-            other = successor(self.owners)
-            if failed >= _FAILED_LOOKS and other:
-                return f"its datastore cannot be read here ({problem.text}), and {other} can serve"
-
-    async def _fault(self) -> Problem:
-        """Why the datastore cannot be read now; empty: it can."""
-        looking = asyncio.ensure_future(self.candidate.look())
-        patience = asyncio.ensure_future(self._clock.sleep(_ANSWERS_S))
-        try:
-            await asyncio.wait((looking, patience), return_when=asyncio.FIRST_COMPLETED)
-            if not looking.done():
-                return Problem(f"no answer within {_ANSWERS_S:g} s", "check the server's load and its network")
-            found = looking.result()
-        except WormholeError as error:
-            return error.problem
-        finally:
-            looking.cancel()
-            patience.cancel()
-            await asyncio.gather(looking, patience, return_exceptions=True)
-        return NO_PROBLEM if found.ready else found.problem or Problem("it is not ready")
+    def watch(self, claim: LogClaim) -> OwnerWatch:
+        """What an owner by ``claim`` has to notice."""
+        return OwnerWatch(self._coordinator, self.candidate.group, self.name, self.candidate.look, claim, self._clock)
 
     @asynccontextmanager
     async def _announced(self, me: CandidateInfo) -> AsyncIterator[CandidateEntry]:
@@ -168,13 +132,20 @@ class Candidacy:
                 self.owners, self._seen = owners, True
                 self._changed.notify()
 
-        task = asyncio.create_task(follow(), name=f"candidate-{self.candidate.group}")
+        task = asyncio.create_task(self._followed(follow), name=f"candidate-{self.candidate.group}")
         try:
             yield
         finally:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _followed(self, follow: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await follow()
+            except WormholeError as error:
+                self._explain(error.problem)
+                await self._clock.sleep(_WAITING_S)
 
     async def _win(self, me: CandidateInfo, info: PublisherInfo, entry: CandidateEntry) -> LogClaim:
         looked_at, vacant_since, served = -math.inf, None, False
@@ -186,7 +157,7 @@ class Candidacy:
             elif vacant_since is None:
                 # What the datastore has of the log counts as of now. Where an operator decided it decides nothing: the
                 # candidate that gets the log saves the time of a look, and the others do not look while it begins.
-                decided = me.server if self._moved_to() == self.name else self._moved_to()
+                decided = me.server if moved_to(self.owners) == self.name else moved_to(self.owners)
                 vacant_since, looked_at = now, now if decided else -math.inf
             wait = _RESTING_S if me.ready and not me.lacking and not vacant else _WAITING_S
             if now - looked_at >= wait:
@@ -208,12 +179,6 @@ class Candidacy:
                 async with asyncio.timeout(wait):
                     await self._changed.wait(seen)
 
-    def _moved_to(self) -> str:
-        """The candidate that an operator moved the log to, if it is there; else empty."""
-        move = self.owners.move
-        there = move is not None and any(one.name == move.to for one in self.owners.candidates)
-        return move.to if move is not None and there else ""
-
     async def _try(self, me: CandidateInfo, info: PublisherInfo, *, served: bool) -> LogClaim | None:
         """Own the log; ``None``: another one was faster, or contact is lost."""
         group, move = self.candidate.group, self.owners.move
@@ -224,6 +189,8 @@ class Candidacy:
             if await self._has_former_owner():
                 return None
             claim = await self._coordinator.own_log(group, info, server=me.server, why=why)
+            if await self._is_served_beside(claim):
+                return None
         except Retryable as error:
             if isinstance(error, CoordinationLost):
                 self._explain(error.problem)
@@ -232,28 +199,35 @@ class Candidacy:
         _log.info("%s owns %s in term %d: %s", me.name, group, claim.term, why)
         return claim
 
+    async def _is_served_beside(self, claim: LogClaim) -> bool:
+        """Whether a publisher of another configuration owned its log between our look and ``claim``, which is given up
+        then.
+        """
+        beside = True
+        try:
+            beside = await self._has_former_owner()
+        finally:
+            if beside:
+                await claim.close()
+        return beside
+
     async def _has_former_owner(self) -> bool:
-        """Whether a publisher that was started before the failover was configured still serves the flows."""
-        if not self.candidate.former:
-            return False
-        known = await self._coordinator.log_owners()
-        for group in self.candidate.former:
-            owner = known[group].owner if group in known else None
+        """Whether a publisher of another configuration, with a failover or without one, still serves the flows."""
+        former = await self.candidate.former()
+        for group, owners in (await self._coordinator.log_owners(former)).items() if former else ():
+            owner = owners.owner
             if owner is not None:
-                text = f"process {owner.pid} on {owner.host} serves {group} as before the failover was configured"
+                text = f"process {owner.pid} on {owner.host} still serves {group}, as configured before"
                 self._explain(Problem(text, "let its monitor restart it, or stop it"))
                 return True
         return False
 
     async def _looked(self, me: CandidateInfo, entry: CandidateEntry) -> CandidateInfo:
         """``me`` with what its datastore says now, announced."""
-        try:
-            found = await self.candidate.look()
-        except WormholeError as error:
-            found = Standing(me.server, ready=False, problem=error.problem)
+        found = await self._looks.ask()
         after = replace(
             me,
-            server=found.server,
+            server=found.server or me.server,
             ready=found.ready,
             lacking=found.lacking,
             waits=found.problem.text,

@@ -227,6 +227,9 @@ class DeadLetterOffice:
                 continue
             if parcel is None:
                 return False
+            if not stream.may_send:  # since the store was asked: it is asked again
+                await self._clock.sleep(_RETRY_S)
+                continue
             acked = stream.send_letter(flow, parcel)
             if acked is None or not await acked:
                 return False

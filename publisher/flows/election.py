@@ -8,19 +8,20 @@ that should serve usually comes first. A delay that is wrong costs time and noth
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wormhole.coordination.port import CandidateInfo, LogOwners
 from wormhole.model.problem import NO_PROBLEM, Problem
 
-__all__ = ["STEP_S", "UNREADY_S", "Attempt", "attempt", "successor"]
+__all__ = ["STEP_S", "UNREADY_S", "Attempt", "attempt", "moved_to", "successor"]
 
 STEP_S: Final = 0.5
 """How much later each candidate tries than the one that is preferred to it."""
 UNREADY_S: Final = 5.0
-"""How long a candidate whose datastore cannot be read leaves the log to others, at least. Then it owns the log all the
-same: an operator can look at its flows, and decide about them, only where somebody owns it."""
+"""How long a candidate whose datastore cannot be read leaves the log to others, also to one that waits for its
+patience. Then it owns the log all the same: an operator can look at its flows, and decide about them, only where
+somebody owns it."""
 _MOVED_S: Final = 5.0
 """How long the others leave a log to the candidate that it was moved to."""
 
@@ -52,7 +53,7 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
         delay += _MOVED_S
     if not me.ready:
         waits = Problem(me.waits or "its datastore cannot be read", me.hint)
-        return Attempt(delay + max(patience_s, UNREADY_S), waits)
+        return Attempt(delay + patience_s + UNREADY_S, waits)
     if not me.lacking:
         return Attempt(delay)
     waits = Problem(
@@ -62,22 +63,30 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
     return Attempt(max(delay, patience_s), waits)
 
 
+def moved_to(owners: LogOwners) -> str:
+    """The candidate that an operator moved the log to, if it is there; else empty."""
+    move = owners.move
+    return move.to if move is not None and any(one.name == move.to for one in owners.candidates) else ""
+
+
 def successor(owners: LogOwners) -> str:
     """The candidate that could serve in place of an owner that cannot read its datastore; empty: none."""
-    able = [one for one in owners.candidates if one.ready and _other_server(one, owners) is None]
+    vacant = replace(owners, owner=None)  # which server the owner reads does not count: it cannot read it
+    able = [one for one in owners.candidates if one.ready and _other_server(one, vacant) is None]
     return min(able, key=lambda one: (bool(one.lacking), one.rank, one.name)).name if able else ""
 
 
 def _other_server(me: CandidateInfo, owners: LogOwners) -> Problem | None:
     """Why ``me`` does not read the server that its copy is; ``None``: nothing speaks against it.
 
-    The copy is the server that served it last, for as long as one of its candidates reads that. Where none does, the
-    server was replaced.
+    The copy is the server that served it last, for as long as the owner or a candidate that is ready reads that. Where
+    none does, the server was replaced.
     """
     last = next((term.server for term in reversed(owners.terms) if term.copy == me.copy and term.server), "")
     if not me.server or not last or me.server == last:
         return None
-    same = [one for one in owners.candidates if one.copy == me.copy and one.name != me.name and one.server == last]
+    others = (one for one in owners.candidates if one.copy == me.copy and one.name != me.name)
+    same = [one for one in others if one.ready and one.server == last]
     if owners.owner is not None and owners.owner.copy == me.copy:
         named = f"the owner of the log on {owners.owner.host}"
     elif same:

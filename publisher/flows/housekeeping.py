@@ -130,7 +130,7 @@ class Housekeeping:
             self._progress.measured(place, self._log_watch.behind(place), now, read=read, waits=lead.waits)
 
     def _let_go(self) -> None:
-        """Another publisher has the log: what is open here would only look as if it were served."""
+        """Another publisher has the log, or may have it: what is open here would only look as if it were served."""
         for stream in self._assigner.streams():
             if stream.flows:
-                stream.hang_up("another publisher took the log over")
+                stream.hang_up("this publisher does not own the log any more, as far as it knows")

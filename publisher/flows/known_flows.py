@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,18 +53,26 @@ def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> Problem:
 
 class KnownFlows:
     """The witness of one log: coordination's flow records, and ``path``, a file of the publisher's own beside its
-    marker store.
+    marker store. ``includes``: whether a shard is of the log; no other record is read.
 
     Without ``path`` nothing is known and only coordination is written to: for a store that is not meant to last.
     """
 
-    def __init__(self, coordinator: Coordinator, path: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        path: Path | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        includes: Callable[[str], bool] = lambda shard: True,
+    ) -> None:
         self._coordinator = coordinator
         self._path = path
         self._clock = clock
+        self._includes = includes
         self._noted: dict[str, int] | None = None
-        self._asked: Mapping[FlowKey, FlowRecord] | None = None
-        self._holders: dict[FlowKey, FormerHolder] | None = None
+        self._asked: dict[str, Mapping[FlowKey, FlowRecord]] = {}
+        self._holders: dict[str, dict[FlowKey, FormerHolder]] = {}
 
     async def epoch_after(self, flow: FlowKey) -> int | None:
         """An epoch that no owner of the flow has had; ``None`` for a flow that was never served.
@@ -89,18 +97,21 @@ class KnownFlows:
         """
         if self._path is None:
             return None
-        await self._recorded()
-        return None if self._holders is None else self._holders.get(flow)
+        await self._recorded(flow[0])
+        return self._holders[flow[0]].get(flow)
 
-    async def _recorded(self) -> Mapping[FlowKey, FlowRecord]:
-        """What coordination has of the flows, asked once: what is served from now on is served by this publisher."""
-        if self._asked is None:
-            self._asked = await self._coordinator.flows()
-        if self._holders is None:
+    async def _recorded(self, application: str) -> Mapping[FlowKey, FlowRecord]:
+        """What coordination has of the application's flows, asked once: what is served from now on is served by this
+        publisher.
+        """
+        asked = self._asked.get(application)
+        if asked is None:
+            asked = self._asked[application] = await self._coordinator.flows([application], self._includes)
+        if application not in self._holders:
             now = self._clock.monotonic()
-            named = {flow: record.subscriber for flow, record in self._asked.items() if record.subscriber}
-            self._holders = {flow: FormerHolder(subscriber, now) for flow, subscriber in named.items()}
-        return self._asked
+            named = {flow: record.subscriber for flow, record in asked.items() if record.subscriber}
+            self._holders[application] = {flow: FormerHolder(subscriber, now) for flow, subscriber in named.items()}
+        return asked
 
     async def _seen(self, flow: FlowKey) -> int:
         """The highest epoch that a witness knows; 0 for a flow that none of them knows."""
@@ -109,7 +120,7 @@ class KnownFlows:
         noted = self._noted
         if noted is None:
             noted = await asyncio.to_thread(self._load)
-        recorded = (await self._recorded()).get(flow)
+        recorded = (await self._recorded(flow[0])).get(flow)
         return max(noted.get(flow_name(*flow), 0), 0 if recorded is None else recorded.epoch)
 
     async def note(self, records: Mapping[FlowKey, FlowRecord]) -> None:
@@ -118,18 +129,18 @@ class KnownFlows:
         await asyncio.to_thread(self._add, epochs)
         await self._coordinator.write_flows(records)
 
-    async def follow(self, includes: Callable[[str], bool]) -> None:
-        """Note what the owner of the log reports of its flows, while this process stands by: coordination may lose it.
-        ``includes``: whether a shard is of the log. Raises what coordination raises.
+    async def follow(self, applications: Collection[str]) -> None:
+        """Note what the owner of the log reports of the flows of ``applications``, while this process stands by:
+        coordination may lose it. Raises what coordination raises.
         """
-        records = {flow: record for flow, record in (await self._coordinator.flows()).items() if includes(flow[1])}
+        records = await self._coordinator.flows(applications, self._includes)
         await asyncio.to_thread(self._add, {flow_name(*flow): record.epoch for flow, record in records.items()})
 
     async def forget(self, flow: FlowKey) -> None:
         """The flow was forgotten on purpose: it is new when it comes again."""
         await asyncio.to_thread(self._add, {flow_name(*flow): 0})
         await self._coordinator.write_flows({flow: FlowRecord("", "", 0, "forgotten")})
-        self._asked = None
+        self._asked.pop(flow[0], None)
 
     def _load(self) -> dict[str, int]:
         if self._noted is None:

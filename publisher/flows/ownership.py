@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from publisher.flows.candidacy import Candidacy
+from publisher.flows.owner_watch import OwnerWatch
 from wormhole.coordination.port import Contact, Coordinator, LogClaim, LogOwners, PublisherInfo, Registration
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
@@ -27,7 +28,7 @@ __all__ = ["LogHandedOver", "Ownership"]
 class LogHandedOver(Retryable):
     """This process serves the log no more: another one does, or is to. It may become a candidate again.
 
-    ``gone``: the log is another's already, so nobody has to be asked to release anything.
+    ``gone``: the log may be another's already, so nobody is asked to release anything.
     """
 
     def __init__(self, message: str, *, gone: bool) -> None:
@@ -53,9 +54,12 @@ class Ownership:
         self._candidacy = candidacy
         self._clock = clock
         self._claim: LogClaim | None = None
+        self._watch: OwnerWatch | None = None
         self._former: LogClaim | None = None
         self._registration: Registration | None = None
         self._registers = ""
+        self._outdated = ""
+        self._distrusted = asyncio.Event()
 
     @property
     def waits(self) -> str:
@@ -85,7 +89,8 @@ class Ownership:
     @property
     def owners(self) -> LogOwners | None:
         """Who owns the log and who else could, as was reported last; ``None`` where there are no candidates."""
-        return None if self._candidacy is None else self._candidacy.owners
+        known = self._watch or self._candidacy
+        return None if known is None else known.owners
 
     def fence(self) -> str:
         """What every write of the owner has to check; empty before the first claim, and where there is nothing to
@@ -100,6 +105,7 @@ class Ownership:
         """
         if self._candidacy is not None:
             self._claim = await self._candidacy.win(info)
+            self._watch = self._candidacy.watch(self._claim)
         self._registers = "not registered yet"
 
         def trouble(error: Exception) -> None:
@@ -127,20 +133,29 @@ class Ownership:
             lost.cancel()
             await asyncio.gather(registered, lost, return_exceptions=True)
 
+    def distrust(self, reason: str) -> None:
+        """What is stored of the flows is older than what this process knows of them: it has to begin anew."""
+        self._outdated = reason
+        self._distrusted.set()
+
     async def until_another(self, troubled: Callable[[], bool]) -> None:
         """Raise :class:`LogHandedOver` once another process owns the log, or is to: by an operator's wish, or because
-        the log cannot be read here. ``troubled``: whether that is so just now.
+        the log cannot be read here; or once this one has to begin anew. ``troubled``: whether the log cannot be read
+        just now.
         """
-        claim, candidacy = self._claim, self._candidacy
-        if candidacy is None or claim is None:
+        claim, watch = self._claim, self._watch
+        if claim is None or watch is None:
             return
-        lost, moved = asyncio.ensure_future(claim.lost()), asyncio.ensure_future(candidacy.moved())
-        outdone = asyncio.ensure_future(candidacy.outdone(troubled))
-        watched = (lost, moved, outdone)
+        lost, moved = asyncio.ensure_future(claim.lost()), asyncio.ensure_future(watch.moved())
+        outdone = asyncio.ensure_future(watch.outdone(troubled))
+        distrusted = asyncio.ensure_future(self._distrusted.wait())
+        watched = (lost, moved, outdone, distrusted)
         try:
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 raise LogHandedOver(f"the log is another publisher's: {lost.result()}", gone=True)
+            if distrusted.done():
+                raise LogHandedOver(f"what is stored of the log is older than it was: {self._outdated}", gone=True)
             if moved.done():
                 raise LogHandedOver(f"the log is moved to {moved.result()}", gone=False)
             raise LogHandedOver(f"the log is left to others: {outdone.result()}", gone=False)
@@ -160,8 +175,8 @@ class Ownership:
             await registration.close()
 
     def ours(self) -> bool:
-        """Whether no other publisher is known to have taken the log over while our session was lost."""
-        claimed = self._claim is None or self._claim.held
+        """Whether the log was taken here, and no other publisher is known to have it since."""
+        claimed = self._candidacy is None if self._claim is None else self._claim.held
         return claimed and (self._registration is None or self._registration.held)
 
     def sole(self) -> bool:
@@ -169,7 +184,7 @@ class Ownership:
         one.
         """
         registration = self._registration
-        proven = registration is not None and registration.exclusive and registration.held
+        proven = registration is not None and registration.exclusive and self.ours()
         return proven and self._coordinator.contact is Contact.CONNECTED and self._leased()
 
     def may_assign(self) -> bool:

@@ -156,6 +156,11 @@ class SubscriberStream:
         return [flow for _, flow in self._outgoing.flows.values()]
 
     @property
+    def may_send(self) -> bool:
+        """Whether the publisher may send updates just now."""
+        return self._may_send()
+
+    @property
     def parks(self) -> bool:
         """Whether the subscriber knows how to park, and so may get a flow of which updates are."""
         return self._session.parks

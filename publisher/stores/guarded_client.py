@@ -3,12 +3,15 @@
 Every write is a transaction. Its first operation checks that the claim of the log's owner is still there
 (:meth:`GuardedClient.guard`), so that a former owner writes nothing, whatever it believes and however late its request
 arrives.
+
+ZooKeeper closes the connection of a client whose request is too large, which looks like lost contact. So each
+transaction is measured before it is sent, and one that is too large is refused.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -26,15 +29,37 @@ from wormhole.coordination.kazoo_client import (
 )
 from wormhole.model.errors import CoordinationLost, MarkerStoreError
 
-__all__ = ["RACES", "Ask", "Fill", "GuardedClient", "has"]
+__all__ = ["MOST_BYTES", "RACES", "Ask", "Fill", "GuardedClient", "TooLargeError", "has"]
 
 RACES: Final = 20
 """Each lost race means that somebody else wrote; with epochs, two writers of one flow meet a few times at most."""
 _OVERTAKEN: Final = (*ANSWERS, RolledBackError, RuntimeInconsistency)
 
+MOST_BYTES: Final = 1_000_000
+"""Of one request. ZooKeeper takes none over 1 MiB (``jute.maxbuffer``)."""
+_BYTES_TOGETHER: Final = 400_000
+"""Of one request that writes several things: a small one is done sooner, and others are served in between."""
+_WRITES_TOGETHER: Final = 100
+
+_REQUEST_BYTES: Final = 8 + 9  # its number and kind, and the end of its operations
+_OPERATION_BYTES: Final = 9 + 4 + 4  # its head, the length of the path, a version or flags
+_LENGTH_BYTES: Final = 4  # of content
+_RIGHTS_BYTES: Final = 256  # at most, of a node that a publisher makes: the operator's, the publisher's, everybody's
+
 Ask = Callable[[Any], Any]
 Fill = Callable[[Any], None]
-"""Adds operations to a transaction of kazoo."""
+"""Adds operations to a transaction of kazoo. It is called more than once, to measure them before they are sent."""
+
+
+class TooLargeError(MarkerStoreError):
+    """A transaction that ZooKeeper does not take. It was not sent. ``size``: bytes of its request."""
+
+    def __init__(self, what: str, size: int) -> None:
+        super().__init__(
+            f"{what}: the request is too large with {size:,} bytes; ZooKeeper takes {MOST_BYTES:,} at most",
+            hint="report this as a bug",
+        )
+        self.size = size
 
 
 class GuardedClient:
@@ -49,6 +74,8 @@ class GuardedClient:
         self._mutex = threading.Lock()
         self._fence: Callable[[], str] = lambda: ""
         self._claimed = False
+        self._put_back = ""
+        self._report: Callable[[str], object] = lambda reason: None
         self.kazoo: Any = None
 
     def open(self) -> None:
@@ -68,17 +95,29 @@ class GuardedClient:
 
     # -- who may write
 
-    def guard(self, fence: Callable[[], str]) -> None:
+    def guard(self, fence: Callable[[], str], put_back: Callable[[str], object] = lambda reason: None) -> None:
         """Write from now on only while the node is there whose path ``fence`` returns: our claim on the log.
 
         An empty path checks nothing before the first claim. After a claim it means that the claim was given up: then
-        nothing is written any more.
+        nothing is written any more. ``put_back`` gets the reason, once, when ZooKeeper turns out to hold an older state
+        than we have seen, our claim included; from any thread.
         """
-        self._fence = fence
+        self._fence, self._report = fence, put_back
+
+    def refuse_older(self, reason: str) -> CoordinationLost:
+        """ZooKeeper holds an older state than we have seen: nothing is written any more, for it would be on top of what
+        is not there. The error.
+        """
+        if not self._put_back:
+            self._put_back = reason
+            self._report(reason)
+        return _older(self._put_back)
 
     def _checked(self) -> str:
         """The path that a write checks; empty: none. Raises :class:`~wormhole.model.errors.CoordinationLost`."""
         fence = self._fence()
+        if self._put_back:
+            raise _older(self._put_back)
         if not fence and self._claimed:
             raise _claim_gone()
         self._claimed = bool(fence)
@@ -118,15 +157,33 @@ class GuardedClient:
         """Everything that ``fill`` adds to a transaction is done, or nothing of it.
 
         Returns what failed because somebody else wrote: kazoo's ``ANSWERS`` and what follows from them; nothing when it
-        was done. Raises :class:`~wormhole.model.errors.CoordinationLost` when our claim on the log is gone.
+        was done. Raises :class:`~wormhole.model.errors.CoordinationLost` when our claim on the log is gone, and
+        :class:`TooLargeError`.
         """
         return self.transact_all(what, [fill])[0]
 
     def transact_all(self, what: str, fills: Sequence[Fill]) -> list[list[Exception]]:
         """:meth:`transact` for many transactions, asked together and done in this order."""
         fence = self._checked()
+        for fill in fills:
+            if (size := _request_bytes(fence) + _bytes_of(fill)) > MOST_BYTES:
+                raise TooLargeError(what, size)
         answers = self.ask_all(what, [partial(_committing, fence, fill) for fill in fills])
         return [self._failures(what, fence, answer()) for answer in answers]
+
+    def transact_grouped(self, what: str, fills: Iterable[Fill]) -> Iterator[list[Exception]]:
+        """:meth:`transact` for many, as many at a time as go into one transaction, one transaction after the other.
+
+        Yields for each in this order what its transaction failed by. One that is too large alone is not sent: it fails
+        by :class:`TooLargeError`, and the others are done. They are sent as they are asked for: take all.
+        """
+        for group in _groups(fills, _request_bytes(self._fence())):
+            try:
+                failures = self.transact(what, partial(_filled, group))
+            except TooLargeError as error:  # only one that is alone in its group can be that large
+                failures = [error]
+            for _ in group:
+                yield failures
 
     def check(self) -> None:
         """Raises :class:`~wormhole.model.errors.CoordinationLost` when our claim on the log is gone."""
@@ -185,10 +242,66 @@ def has(failures: Sequence[Exception], kind: type[Exception]) -> bool:
     return any(isinstance(failure, kind) for failure in failures)
 
 
+def _groups(fills: Iterable[Fill], begin: int) -> Iterator[list[Fill]]:
+    """As many at a time as go into one request, of which ``begin`` bytes are the same in each."""
+    group: list[Fill] = []
+    size = begin
+    for fill in fills:
+        more = _bytes_of(fill)
+        if group and (len(group) == _WRITES_TOGETHER or size + more > _BYTES_TOGETHER):
+            yield group
+            group, size = [], begin
+        group.append(fill)
+        size += more
+    if group:
+        yield group
+
+
+def _filled(fills: Sequence[Fill], transaction: Any) -> None:
+    for fill in fills:
+        fill(transaction)
+
+
+class _Measure:
+    """Takes the place of a transaction of kazoo: adds up the bytes that its operations have in a request."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def create(self, path: str, value: bytes = b"") -> None:
+        self.size += _OPERATION_BYTES + len(path.encode()) + _LENGTH_BYTES + len(value) + _RIGHTS_BYTES
+
+    def set_data(self, path: str, value: bytes, version: int = -1) -> None:
+        self.size += _OPERATION_BYTES + len(path.encode()) + _LENGTH_BYTES + len(value)
+
+    def delete(self, path: str, version: int = -1) -> None:
+        self.size += _OPERATION_BYTES + len(path.encode())
+
+    check = delete
+
+
+def _bytes_of(fill: Fill) -> int:
+    measure = _Measure()
+    fill(measure)
+    return measure.size
+
+
+def _request_bytes(fence: str) -> int:
+    """Of a transaction without any operation but the one that checks ``fence``."""
+    return _REQUEST_BYTES + (_OPERATION_BYTES + len(fence.encode()) if fence else 0)
+
+
 def _claim_gone() -> CoordinationLost:
     return CoordinationLost(
         "this publisher's claim on the log is gone: another one may own it",
         hint="nothing is to be done: it serves the log again once it owns it; `wormholectl publishers` names the owner",
+    )
+
+
+def _older(reason: str) -> CoordinationLost:
+    return CoordinationLost(
+        f"ZooKeeper was put back to an older state: {reason}",
+        hint="nothing is to be done: everything is read again, and what came after that state is delivered again",
     )
 
 

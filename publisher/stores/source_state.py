@@ -5,11 +5,14 @@ A document is one node, compressed. Only the owner of the log writes it (:mod:`p
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
+import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kazoo.exceptions import NoNodeError
 
@@ -20,7 +23,15 @@ from wormhole.model.errors import ConfigError, MarkerStoreError, UsageError
 from wormhole.model.json_input import read_json
 from wormhole.ports.source_state import SourceState
 
-__all__ = ["CopiedState", "InheritedState", "ZooKeeperSourceState"]
+__all__ = ["CopiedState", "GroupState", "InheritedState", "ZooKeeperSourceState", "copies_of"]
+
+_log = logging.getLogger(__name__)
+
+_TURN: Final = "turn"
+"""The document that says when its group served the log."""
+_HISTORIES: Final = "histories"
+_READ: Final = "read"
+"""Documents of the sources; of each the number of an incarnation means the same in all documents of one group."""
 
 _MOST_STORED: Final = 900_000
 """Bytes of a node: ZooKeeper takes no request over 1 MB."""
@@ -60,6 +71,11 @@ class ZooKeeperSourceState:
                 "it reads, as with a state folder that was lost",
             ) from error
 
+    def names(self) -> Collection[str]:
+        """Of the documents that there are. Raises :class:`~wormhole.model.errors.CoordinationLost`."""
+        self._client.catch_up()
+        return self._client.children(self._paths.log_state(self._group, _HISTORIES).rpartition("/")[0])
+
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Replace the document. It is durable when this returns.
 
@@ -79,28 +95,153 @@ class ZooKeeperSourceState:
         raise self._client.too_many_races(path)
 
 
-class InheritedState:
-    """A state that begins with what an earlier one holds: of the first of ``earlier`` that has documents. Only
-    ``present`` is written.
+class GroupState(SourceState, Protocol):
+    """The documents of one group."""
 
-    A log that gets a failover was served by one of its copies before, and the datamarkers are of its histories.
+    def names(self) -> Collection[str]:
+        """Of the documents that there are. Raises as :meth:`read`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """When a group served the log last. ``number``: the group with the highest one did; 0: not known. ``copies``: whose
+    log it was; empty: not known.
     """
 
-    def __init__(self, present: SourceState, earlier: Sequence[SourceState]) -> None:
+    number: int = 0
+    copies: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group as it is when the log is opened. ``reaches``: the highest incarnation in its histories."""
+
+    state: GroupState
+    turn: _Turn
+    histories: dict[str, Any]
+    reaches: int
+
+    @property
+    def last_served(self) -> tuple[int, int, bool]:
+        """Of several groups the highest one has the histories that the datamarkers are of."""
+        return self.turn.number, self.reaches, bool(self.histories)
+
+
+class InheritedState:
+    """The documents of the group ``present``, which go on with those of the group that served the log last.
+
+    A log gets a failover, or has none any more: its datamarkers are of the histories that another group knows. When its
+    owner opens the log, which is when it reads a document first, all documents of that group are copied to ``present``,
+    and none is left beside them. Everything else is about ``present`` alone. So nobody else may read here.
+
+    Which group it was is noted: an owner that serves applications takes the next *turn* for its group. Of groups with
+    the same turn it is the one whose histories reach the highest incarnation. ``earlier``: the other groups; one that
+    served none of ``copies``, whose log this is, does not count. ``serves``: whether there are applications now. The
+    publisher of a copy that nobody uses reads its log as well, and its histories are those of no datamarker.
+    """
+
+    def __init__(
+        self,
+        present: GroupState,
+        earlier: Sequence[GroupState],
+        copies: Collection[str],
+        serves: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._present = present
         self._earlier = earlier
+        self._copies = frozenset(copies)
+        self._serves = serves
+        self._opening = threading.Lock()
+        self._opened = False
+        self._noted, self._taken, self._next = _Turn(), 0, 1
 
     def __str__(self) -> str:
         return str(self._present)
 
     def read(self, name: str) -> dict[str, Any]:
         """See the port."""
-        found = self._present.read(name)
-        return found or next(filter(None, (one.read(name) for one in self._earlier)), {})
+        self._open()
+        return self._present.read(name)
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """See the port."""
+        self._open()
         self._present.write(name, content)
+
+    def _open(self) -> None:
+        with self._opening:
+            if not self._opened:
+                self._decide()
+                self._opened = True
+            self._note()
+
+    def _decide(self) -> None:
+        present = _look(self._present)
+        others = [one for one in map(_look, self._earlier) if one.histories and self._may_be_ours(one.turn)]
+        last = max([present, *others], key=lambda one: one.last_served)
+        if last is not present:
+            self._take_over(last)
+        self._noted, self._taken = present.turn, last.turn.number
+        self._next = max((one.turn.number for one in others), default=0) + 1
+
+    def _note(self) -> None:
+        turn = _Turn(max(self._taken, self._next) if self._serves() else self._taken, self._copies)
+        if turn.number >= self._noted.number and turn != self._noted:
+            self._present.write(_TURN, {"number": turn.number, "copies": sorted(turn.copies)})
+            self._noted = turn
+
+    def _may_be_ours(self, turn: _Turn) -> bool:
+        return not turn.copies or not turn.copies.isdisjoint(self._copies)
+
+    def _take_over(self, last: _Group) -> None:
+        """What ends on the way is done again: the histories and the turn are written last."""
+        _log.warning(
+            "what is known of the log's servers in %s is taken over into %s: that served the log last. Next: nothing",
+            last.state,
+            self._present,
+        )
+        names = {*last.state.names(), *self._present.names()} - {_HISTORIES, _TURN}
+        for name in sorted(names):
+            content = last.state.read(name)
+            if name == _READ and len(self._copies) == 1:
+                content = self._of_this_branch(content)
+            self._present.write(name, content)
+        self._present.write(_HISTORIES, last.histories)
+
+    def _of_this_branch(self, read: dict[str, Any]) -> dict[str, Any]:
+        """The histories of a failover go on in each of its copies: what the host of another one reads is not of these,
+        although its incarnations have the same numbers. The new name is the same each time.
+        """
+        if "id" not in read:
+            return read
+        (copy,) = self._copies
+        return {**read, "id": hashlib.sha256(f"{read['id']}/{copy}".encode()).hexdigest()[:16]}
+
+
+def copies_of(state: SourceState) -> Collection[str]:
+    """The copies whose log the group of ``state`` served when it opened it last; empty where it never did. Raises as
+    the port.
+    """
+    return _turn(state).copies
+
+
+def _look(state: GroupState) -> _Group:
+    histories = state.read(_HISTORIES)
+    listed = histories.get("incarnations")
+    numbers = [one.get("number") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return _Group(
+        state, _turn(state), histories, max((number for number in numbers if isinstance(number, int)), default=0)
+    )
+
+
+def _turn(state: SourceState) -> _Turn:
+    noted = state.read(_TURN)
+    number, copies = noted.get("number"), noted.get("copies")
+    return _Turn(
+        number if isinstance(number, int) else 0,
+        frozenset(map(str, copies)) if isinstance(copies, list) else frozenset(),
+    )
 
 
 @dataclass(frozen=True, slots=True)

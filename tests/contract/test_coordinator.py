@@ -331,6 +331,9 @@ async def test_flows_are_recorded(any_form: Coordinator) -> None:
     await any_form.write_flows({("cache", "db1"): one, ("cache", "db1.t%2Fx"): one})
     await any_form.write_flows({("cache", "db1"): two})
     assert await any_form.flows() == {("cache", "db1"): two, ("cache", "db1.t%2Fx"): one}
+    assert await any_form.flows(["cache", "none"]) == {("cache", "db1"): two, ("cache", "db1.t%2Fx"): one}
+    assert await any_form.flows(["cache"], lambda shard: shard == "db1") == {("cache", "db1"): two}
+    assert await any_form.flows(["none"]) == {}
     recorded = await any_form.recorded_epochs("cache", ["db1", "db1.t%2Fx", "nobody"])
     static = type(any_form).__name__ == "StaticCoordinator"  # where no other process sees the records
     assert recorded == (None if static else {"db1": two.epoch, "db1.t%2Fx": one.epoch})
@@ -676,6 +679,9 @@ async def test_logs_are_owned_one_by_one(form: Form) -> None:
         "shop/@failover/db2": 43,
         "shop/west/db1": 43,
     }
+    nobodys = LogGroup("shop", "east", "db1")
+    found = await first.log_owners([alone, nobodys])
+    assert {group: owners.owner and owners.owner.pid for group, owners in found.items()} == {alone: 43, nobodys: None}
 
 
 async def test_the_last_terms_are_kept(form: Form) -> None:
@@ -862,11 +868,25 @@ async def test_an_owner_that_closed_writes_no_flows_of_its_log(form: Form) -> No
     assert await client.flows() == dict.fromkeys([("cache", "db1"), ("cache", "db1.t%2Fx"), ("cache", "db10")], ours)
 
 
+async def test_an_owner_notes_that_its_server_is_another_one(form: Form) -> None:
+    client, other = await form.client(), await form.client()
+    claim = await client.own_log(GROUP, DB1, server="a", why="first")
+    await claim.note_server("b")
+    [term] = (await owners_of(other)).terms
+    assert (term.number, term.server, term.why, claim.held) == (1, "b", "first", True)
+    await claim.close()
+    taken = await other.own_log(GROUP, WEST, server="w", why="")
+    await claim.note_server("c")
+    assert [(one.number, one.server) for one in (await owners_of(client)).terms] == [(1, "b"), (2, "w")]
+    assert taken.held
+
+
 async def test_an_owner_keeps_its_log_over_an_outage(frail: Form) -> None:
     client = await frail.client()
     claim = await client.own_log(GROUP, DB1, server="", why="")
     await frail.suspend(client)
-    await soon(client.watch_contact(), lambda contact: contact is not Contact.CONNECTED)
+    contact = await soon(client.watch_contact(), lambda contact: contact is not Contact.CONNECTED)
+    assert claim.held or contact is Contact.LOST, "a connection that breaks ends no session"
     for refused in (
         client.own_log(LogGroup("shop", "main", "db2"), replace(DB1, log="db2"), server="", why=""),
         client.register_candidate(GROUP, CANDIDATE),

@@ -83,6 +83,27 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
         "an epoch of a flow has one owner and one subscriber",
     ),
     _fault(
+        "older-record-written-over",
+        _STORE,
+        "        if known[0] == made and version < known[1]:\n",
+        "        if known[0] != made and version < known[1]:\n",
+        "an owner that has seen a later record than ZooKeeper holds reads everything anew",
+    ),
+    _fault(
+        "own-writes-not-remembered",
+        _STORE,
+        "        self._versions[flow] = self._versions[flow][0], version + 1\n",
+        "        self._versions[flow] = self._versions[flow][0], version\n",
+        "an owner that has seen a later record than ZooKeeper holds reads everything anew",
+    ),
+    _fault(
+        "owner-not-told-of-an-older-record",
+        _GUARD,
+        "            self._report(reason)\n",
+        "",
+        "an owner that has seen a later record than ZooKeeper holds reads everything anew",
+    ),
+    _fault(
         "former-holder-ignored",
         "publisher/flows/applications.py",
         '        if settings.markers == "zookeeper" and lease_s != math.inf:\n',
@@ -141,7 +162,7 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
         "claim-of-a-lost-session-held",
         _CLAIM,
-        "        return self._held_in != 0 and self._held_in == self._session.session_id\n",
+        "        return there and self._held_in != 0 and self._held_in == self._session.session_id\n",
         "        return self._held_in != 0\n",
         "a process whose session was lost sends nothing before it owns the log again",
     ),

@@ -238,7 +238,8 @@ async def _serve_once(desk: Desk, around: Around, host: str) -> None:
         await asyncio.to_thread(store.open)
         stack.push_async_callback(asyncio.to_thread, store.close)
         publisher = _Publisher(desk, around, store, coordinator, host)
-        store.guard(publisher.ownership.fence)
+        ownership, loop = publisher.ownership, asyncio.get_running_loop()
+        store.guard(ownership.fence, lambda reason: loop.call_soon_threadsafe(ownership.distrust, reason))
         await publisher.run()
 
 

@@ -6,6 +6,10 @@ but never older than what the client has seen. A session ends when the leader ha
 ephemeral nodes go in one transaction, and its client hears of it when it is back. A client whose connection breaks does
 not know what became of what it asked.
 
+Its data can be put back to what it was (:meth:`Ensemble.put_back`). Sessions of then begin a new timeout, also those
+that ended since; a client that has seen a later transaction is refused until it forgets that; or the transactions go on
+above all that were, as with the new epoch of a quorum.
+
 Heartbeats cost no events: a session counts as heard for as long as its connection can carry them.
 """
 
@@ -35,12 +39,14 @@ from tests.simulation.threads import Threads
 from tests.simulation.world import Process, World
 from wormhole.coordination.records import Paths
 
-__all__ = ["Committed", "Ensemble", "Op", "Stat", "VirtualClient"]
+__all__ = ["Committed", "Ensemble", "Op", "Snapshot", "Stat", "VirtualClient"]
 
 _ROUND_TRIP_S: Final = 0.002
 _SLOW: Final = 20
 """So many times as long a message of a slow connection takes."""
 _SLOWEST_S: Final = 0.3
+_NEW_EPOCH: Final = 1_000_000
+"""A quorum numbers its transactions so much higher after it has elected a leader."""
 _READS: Final = frozenset({"get", "exists", "children", "acls"})
 
 
@@ -90,6 +96,22 @@ class _Node:
         self.data, self.owner, self.version = data, owner, 0
         self.czxid = self.mzxid = zxid
         self.children: dict[str, None] = {}
+
+    def copy(self) -> _Node:
+        """One that does not change with it."""
+        copied = _Node(self.data, self.owner, self.czxid)
+        copied.version, copied.mzxid, copied.children = self.version, self.mzxid, dict(self.children)
+        return copied
+
+
+class Snapshot(NamedTuple):
+    """Everything that the leader held. ``era``: how often its data was put back before; ``sessions``: of then."""
+
+    at: float
+    era: int
+    zxid: int
+    nodes: dict[str, _Node]
+    sessions: tuple[int, ...]
 
 
 class _Session:
@@ -153,12 +175,12 @@ class _Server:
         """Take over a transaction of the leader, a moment later."""
         ensemble = self.ensemble
         self._last = max(self._last, ensemble.world.now + ensemble.lag())
-        ensemble.world.at(self._last, self.applied, committed)
+        ensemble.world.at(self._last, self.applied, committed, ensemble.era)
 
-    def applied(self, committed: Committed) -> None:
+    def applied(self, committed: Committed, era: int = 0) -> None:
         """A follower has the transaction."""
-        if committed.zxid <= self.zxid:
-            return  # of before its data was lost
+        if era != self.ensemble.era:
+            return  # of before its data was put back
         zxid, nodes = committed.zxid, self.nodes
         for kind, path, data, owner, _ in committed.changes:
             if kind == "create":
@@ -206,6 +228,11 @@ class _Server:
             go_on()
         else:
             self.waiting.append((zxid, go_on))
+
+    def put_back(self, nodes: dict[str, _Node], zxid: int) -> None:
+        """It holds a copy of this, and knows no connection."""
+        self.nodes, self.zxid = {path: node.copy() for path, node in nodes.items()}, zxid
+        self.data_watches, self.child_watches, self.waiting = {}, {}, []
 
     def forget(self, conn: _Conn) -> None:
         """Its watches go with a connection."""
@@ -282,7 +309,8 @@ class _Server:
 
 
 class Ensemble:
-    """The service. ``frozen_until``: the leader does nothing before. ``observer`` is called with every transaction,
+    """The service. ``frozen_until``: the leader does nothing before. ``era``: how often its data was put back.
+    ``observer`` is called with every transaction,
     ``trap`` after every write of a client that took effect or was refused. ``slow_s``: longest delay of a message now;
     ``lag_s``: of a follower. ``slow_watches_s``: how long a client's thread for watch events may be late.
     """
@@ -294,6 +322,7 @@ class Ensemble:
         self.servers = [_Server(self, number) for number in range(servers)]
         self.leader = self.servers[0]
         self.frozen_until = 0.0
+        self.era = 0
         self.slow_s = _ROUND_TRIP_S
         self.lag_s = 0.02
         self.slow_watches_s = 0.001
@@ -502,11 +531,49 @@ class Ensemble:
     def restore(self, path: str, data: bytes | None) -> None:
         """An older copy of its data is restored: no session survives, and the node is as it was then."""
         self.world.trace(f"ZooKeeper is restored, with {'no' if data is None else 'an older'} {path}")
-        for session in tuple(self._sessions.values()):
-            self.end(session, None)
+        self.end_sessions()
         there = path in self.leader.nodes
         ops = [Op("delete", path)] * there + ([] if data is None else [Op("create", path, data)])
         self.commit(None, None, "multi", ops)
+
+    def snapshot(self) -> Snapshot:
+        """A copy of all that it holds now."""
+        leader = self.leader
+        nodes = {path: node.copy() for path, node in leader.nodes.items()}
+        sessions = tuple(session.id for session in self._sessions.values() if not session.dead)
+        return Snapshot(self.world.now, self.era, leader.zxid, nodes, sessions)
+
+    def put_back(self, snapshot: Snapshot, *, above: bool, down_s: float) -> None:
+        """All servers stop, hold the snapshot, and begin again after ``down_s``. ``above``: their transactions go on
+        above all that were; else above those of the snapshot.
+        """
+        world = self.world
+        kind = "a new epoch" if above else "the numbers of then"
+        world.trace(f"ZooKeeper is put back to {snapshot.at:.3f}, in {kind}, after {down_s:.2f} s")
+        self.era += 1
+        former, self._sessions = self._sessions, {}
+        for session in former.values():
+            conn, session.conn, session.dead = session.conn, None, True
+            if conn is not None:
+                conn.reply(conn.client.closed_by_server)
+        for client in self.clients:
+            client.confirmed = 0
+        zxid = self.leader.zxid + _NEW_EPOCH if above else snapshot.zxid
+        for server in self.servers:
+            server.put_back(snapshot.nodes, zxid)
+        self.frozen_until = max(self.frozen_until, world.now + down_s)
+        for number in snapshot.sessions:
+            session = self._sessions[number] = _Session(number, self.timeout_s)
+            left_s = down_s + session.timeout_s * (1 + world.chance.random() / 3)
+            world.after(left_s, self._expire, session, session.silences)
+        for path, node in snapshot.nodes.items():
+            if node.owner:
+                self._sessions[node.owner].ephemerals[path] = None
+
+    def end_sessions(self) -> None:
+        """No session survives."""
+        for session in tuple(self._sessions.values()):
+            self.end(session, None)
 
     def put(self, path: str, data: bytes) -> None:
         """An operator writes a node, made where it is missing."""
@@ -581,7 +648,8 @@ class Result:
 
 class VirtualClient:
     """Takes the place of kazoo's client. ``hears`` and ``speaks``: whether messages pass in that direction;
-    ``slowness``: how many times as long they take as usual.
+    ``slowness``: how many times as long they take as usual. ``confirmed``: the last transaction that an answer showed
+    since ZooKeeper's data was put back.
     """
 
     def __init__(
@@ -596,7 +664,7 @@ class VirtualClient:
         self.connected = False
         self.closed = True
         self.session_id = 0
-        self.last_zxid = 0
+        self.last_zxid = self.confirmed = 0
         self.hears = self.speaks = True
         self.slowness = ensemble.world.chance.choice((1, 1, 1, _SLOW))
         self._negotiated = negotiated
@@ -620,8 +688,9 @@ class VirtualClient:
     # -- life
 
     @property
-    def client_id(self) -> tuple[int, bytes] | None:
-        return (self.session_id, b"") if self.connected else None
+    def _session_id(self) -> int:
+        """As kazoo calls it."""
+        return self.session_id
 
     def add_listener(self, listener: Callable[[str], object]) -> None:
         self._listeners[listener] = None
@@ -856,6 +925,8 @@ class VirtualClient:
             return
         assert self._pending.popleft() is request, "answers come in order"
         self.last_zxid = max(self.last_zxid, zxid)
+        if conn.session.conn is conn:
+            self.confirmed = max(self.confirmed, zxid)
         watcher, failed = request.watcher, isinstance(value, Exception)
         if watcher is not None and not failed:
             watchers = self._child_watchers if request.kind == "children" else self._data_watchers

@@ -4,13 +4,14 @@ shares it. Blocks.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNodeError
 from kazoo.security import READ_ACL_UNSAFE
 
 from wormhole.config import CoordinatorConfig
@@ -28,6 +29,8 @@ from wormhole.coordination.kazoo_client import (
 from wormhole.model.errors import ConfigError
 
 __all__ = ["AccessState", "access_state", "close_to_others", "make_identities", "take_over"]
+
+_log = logging.getLogger(__name__)
 
 _ROUNDS: Final = 5
 
@@ -100,11 +103,23 @@ def access_state(settings: CoordinatorConfig) -> AccessState:
     """What closing the root would do. The operator's credentials are needed where it is closed already."""
     with _connected(settings) as client:
         access = _stored(client)
-        entries = [path for path in _tree(client, client.paths.root) if client.exists(path).ephemeralOwner]
         named = set() if access is None else {access.operator, access.publisher, *access.subscribers.values()}
-        return AccessState(
-            access, tuple(path for path in entries if not named & {one.id.id for one in client.get_acls(path)[0]})
-        )
+        entries = (path for path in _tree(client, client.paths.root) if _goes_with_its_process(client, path))
+        return AccessState(access, tuple(path for path in entries if _is_open(client, path, named)))
+
+
+def _goes_with_its_process(client: Client, path: str) -> bool:
+    with suppress(NoAuthError):
+        found = client.exists(path)
+        return found is not None and bool(found.ephemeralOwner)
+    return False
+
+
+def _is_open(client: Client, path: str, named: set[str]) -> bool:
+    """Whether none of the identities ``named`` has a right at the node, and somebody else has."""
+    with suppress(NoAuthError, NoNodeError):  # who made it named somebody, or it is gone
+        return not named & {one.id.id for one in client.get_acls(path)[0]}
+    return False
 
 
 def close_to_others(settings: CoordinatorConfig) -> None:
@@ -137,13 +152,25 @@ def _ensure_top(client: Client) -> None:
 
 
 def _close(client: Client) -> None:
+    refused: set[str] = set()
     for _ in range(_ROUNDS):
         found = 0
         for path in (*_top(client), *(_of_subscribers(client))):
             for one in _tree(client, path):
-                found += _set(client, one)
+                try:
+                    found += _set(client, one)
+                except NoAuthError:  # who makes a node decides who may do what there
+                    if one == path:
+                        raise
+                    refused.add(one)
         if not found:  # no process made an open one while this went on
-            return
+            break
+    for path in sorted(refused):
+        _log.warning(
+            "%s keeps the rights that its maker gave it, which excludes us. Next: delete it with the operator's "
+            "credentials, or as ZooKeeper's super user where something is below it",
+            path,
+        )
 
 
 def _top(client: Client) -> list[str]:
@@ -202,12 +229,18 @@ def _stored(client: Client) -> Access | None:
 
 
 def _tree(client: Client, path: str) -> Iterator[str]:
-    """The node and all below it, each before those below it; none where there is none."""
-    if client.exists(path) is None:
-        return
-    yield path
-    for name in _children(client, path):
-        yield from _tree(client, f"{path.rstrip('/')}/{name}")
+    """The node and all below it, each before those below it; none where there is none. What is below a node that its
+    maker closed to us is left out.
+    """
+    left = [path] if client.exists(path) is not None else []
+    while left:
+        one = left.pop()
+        yield one
+        try:
+            left += [f"{one.rstrip('/')}/{name}" for name in reversed(_children(client, one))]
+        except NoAuthError:
+            if one == path:
+                raise
 
 
 def _children(client: Client, path: str) -> list[str]:

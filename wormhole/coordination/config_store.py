@@ -26,6 +26,7 @@ _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
 MOST_BYTES: Final = 32 << 20
 """Of all datasets, and of all applications: thousands with long filters, and a bounded part of a process's memory."""
+_DELETE_IT: Final = "delete it: it is an entry of the history, which nothing else needs"
 # What a transaction spends on each operation beside path and data.
 _OVERHEAD: Final = 100
 
@@ -104,7 +105,7 @@ class ConfigStore:
 
         async def one(name: str) -> HistoryEntry | None:
             path = f"{self._paths.history}/{name}"
-            return await self._nodes.record(path, lambda data: history_from_json(data, path))
+            return await self._nodes.record(path, lambda data: history_from_json(data, path), _DELETE_IT)
 
         return tuple(await self._nodes.each(reversed(names[-limit:]), one))
 

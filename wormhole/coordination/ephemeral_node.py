@@ -7,9 +7,9 @@ import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from wormhole.coordination.change_signal import Signal, first_of
 from wormhole.coordination.kazoo_session import ZooKeeperSession
@@ -18,6 +18,9 @@ from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 __all__ = ["EphemeralNode", "NodeTaken"]
 
 _log = logging.getLogger(__name__)
+
+_SHOWN: Final = 300
+"""Characters of what another one wrote."""
 
 
 class NodeTaken(Exception):  # noqa: N818 - a finding for the caller, who makes the error of it
@@ -33,7 +36,8 @@ class EphemeralNode:
 
     ``left_over``: whether a node of another session, by what it holds, is one that nobody keeps any more: made by this
     process in an earlier session, or by one that is known to be dead. It is replaced at once; one for which this
-    raises :class:`~wormhole.model.errors.ConfigError` is not.
+    raises :class:`~wormhole.model.errors.ConfigError` is not. A node that belongs to no session was written by hand or
+    copied: it is replaced too.
     """
 
     def __init__(
@@ -137,14 +141,21 @@ class EphemeralNode:
         """
         try:
             data, stat = await self._session.call(f"read {self.path}", lambda client: client.get_async(self.path))
-            if not self._is_left_over(bytes(data)):
+            if not stat.ephemeralOwner:
+                _log.warning("%s belongs to no session, so no process is behind it: replacing it", self.path)
+            elif self._is_left_over(bytes(data)):
+                _log.info("%s is left over from a session whose process is gone: replacing it", self.path)
+            else:
                 return False
-            _log.info("%s is left over from a session whose process is gone: replacing it", self.path)
             await self._session.call(
                 f"replace {self.path}", lambda client: client.delete_async(self.path, version=stat.version)
             )
         except (NoNodeError, BadVersionError):  # it changed meanwhile
             pass
+        except ConfigError as error:
+            if not isinstance(error.__cause__, NotEmptyError):
+                raise
+            return False
         return True
 
     def _is_left_over(self, data: bytes) -> bool:
@@ -174,7 +185,10 @@ class EphemeralNode:
 
     async def _holder(self) -> str:
         try:
-            data, _ = await self._session.call("read", lambda client: client.get_async(self.path))
+            data, stat = await self._session.call("read", lambda client: client.get_async(self.path))
         except (NoNodeError, WormholeError):
             return "gone by now"
-        return bytes(data).decode(errors="replace")
+        if not stat.ephemeralOwner:
+            return f"{self.path} belongs to no session and has nodes below it: delete them"
+        text = bytes(data[: 4 * _SHOWN]).decode(errors="replace")
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(data):,} bytes)"

@@ -89,9 +89,10 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int:
-        """The owner that ZooKeeper notes on our ephemeral nodes; 0 without a session."""
-        identity = self._client.client_id if self._client is not None else None
-        return int(identity[0]) if identity is not None else 0
+        """The owner that ZooKeeper notes on our ephemeral nodes, also while we are not connected; 0 once a server said
+        that the session is over.
+        """
+        return 0 if self._client is None else int(self._client._session_id or 0)  # `client_id` is of a connection
 
     def last_contact(self) -> float:
         return self._last_contact

@@ -12,19 +12,20 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
 
 from wormhole.coordination.change_signal import Signal, first_of
 from wormhole.coordination.kazoo_client import failure, refused
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import Nodes, Watcher
-from wormhole.coordination.port import TERMS_KEPT, LogGroup, PublisherInfo, Term
+from wormhole.coordination.port import TERMS_KEPT, Contact, LogGroup, PublisherInfo, Term
 from wormhole.coordination.records import (
+    LARGEST_TERM,
     Paths,
     TermRecord,
     owner_from_json,
@@ -32,19 +33,23 @@ from wormhole.coordination.records import (
     term_from_json,
     term_to_json,
 )
-from wormhole.coordination.rules import TAKEN_AGAIN, log_taken, who
+from wormhole.coordination.rules import REPLACED_WHEN_TAKEN, TAKEN_AGAIN, log_taken, who
 from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 
 __all__ = ["ZooKeeperClaim", "ensure_below_logs", "withdraw"]
 
 _log = logging.getLogger(__name__)
 
+_TOGETHER: Final = 100
+"""Claims of former owners that are deleted in one transaction."""
+
 
 @dataclass(slots=True, frozen=True)
 class _Found:
     """What is there of a log.
 
-    ``holder``: what the owner's node holds (``None``: nobody owns the log); ``session``: the session that made it.
+    ``holder``: what the owner's node holds (``None``: there is none); ``session``: the session that made it (0: none
+    did, so it was written by hand or copied, and nobody owns the log).
     ``version``: of the term's node (``None``: there is none). ``record``: what that holds (``None``: nothing valid).
     """
 
@@ -59,7 +64,7 @@ class _Found:
         """The number of the next term. Each taking writes the term's node once, so its version replaces a number that
         cannot be read.
         """
-        if self.record is not None:
+        if self.record is not None and self.record.number < LARGEST_TERM:
             return self.record.number + 1
         return 1 if self.version is None else self.version + 2
 
@@ -99,7 +104,8 @@ class ZooKeeperClaim:
 
     @property
     def held(self) -> bool:
-        return self._held_in != 0 and self._held_in == self._session.session_id
+        there = self._session.contact is not Contact.LOST
+        return there and self._held_in != 0 and self._held_in == self._session.session_id
 
     @property
     def term(self) -> int:
@@ -107,6 +113,25 @@ class ZooKeeperClaim:
 
     def fence(self) -> str:
         return self._paths.claim(self.group, self._claim)
+
+    async def note_server(self, server: str) -> None:
+        self._server = server  # also for a term in which the log is taken again
+        found = await self._look()
+        if not self._hold(found) or found.record is None or not found.record.terms:
+            return
+        *before, last = found.record.terms
+        record = term_to_json(replace(found.record, terms=(*before, replace(last, server=server))))
+        fence, path, version = self.fence(), self._paths.term(self.group), found.version
+
+        def ask(client: Any) -> Any:
+            transaction = client.transaction()
+            transaction.check(fence, -1)
+            transaction.set_data(path, record, version=version)
+            return transaction.commit_async()
+
+        error = failure(await self._session.call(f"note the server of {self.group}", ask))
+        if error is not None and not isinstance(error, BadVersionError | NoNodeError):  # else the claim is gone
+            raise refused(f"note the server of {self.group}", self._session.settings, error)
 
     async def lost(self) -> str:
         await self._gone.wait()
@@ -119,7 +144,7 @@ class ZooKeeperClaim:
         try:
             while not self._hold(found := await self._look()):
                 # A node of our own session is left over: from a lost answer, or from a claim that could not be deleted.
-                if found.holder is not None and found.session != self._session.session_id:
+                if found.holder is not None and found.session not in (0, self._session.session_id):
                     raise log_taken(self._info, self._shown(found.holder))
                 contact_seen = self._session.signal.version
                 try:
@@ -190,7 +215,7 @@ class ZooKeeperClaim:
         record = found.record
         if record is None or record.claim not in self._made:
             return False
-        if found.session != self._session.session_id or record.claim not in found.claims:
+        if not found.session or found.session != self._session.session_id or record.claim not in found.claims:
             return False
         self._claim, self._number, self._held_in = record.claim, record.number, found.session
         self._made = {record.claim}
@@ -198,20 +223,27 @@ class ZooKeeperClaim:
 
     async def _look(self, changed: Watcher | None = None) -> _Found:
         paths, group = self._paths, self.group
-        holder, term, claims, move = await self._session.call_together(
-            f"look at {paths.log(group)}",
-            [
-                lambda client: client.get_async(paths.owner(group), changed),
-                lambda client: client.get_async(paths.term(group)),
-                lambda client: client.get_children_async(paths.claims(group), changed),
-                lambda client: client.exists_async(paths.move(group)),
-            ],
-        )
+        try:
+            holder, term, claims, move = await self._session.call_together(
+                f"look at {paths.log(group)}",
+                [
+                    lambda client: client.get_async(paths.owner(group), changed),
+                    lambda client: client.get_async(paths.term(group)),
+                    lambda client: client.get_children_async(paths.claims(group), changed),
+                    lambda client: client.exists_async(paths.move(group)),
+                ],
+            )
+        except ConfigError as error:
+            if not isinstance(error.__cause__, NoAuthError):
+                raise
+            raise log_taken(self._info, f"some node below {paths.log(group)} may not be read by us") from error
         owned, known, path = not isinstance(holder, NoNodeError), not isinstance(term, NoNodeError), paths.term(group)
         return _Found(
             bytes(holder[0]) if owned else None,
             int(holder[1].ephemeralOwner) if owned else 0,
-            self._nodes.parsed(path, bytes(term[0]) if known else None, partial(term_from_json, where=path)),
+            self._nodes.parsed(
+                path, bytes(term[0]) if known else None, partial(term_from_json, where=path), REPLACED_WHEN_TAKEN
+            ),
             int(term[1].version) if known else None,
             () if isinstance(claims, NoNodeError) else tuple(claims),
             move is not None,
@@ -223,34 +255,72 @@ class ZooKeeperClaim:
         """
         paths, group, info = self._paths, self.group, self._info
         await ensure_below_logs(self._nodes, paths, paths.claims(group))
+        left = [paths.claim(group, name) for name in found.claims]
+        if not await self._removed(left[_TOGETHER:]):
+            return
         claim, number = secrets.token_hex(16), found.next_number()
         term = Term(number, info.copy, info.host, info.pid, self._server, self._now(), why)
         known = found.record.terms if found.record is not None else ()
         record = term_to_json(TermRecord(number, claim, (*known, term)[-TERMS_KEPT:]))
+        deleted = [paths.owner(group)] if found.holder is not None else []
+        deleted += left[:_TOGETHER]
+        cleared = [paths.move(group)] if moved and found.move else []
 
         def ask(client: Any) -> Any:
             transaction = client.transaction()
-            if found.holder is not None:
-                transaction.delete(paths.owner(group))
-            for left in found.claims:
-                transaction.delete(paths.claim(group, left))
+            for path in deleted:
+                transaction.delete(path)
             transaction.create(paths.owner(group), owner_to_json(info), ephemeral=True)
             transaction.create(paths.claim(group, claim), ephemeral=True)
             if found.version is None:
                 transaction.create(paths.term(group), record)
             else:
                 transaction.set_data(paths.term(group), record, version=found.version)
-            if moved and found.move:
-                transaction.delete(paths.move(group))
+            for path in cleared:
+                transaction.delete(path)
             return transaction.commit_async()
 
         self._made.add(claim)  # before it is sent: the answer may be lost
-        error = failure(await self._session.call(f"own {group}", ask))
+        results = await self._session.call(f"own {group}", ask)
+        error = failure(results)
         if error is None:
+            if found.holder is not None and not found.session:
+                _log.warning("%s belonged to no session, so nobody owned the log: it was replaced", paths.owner(group))
             return
         self._made.discard(claim)
-        if not isinstance(error, BadVersionError | NodeExistsError | NoNodeError):  # else it changed meanwhile
-            raise refused(f"own {group}", self._session.settings, error)
+        if isinstance(error, NotEmptyError):
+            await self._clear([*deleted, *cleared])
+        elif not isinstance(error, BadVersionError | NodeExistsError | NoNodeError):  # else it changed meanwhile
+            touched = [*deleted, paths.owner(group), paths.claim(group, claim), paths.term(group), *cleared]
+            at = next((path for path, result in zip(touched, results, strict=False) if result is error), "")
+            raise refused(f"own {group}, at {at}", self._session.settings, error)
+
+    async def _removed(self, paths: Sequence[str]) -> bool:
+        """Delete claims of former owners that one transaction has no room for. Whether they are gone."""
+        if paths:
+            _log.warning("%s: %d claims of former owners are too many: removing them", self.group, len(paths))
+        try:
+            await self._session.call_together(f"remove claims of {self.group}", [_deleting(path) for path in paths])
+        except ConfigError as error:
+            if not isinstance(error.__cause__, NotEmptyError):
+                raise
+            await self._clear(paths)
+            return False
+        return True
+
+    async def _clear(self, paths: Iterable[str]) -> None:
+        """Delete what is below nodes that have nothing below them: somebody else made it."""
+        for path in paths:
+            below = await self._nodes.children(path)
+            if below:
+                _log.warning(
+                    "%s has %d nodes below it, which no publisher makes: they are removed, or nobody could take %s. "
+                    "Next: find out what makes them",
+                    path,
+                    len(below),
+                    self.group,
+                )
+                await self._nodes.remove_below(path)
 
     def _why_lost(self, found: _Found) -> str:
         path = self._paths.term(self.group)
@@ -270,6 +340,10 @@ class ZooKeeperClaim:
 
     def _fired(self, _event: object) -> None:  # in kazoo's thread
         self._session.post(self._changed.notify)
+
+
+def _deleting(path: str) -> Callable[[Any], Any]:
+    return lambda client: client.delete_async(path)
 
 
 async def withdraw(session: ZooKeeperSession, paths: Paths, group: LogGroup, claims: Collection[str]) -> None:

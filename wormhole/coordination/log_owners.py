@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from wormhole.coordination.nodes import Nodes, Watcher
 from wormhole.coordination.port import CandidateInfo, LogGroup, LogOwners
 from wormhole.coordination.records import Paths, candidate_from_json, move_from_json, owner_from_json, term_from_json
+from wormhole.coordination.rules import REPLACED_WHEN_TAKEN
+from wormhole.model.errors import ConfigError
 
-__all__ = ["LogOwnersReader"]
+__all__ = ["MOST_CANDIDATES", "LogOwnersReader"]
+
+MOST_CANDIDATES: Final = 50
+"""Of a log that are read; more, and somebody makes them up: each makes the others wait for it."""
+_LONGEST_NAME: Final = 500
+
+_STOP_IT: Final = "stop the process that made it: the log is free when its session ends"
+_MOVE_AGAIN: Final = "`wormholectl publishers move` writes it anew, and it goes when the log is taken"
+_DELETE_IT: Final = "delete it: a publisher that stands by makes its own again"
 
 
 class LogOwnersReader:
@@ -19,14 +30,18 @@ class LogOwnersReader:
         self._nodes, self._paths = nodes, paths
 
     async def read(self, group: LogGroup, changed: Watcher | None = None) -> LogOwners:
-        """What is there of one log; a node without a valid record is left out."""
+        """What is there of one log; a node without a valid record, or without a process behind it, is left out."""
         nodes, paths = self._nodes, self._paths
         path = paths.owner(group)
-        owner = nodes.parsed(path, await nodes.get(path, changed), partial(owner_from_json, group, where=path))
+        owner = await nodes.live_record(
+            path, partial(owner_from_json, group, where=path), changed, _STOP_IT, REPLACED_WHEN_TAKEN
+        )
         path = paths.term(group)
-        record = nodes.parsed(path, await nodes.get(path, changed), partial(term_from_json, where=path))
+        record = nodes.parsed(
+            path, await nodes.get(path, changed), partial(term_from_json, where=path), REPLACED_WHEN_TAKEN
+        )
         path = paths.move(group)
-        move = nodes.parsed(path, await nodes.get(path, changed), partial(move_from_json, where=path))
+        move = nodes.parsed(path, await nodes.get(path, changed), partial(move_from_json, where=path), _MOVE_AGAIN)
         candidates = await self._candidates(group, changed)
         return LogOwners(owner, candidates, () if record is None else record.terms, move)
 
@@ -44,9 +59,18 @@ class LogOwnersReader:
     async def _candidates(self, group: LogGroup, changed: Watcher | None) -> tuple[CandidateInfo, ...]:
         async def one(name: str) -> CandidateInfo | None:
             path = self._paths.candidate(group, name)
-            return self._nodes.parsed(
-                path, await self._nodes.get(path, changed), partial(candidate_from_json, name, where=path)
-            )
+            parse = partial(candidate_from_json, name, where=path)
+            return await self._nodes.live_record(path, parse, changed, _DELETE_IT, _DELETE_IT)
 
-        names = await self._nodes.children(self._paths.candidates(group), changed)
+        folder = self._paths.candidates(group)
+        listed = await self._nodes.children(folder, changed)
+        names = [name for name in listed if len(name) <= _LONGEST_NAME][:MOST_CANDIDATES]
+        if len(names) < len(listed):
+            # Without their number, which may change all the time: each text is logged.
+            text = f"{folder}: has more than {MOST_CANDIDATES} nodes below it, or some with names of more than "
+            text += f"{_LONGEST_NAME} characters; the first {MOST_CANDIDATES} others by name are read"
+            self._nodes.report(
+                f"{folder}/", ConfigError(text, hint="find out who makes them, and remove what nobody needs")
+            )
+        self._nodes.forget_below(folder, names if len(names) == len(listed) else (*names, ""))
         return tuple(sorted(await self._nodes.each(names, one), key=lambda info: (info.rank, info.name)))

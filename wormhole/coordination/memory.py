@@ -232,9 +232,15 @@ class MemoryCoordinator:
                 raise not_owned(f"writing the flow {application}/{shard}")
         self.world.flows.update(records)
 
-    async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
+    async def flows(
+        self, applications: Collection[str] | None = None, includes: Callable[[str], bool] = lambda shard: True
+    ) -> Mapping[tuple[str, str], FlowRecord]:
         self._need_contact()
-        return dict(self.world.flows)
+        return {
+            flow: record
+            for flow, record in self.world.flows.items()
+            if (applications is None or flow[0] in applications) and includes(flow[1])
+        }
 
     async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
         self._need_contact()
@@ -304,9 +310,11 @@ class MemoryCoordinator:
         self._claims[group] = claim
         return claim
 
-    async def log_owners(self) -> Mapping[LogGroup, LogOwners]:
+    async def log_owners(self, groups: Collection[LogGroup] | None = None) -> Mapping[LogGroup, LogOwners]:
         self._need_contact()
-        groups = {LogGroup(*key[1:4]) for key in self.world.entries if key[0] == "candidate"} | self.world.logs.keys()
+        if groups is None:
+            standby = {LogGroup(*key[1:4]) for key in self.world.entries if key[0] == "candidate"}
+            groups = standby | self.world.logs.keys()
         return {group: self._owners(group) for group in sorted(groups, key=str)}
 
     async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wormhole.coordination.port import TERMS_KEPT, MoveRequest, PublisherInfo, Term
 from wormhole.coordination.rules import TAKEN_AGAIN, who
@@ -45,6 +45,12 @@ class MemoryClaim:
 
     def fence(self) -> str:
         return ""
+
+    async def note_server(self, server: str) -> None:
+        self._server = server
+        if self.held:
+            self._log.terms = (*self._log.terms[:-1], replace(self._log.terms[-1], server=server))
+            self._changed()
 
     async def lost(self) -> str:
         await self._gone.wait()

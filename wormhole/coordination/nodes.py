@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
 
 from wormhole.coordination.change_signal import Signal, first_of
 from wormhole.coordination.kazoo_client import failure, refused
@@ -64,18 +64,23 @@ class Nodes:
 
     async def get(self, path: str, changed: Watcher | None = None) -> bytes | None:
         """What the node holds, ``None`` when there is no such node (``changed`` then fires when there is)."""
-        try:
-            data, _ = await self._session.call(f"read {path}", lambda client: client.get_async(path, changed))
-        except NoNodeError:
-            if changed is None or not await self._appeared(path, changed):
-                return None
-            return await self.get(path, changed)
-        return bytes(data)
+        found = await self._read(path, changed)
+        return None if found is None else found[0]
 
     async def get_all(self, paths: Sequence[str]) -> list[bytes | None]:
         """:meth:`get` for many nodes, asked together."""
         answers = await self._session.call_together("read nodes", [_getting(path) for path in paths])
         return [None if isinstance(answer, NoNodeError) else bytes(answer[0]) for answer in answers]
+
+    async def _read(self, path: str, changed: Watcher | None) -> tuple[bytes, int] | None:
+        """What the node holds, and the session that made it: 0 for a node that stays."""
+        try:
+            data, stat = await self._session.call(f"read {path}", lambda client: client.get_async(path, changed))
+        except NoNodeError:
+            if changed is None or not await self._appeared(path, changed):
+                return None
+            return await self._read(path, changed)
+        return bytes(data), int(stat.ephemeralOwner)
 
     async def _appeared(self, path: str, changed: Watcher) -> bool:
         there = await self._session.call(f"look for {path}", lambda client: client.exists_async(path, changed))
@@ -122,6 +127,26 @@ class Nodes:
         """Delete the node; nothing where there is none."""
         with contextlib.suppress(NoNodeError):
             await self._session.call(f"remove {path}", lambda client: client.delete_async(path))
+
+    async def remove_below(self, path: str) -> None:
+        """Delete all below the node: of masses so many at one time, and the rest in another call."""
+        found: list[str] = []
+        left = await self._below(path)
+        while left:
+            found.append(left.pop())
+            below = await self._below(found[-1])
+            left += below
+            if len(found) >= MOST_CHILDREN and not below:  # else nothing of what was found can be deleted yet
+                break
+        for one in reversed(found):
+            try:
+                await self.remove(one)
+            except ConfigError as error:
+                if not isinstance(error.__cause__, NotEmptyError):  # else it is not empty yet
+                    raise
+
+    async def _below(self, path: str) -> list[str]:
+        return [f"{path}/{name}" for name in await self.children(path)]
 
     async def put_all(self, nodes: Mapping[str, bytes], fence: str = "") -> None:
         """:meth:`put` for many small nodes, in as few requests as it takes.
@@ -187,18 +212,53 @@ class Nodes:
                 raise result
         return [result for result in results if result is not None and not isinstance(result, BaseException)]
 
-    async def record(self, path: str, parse: Callable[[bytes], _T]) -> _T | None:
-        """What ``parse`` makes of the node now; see :meth:`parsed`."""
-        return self.parsed(path, await self.get(path), parse)
+    async def record(self, path: str, parse: Callable[[bytes], _T], next_step: str = "") -> _T | None:
+        """What ``parse`` makes of the node now; see :meth:`parsed`. A node that its maker closed to us is left out as
+        one that is not valid.
+        """
+        try:
+            data = await self.get(path)
+        except ConfigError as error:
+            self._not_readable(path, error, next_step)
+            return None
+        return self.parsed(path, data, parse, next_step)
 
-    def parsed(self, path: str, data: bytes | None, parse: Callable[[bytes], _T]) -> _T | None:
-        """What ``parse`` makes of the node; ``None`` if it is missing or not valid (see :attr:`problems`)."""
+    async def live_record(
+        self, path: str, parse: Callable[[bytes], _T], changed: Watcher | None, next_step: str, nobodys: str
+    ) -> _T | None:
+        """:meth:`record` of a node that goes with the process that made it, watched. One that stays was written by
+        hand, or copied with a whole tree, and says nothing of any process: it is left out. ``nobodys``: the next step
+        then.
+        """
+        try:
+            found = await self._read(path, changed)
+        except ConfigError as error:
+            self._not_readable(path, error, next_step)
+            return None
+        if found is not None and not found[1]:
+            text = f"{path}: belongs to no session: it was written by hand or copied, and no process is behind it"
+            self.report(path, ConfigError(text, hint=nobodys))
+            return None
+        return self.parsed(path, None if found is None else found[0], parse, next_step)
+
+    def _not_readable(self, path: str, error: ConfigError, next_step: str) -> None:
+        """Report a node that its maker closed to us. Raises ``error`` if it is another one."""
+        if not isinstance(error.__cause__, NoAuthError):
+            raise error
+        self.report(path, ConfigError(f"{path}: may not be read by us, as its maker decided", hint=next_step or None))
+
+    def parsed(self, path: str, data: bytes | None, parse: Callable[[bytes], _T], next_step: str = "") -> _T | None:
+        """What ``parse`` makes of the node; ``None`` if it is missing or not valid (see :attr:`problems`).
+
+        ``next_step``: for a problem that names none.
+        """
         if data is None:
             self.problems.pop(path, None)
             return None
         try:
             parsed = parse(data)
         except ConfigError as error:
+            error.hint = error.hint or next_step or None
             self.report(path, error)
             return None
         self.problems.pop(path, None)
@@ -211,6 +271,12 @@ class Nodes:
         if len(self.problems) < MOST_PROBLEMS or path in self.problems:
             _log.error("left out: %s", error)
             self.problems[path] = error
+
+    def forget_below(self, path: str, names: Collection[str]) -> None:
+        """Drop the problems of nodes below ``path`` that are not among ``names`` any more."""
+        for known in [one for one in self.problems if one.rpartition("/")[0] == path]:
+            if known.rpartition("/")[2] not in names:
+                del self.problems[known]
 
     async def watch(self, read: Callable[[Watcher], Awaitable[_T]], stopped: Callable[[], bool]) -> AsyncIterator[_T]:
         """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -309,6 +309,12 @@ class LogClaim(Protocol):
         """
         ...
 
+    async def note_server(self, server: str) -> None:
+        """The log is read from this server now, under the same name. Raises
+        :class:`~wormhole.model.errors.CoordinationLost`, and nothing where the claim is gone.
+        """
+        ...
+
     async def lost(self) -> str:
         """Return once the log is another's, or may have been another's meanwhile: the reason. It is then not taken
         again.
@@ -416,8 +422,12 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
-        """What publishers stored last."""
+    async def flows(
+        self, applications: Collection[str] | None = None, includes: Callable[[str], bool] = lambda shard: True
+    ) -> Mapping[tuple[str, str], FlowRecord]:
+        """What publishers stored last: of these applications, ``None``: of all; of the shards that ``includes`` is true
+        for. No other record is read.
+        """
         ...
 
     async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
@@ -494,8 +504,10 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def log_owners(self) -> Mapping[LogGroup, LogOwners]:
-        """Every log that has, or had, an owner or a candidate. Empty in the static form."""
+    async def log_owners(self, groups: Collection[LogGroup] | None = None) -> Mapping[LogGroup, LogOwners]:
+        """Each of ``groups``; ``None``: every log that has, or had, an owner or a candidate. In the static form nobody
+        owns a log.
+        """
         ...
 
     async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:

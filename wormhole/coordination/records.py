@@ -26,6 +26,7 @@ from wormhole.model.errors import ConfigError
 from wormhole.model.json_input import read_json
 
 __all__ = [
+    "LARGEST_TERM",
     "Paths",
     "TermRecord",
     "candidate_from_json",
@@ -48,7 +49,13 @@ __all__ = [
 ]
 
 _NUMBERS: Final = {"weight": 1.0, "started": 0.0, "at": 0.0, "since": 0.0}
-_BOUNDS: Final = {"weight": WEIGHTS, **dict.fromkeys(("started", "at", "since"), (0.0, 1e18))}
+_LAST_S: Final = 253_402_214_400
+"""The last day of the year 9999: a later time cannot be shown."""
+_BOUNDS: Final = {"weight": WEIGHTS, **dict.fromkeys(("started", "at", "since"), (0.0, _LAST_S))}
+_LARGEST_COUNT: Final = 1 << 62
+"""Of what is counted up, terms and epochs: 64-bit numbers on the wire, with room for more."""
+LARGEST_TERM: Final = _LARGEST_COUNT
+_LARGEST_ID: Final = (1 << 31) - 1
 _SHOWN: Final = 40
 _LONGEST: Final = {
     "address": 300,
@@ -61,6 +68,8 @@ _LONGEST: Final = {
     "why": 500,
     "waits": 2_000,
     "hint": 2_000,
+    "to": 500,
+    "by": 1_000,
 }
 """Characters of a text; of others :data:`_LONGEST_TEXT`."""
 _LONGEST_TEXT: Final = 20_000
@@ -215,7 +224,7 @@ def subscriber_from_json(application: str, name: str, data: bytes, where: str) -
         _address(given, where),
         _number(given, "weight", where),
         _number(given, "started", where),
-        _whole(given, "user", where) if "user" in given else None,  # a node of an earlier release has none
+        _whole(given, "user", where, 0, 1 << 32) if "user" in given else None,  # a node of an earlier release has none
     )
 
 
@@ -228,7 +237,7 @@ def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: s
     """Inverse of :func:`publisher_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     host, address = _text(given, "host", where), _address(given, where, may_be_hidden=True)
-    pid, started = _whole(given, "pid", where), _number(given, "started", where)
+    pid, started = _pid(given, where), _number(given, "started", where)
     owner = _text(given, "owner", where) if "owner" in given else ""  # a node of an earlier release has none
     return PublisherInfo(dataset, copy, log, host, pid, address, started, owner)
 
@@ -263,10 +272,10 @@ def candidate_from_json(name: str, data: bytes, where: str) -> CandidateInfo:
     return CandidateInfo(
         copy,
         host,
-        _whole(given, "pid", where),
+        _pid(given, where),
         _address(given, where, may_be_hidden=True),
         _number(given, "started", where),
-        _whole(given, "rank", where),
+        _whole(given, "rank", where, 0, _LARGEST_ID),
         _text(given, "server", where),
         _text(given, "lacking", where),
         ready,
@@ -291,7 +300,7 @@ def term_from_json(data: bytes, where: str) -> TermRecord:
     if not isinstance(terms, list) or len(terms) > _MOST_TERMS or not all(isinstance(term, dict) for term in terms):
         raise ConfigError(f"{where}: terms must be a list of at most {_MOST_TERMS:,} objects")
     known = tuple(_term(term, where) for term in terms[-TERMS_KEPT:])
-    return TermRecord(_whole(given, "number", where), _text(given, "claim", where), known)
+    return TermRecord(_term_number(given, where), _text(given, "claim", where), known)
 
 
 def move_from_json(data: bytes, where: str) -> MoveRequest:
@@ -309,7 +318,7 @@ def flow_from_json(data: bytes, where: str) -> FlowRecord:
     """Inverse of :func:`record_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     owner, subscriber, state = (_text(given, key, where) for key in ("owner", "subscriber", "state"))
-    return FlowRecord(owner, subscriber, _whole(given, "epoch", where), state)
+    return FlowRecord(owner, subscriber, _whole(given, "epoch", where, 0, _LARGEST_COUNT), state)
 
 
 def monitor_to_json(info: MonitorInfo) -> bytes:
@@ -328,7 +337,7 @@ def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
         or not all(isinstance(phase, str) for phase in phases.values())
     ):
         raise ConfigError(f"{where}: publishers must be an object of at most {_MOST_LOGS:,} texts")
-    pid, page = _whole(given, "pid", where), _page(given, where)
+    pid, page = _pid(given, where), _page(given, where)
     return MonitorInfo(host, pid, page, _number(given, "started", where), phases)
 
 
@@ -359,7 +368,7 @@ def _publisher_fields(info: PublisherInfo) -> dict[str, Any]:
 
 
 def _term(given: dict[str, Any], where: str) -> Term:
-    number, pid = _whole(given, "number", where), _whole(given, "pid", where)
+    number, pid = _term_number(given, where), _pid(given, where)
     copy, host, server, why = (_text(given, key, where) for key in ("copy", "host", "server", "why"))
     return Term(number, copy, host, pid, server, _number(given, "since", where), why)
 
@@ -420,10 +429,18 @@ def _page(given: dict[str, Any], where: str) -> str:
     return value
 
 
-def _whole(given: dict[str, Any], key: str, where: str) -> int:
+def _pid(given: dict[str, Any], where: str) -> int:
+    return _whole(given, "pid", where, 0, _LARGEST_ID)
+
+
+def _term_number(given: dict[str, Any], where: str) -> int:
+    return _whole(given, "number", where, 0, LARGEST_TERM)
+
+
+def _whole(given: dict[str, Any], key: str, where: str, least: int, most: int) -> int:
     value = given.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"{where}: {key} must be a whole number, not {str(value)[:_SHOWN]!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{where}: {key} must be a whole number from {least} to {most}, not {str(value)[:_SHOWN]!r}")
     return value
 
 

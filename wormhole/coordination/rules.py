@@ -21,6 +21,7 @@ from wormhole.host.tls import is_loopback
 from wormhole.model.errors import ConfigError, CoordinationLost, Retryable
 
 __all__ = [
+    "REPLACED_WHEN_TAKEN",
     "TAKEN_AGAIN",
     "all_loopback",
     "as_seen_by_others",
@@ -42,6 +43,9 @@ __all__ = [
 
 TAKEN_AGAIN: Final = "taken again by the same process, whose entry was lost with its session"
 """Why a term began, where nobody else had the log since the one before."""
+
+REPLACED_WHEN_TAKEN: Final = "nothing: the next publisher that takes the log replaces it"
+"""The next step for what is wrong with a node that is written each time a log is taken."""
 
 _Info = TypeVar("_Info", PublisherInfo, CandidateInfo, MonitorInfo)
 _LONGEST_TEXT: Final = 8000  # characters of one field: the history is bounded, so are its entries

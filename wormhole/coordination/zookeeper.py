@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from wormhole.config import (
     ApplicationConfig,
@@ -80,6 +80,9 @@ __all__ = ["ZooKeeperCoordinator"]
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+_MADE_AGAIN: Final = "delete it: a process that runs makes its own again"
+_WRITTEN_AGAIN: Final = "nothing: the publisher that serves the flow writes it again"
 
 
 class ZooKeeperCoordinator:
@@ -217,7 +220,7 @@ class ZooKeeperCoordinator:
 
         async def one(place: tuple[str, str, str]) -> PublisherInfo | None:
             path = self._paths.publisher(*place)
-            return await self._nodes.record(path, lambda data: publisher_from_json(*place, data, path))
+            return await self._nodes.record(path, lambda data: publisher_from_json(*place, data, path), _MADE_AGAIN)
 
         return tuple(await self._nodes.each(places, one))
 
@@ -242,11 +245,16 @@ class ZooKeeperCoordinator:
         for flow in due:
             written.wrote(flow, records[flow], contact)
 
-    async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
+    async def flows(
+        self, applications: Collection[str] | None = None, includes: Callable[[str], bool] = lambda shard: True
+    ) -> Mapping[tuple[str, str], FlowRecord]:
+        if applications is None:
+            applications = await self._nodes.children(self._paths.applications)
         keys = [
             (application, shard)
-            for application in await self._nodes.children(self._paths.applications)
+            for application in applications
             for shard in await self._nodes.children(self._paths.flows(application))
+            if includes(shard)
         ]
         return await self._flow_records(keys)
 
@@ -280,7 +288,7 @@ class ZooKeeperCoordinator:
     async def monitors(self) -> tuple[MonitorInfo, ...]:
         async def one(host: str) -> MonitorInfo | None:
             path = self._paths.monitor(host)
-            return await self._nodes.record(path, lambda data: monitor_from_json(host, data, path))
+            return await self._nodes.record(path, lambda data: monitor_from_json(host, data, path), _MADE_AGAIN)
 
         return tuple(await self._nodes.each(await self._nodes.children(self._paths.hosts), one))
 
@@ -289,7 +297,8 @@ class ZooKeeperCoordinator:
 
         async def read(changed: Watcher) -> HostRequest:
             data = await self._nodes.get(path, changed)
-            request = self._nodes.parsed(path, data, lambda raw: host_from_json(raw, path))
+            step = f"`wormholectl drain {host}`, or the same with --undo, writes it anew"
+            request = self._nodes.parsed(path, data, lambda raw: host_from_json(raw, path), step)
             if request is not None or data is None:
                 good[0] = request or HostRequest()
             return good[0]
@@ -332,8 +341,10 @@ class ZooKeeperCoordinator:
         self._claims[group] = claim
         return claim
 
-    async def log_owners(self) -> Mapping[LogGroup, LogOwners]:
-        return await self._logs.read_all()
+    async def log_owners(self, groups: Collection[LogGroup] | None = None) -> Mapping[LogGroup, LogOwners]:
+        if groups is None:
+            return await self._logs.read_all()
+        return {group: await self._logs.read(group) for group in groups}
 
     async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:
         if request is None:
@@ -389,7 +400,7 @@ class ZooKeeperCoordinator:
         paths = {key: self._paths.flow(*key) for key in keys}
         found = {}
         for (key, path), data in zip(paths.items(), await self._nodes.get_all(list(paths.values())), strict=True):
-            record = self._nodes.parsed(path, data, partial(flow_from_json, where=path))
+            record = self._nodes.parsed(path, data, partial(flow_from_json, where=path), _WRITTEN_AGAIN)
             if record is not None:
                 found[key] = record
         return found
@@ -397,7 +408,8 @@ class ZooKeeperCoordinator:
     async def _subscribers(self, application: str, changed: Watcher | None = None) -> tuple[SubscriberInfo, ...]:
         async def one(name: str) -> SubscriberInfo | None:
             path = self._paths.subscriber(application, name)
-            return await self._nodes.record(path, lambda data: subscriber_from_json(application, name, data, path))
+            parse = partial(subscriber_from_json, application, name, where=path)
+            return await self._nodes.record(path, parse, _MADE_AGAIN)
 
         listed = await self._nodes.children(self._paths.subscribers(application), changed)
         return tuple(await self._nodes.each(listed, one))

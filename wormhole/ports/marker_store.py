@@ -207,7 +207,8 @@ class MarkerStore(Protocol):
 
     def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:
         """:meth:`register` for many flows, each with the record to create, in as few transactions as it takes. Of a
-        record counts what :meth:`register` takes; after a failure some of them may be there.
+        record counts what :meth:`register` takes; after a failure some of them may be there. Raises for one that is
+        too large once the others are there.
         """
         ...
 
@@ -219,13 +220,14 @@ class MarkerStore(Protocol):
 
     def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
         """:meth:`raise_epoch` for many flows, each with its ``above``, in as few transactions as it takes. Those
-        without a record that can be read are left out.
+        without a record that can be read, or whose record became too large, are left out.
         """
         ...
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         """Store markers, grouped, each together with its counts: both or neither. Returns the flows whose write was
-        refused because a newer epoch exists, or no record that can be read.
+        refused because a newer epoch exists, or no record that can be read, or because the record is too large: it
+        gets no epoch then until it fits.
 
         A marker with a smaller ``order`` than the stored one is refused too unless it carries a newer incarnation:
         going back is :meth:`rewind`'s.

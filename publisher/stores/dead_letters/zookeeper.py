@@ -2,7 +2,7 @@
 
 A letter is created in a transaction that also checks the version of the flow's record, so that a former owner of the
 flow adds nothing. ZooKeeper holds everything in memory and takes no request over 1 MB: both bounds here are smaller
-than those of the other stores.
+than those of the other stores. A letter has its rows' keys too, so one within the bound may still be refused.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from urllib.parse import quote, unquote
 from kazoo.exceptions import NoNodeError
 
 from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json
-from publisher.stores.guarded_client import RACES, Fill, GuardedClient
+from publisher.stores.guarded_client import MOST_BYTES, RACES, Fill, GuardedClient, TooLargeError
 from wormhole.coordination.records import Paths
+from wormhole.model.errors import MarkerStoreError
 from wormhole.model.position import flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order
 from wormhole.ports.marker_store import FlowKey, StoredFlow
@@ -84,8 +85,11 @@ class ZooKeeperDeadLetters:
 
             if not known:
                 self._client.make([folder])
-            if self._commit(flow, version, put):
-                return
+            try:
+                if self._commit(flow, version, put):
+                    return
+            except TooLargeError as error:
+                raise _too_large(flow, letter, error.size) from error
         raise self._client.too_many_races(f"what {path} depends on")
 
     def retry(self, flow: FlowKey, ids: Sequence[str]) -> None:
@@ -164,6 +168,16 @@ class ZooKeeperDeadLetters:
 
     def _path(self, flow: FlowKey, id_: str) -> str:
         return f"{self._folder(flow)}/{quote(id_, safe=':')}"
+
+
+def _too_large(flow: FlowKey, letter: DeadLetter, size: int) -> MarkerStoreError:
+    name = flow_name(*flow)
+    return MarkerStoreError(
+        f"update {letter.id} is too large to be parked: with its key the request has {size:,} bytes, and ZooKeeper "
+        f"takes {MOST_BYTES:,} at most",
+        flow=name,
+        hint=f"`wormholectl flows skip {name} --update {letter.id}` passes over it",
+    )
 
 
 def _setting(path: str, data: bytes, version: int) -> Fill:

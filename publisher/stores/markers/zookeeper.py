@@ -1,8 +1,9 @@
 """Datamarkers in ZooKeeper, for copies or hosts that take over from each other.
 
 One node per flow. A write names the version it read, so a change of the node in between makes it fail: the epoch is
-checked again and the write repeated or refused. Several markers go in one ZooKeeper transaction. Epochs say who may
-write a flow; where publishers contend for a log, each transaction also checks that its writer still owns it.
+checked again and the write repeated or refused. Several markers go in one ZooKeeper transaction, as many as are well
+below what it takes; a record that is too large alone holds its flow, and no other. Epochs say who may write a flow;
+where publishers contend for a log, each transaction also checks that its writer still owns it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from publisher.stores.dead_letters.zookeeper import ZooKeeperDeadLetters
-from publisher.stores.guarded_client import RACES, Ask, Fill, GuardedClient, has
+from publisher.stores.guarded_client import RACES, Ask, Fill, GuardedClient, TooLargeError, has
+from publisher.stores.markers.record_size import too_large
 from publisher.stores.markers.rules import accepts, flow_from_json, flow_to_json, in_place_of, moved, raised, written
 from publisher.stores.source_state import ZooKeeperSourceState
 from wormhole.config import CoordinatorConfig
@@ -34,12 +36,8 @@ __all__ = ["ZooKeeperMarkerStore"]
 
 _log = logging.getLogger(__name__)
 
-# Keeps one transaction well below ZooKeeper's limit of 1 MB for a request.
-_WRITES_PER_TRANSACTION: Final = 100
-_BYTES_PER_TRANSACTION: Final = 400_000  # of pages of counts, each with its path, and of backfills' progress
-_NODE_BYTES: Final = 200
-
-_T = TypeVar("_T")
+_READ_TOGETHER: Final = 100
+"""Flows whose records are read before any of them is written again."""
 
 
 class ZooKeeperMarkerStore:
@@ -52,6 +50,11 @@ class ZooKeeperMarkerStore:
         self._client = GuardedClient(settings)
         # Threads of one process take turns, so that a lost race always means another process.
         self._writing = threading.Lock()
+        self._versions: dict[FlowKey, tuple[int, int]] = {}
+        """The transaction that made each record that was written here, and its last version that is known."""
+        # Flows whose last datamarker was too large, with the epoch that it was of. They get no other one: nothing that
+        # is delivered there would be stored either.
+        self._held: dict[FlowKey, tuple[int, MarkerStoreError]] = {}
 
     def __repr__(self) -> str:
         return f"<ZooKeeperMarkerStore {self._settings.zookeeper} log {self._log}>"
@@ -66,14 +69,16 @@ class ZooKeeperMarkerStore:
     def close(self) -> None:
         self._client.close()
 
-    def guard(self, fence: Callable[[], str]) -> None:
+    def guard(self, fence: Callable[[], str], put_back: Callable[[str], object] = lambda reason: None) -> None:
         """Write from now on only while the node is there whose path ``fence`` returns: this publisher's claim on the
         log. Every method that writes raises :class:`~wormhole.model.errors.CoordinationLost` once it is gone; what its
         present transaction would have written is not written.
 
-        An empty path checks nothing before the first claim; after that nothing is written any more.
+        An empty path checks nothing before the first claim; after that nothing is written any more. ``put_back`` gets
+        the reason when a record turns out to be older than it was: ZooKeeper's data was restored. Nothing is written
+        any more then either. It may be called from any thread.
         """
-        self._client.guard(fence)
+        self._client.guard(fence, put_back)
 
     def source_state(self, group: LogGroup) -> ZooKeeperSourceState:
         """What the source knows of the servers behind the log, for each host that may own the log as one of ``group``;
@@ -96,8 +101,9 @@ class ZooKeeperMarkerStore:
     ) -> StoredFlow:
         stored = StoredFlow(marker, epoch, start, control=control)
         path = self._path(flow)
+        create = _creating(path, flow_to_json(stored))
         for _ in range(RACES):
-            failures = self._client.transact(f"register {path}", _creating(path, flow_to_json(stored)))
+            failures = self._write(flow, stored, f"register {path}", create)
             if not failures:
                 return stored
             if has(failures, NodeExistsError):
@@ -107,38 +113,54 @@ class ZooKeeperMarkerStore:
 
     def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:
         found: dict[FlowKey, StoredFlow] = {}
+        refused: list[MarkerStoreError] = []
         self._client.make({self._paths.markers(application) for application, _ in records})
+        creates = (_creating(self._path(flow), flow_to_json(record)) for flow, record in records.items())
         with self._writing:
-            for group in _groups(list(records.items()), lambda one: _in_base64(one[1].marker.backfill)):
-                if self._create(group):
-                    found |= dict(group)
-                    continue
-                for flow, record in group:  # some are there already, or made by somebody else
+            created = self._client.transact_grouped("register flows", creates)
+            for (flow, record), failures in zip(records.items(), created, strict=True):
+                if not failures:
+                    found[flow] = record
+                elif error := _too_large(flow, record, failures):
+                    refused.append(error)
+                else:  # it is there already or made by somebody else, or another one of its transaction is
                     found[flow] = self.register(flow, record.marker, record.start, record.epoch, record.control)
+        if refused:  # not left out: the flows that are there would go on, and what it lacks until then be lost
+            raise refused[0]
         return found
 
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
-        return self._change(flow, lambda stored: raised(stored, above)).epoch
+        def change(stored: StoredFlow) -> StoredFlow:
+            if (error := self._held_by(flow, stored)) is not None:
+                raise MarkerStoreError(error.message, flow=error.flow, hint=error.hint)
+            return raised(stored, above)
+
+        return self._change(flow, change).epoch
 
     def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
         epochs: dict[FlowKey, int] = {}
+        left = set(flows)
         with self._writing:
             for race in range(RACES):
                 _step_aside(race)
-                found = self._get_all(flows.keys() - epochs.keys())
-                changes = [(flow, raised(one, flows[flow]), at) for flow, (one, at) in found.items()]
-                for group in _groups(changes, lambda change: _in_base64(change[1].marker.backfill)):
-                    if self._commit(group, {}):
-                        epochs |= {flow: stored.epoch for flow, stored, _ in group}
-                if epochs.keys() >= found.keys():
+                found = self._get_all(left, to_write=True)
+                free = {flow: one for flow, (one, _) in found.items() if self._held_by(flow, one) is None}
+                changes = {flow: raised(one, flows[flow]) for flow, one in free.items()}
+                left.clear()
+                for flow, failures in self._commit(changes, {}, found).items():
+                    if not failures:
+                        epochs[flow] = changes[flow].epoch
+                    elif not has(failures, TooLargeError):  # raising its epoch alone says why
+                        left.add(flow)
+                if not left:
                     return epochs
-        raise self._client.too_many_races(_names(flows.keys() - epochs.keys()))
+        raise self._client.too_many_races(_names(left))
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         refused: list[FlowKey] = []
         with self._writing:
-            for group in _groups(writes, _bytes_of):
-                refused += self._store(group)
+            for at in range(0, len(writes), _READ_TOGETHER):
+                refused += self._store(writes[at : at + _READ_TOGETHER])
         if refused:
             self._client.check()  # of a log that is another publisher's now no single flow is refused
         return tuple(refused)
@@ -165,10 +187,13 @@ class ZooKeeperMarkerStore:
         def changed(stored: StoredFlow) -> StoredFlow:
             return replace(stored, control=control) if was in (None, stored.control) else stored
 
-        return self._change(flow, changed).control == control
+        done = self._change(flow, changed).control == control
+        self._held.pop(flow, None)  # it may have been too large because of what was asked
+        return done
 
     def forget(self, flow: FlowKey) -> None:
         path, folder = self._path(flow), self._paths.delivery_counts(*flow)
+        self._held.pop(flow, None)
         self._client.transact(f"forget {path}", _deleting(path))  # nothing is wrong with what is gone already
         below = [f"{folder}/{name}" for name in self._client.children(folder)]
         self._client.transact_all(f"forget {folder}", [_deleting(name) for name in (*below, folder)])
@@ -179,45 +204,75 @@ class ZooKeeperMarkerStore:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _store(self, writes: Sequence[MarkerWrite]) -> list[FlowKey]:
+        refused: list[FlowKey] = []
         for race in range(RACES):
             _step_aside(race)
-            refused: list[FlowKey] = []
-            records = self._get_all({write.flow for write in writes})
+            records = self._get_all({write.flow for write in writes}, to_write=True)
             accepted: dict[FlowKey, StoredFlow] = {}
-            pages: dict[str, bytes] = {}
+            pages: dict[FlowKey, dict[str, bytes]] = {}
+            late: list[FlowKey] = []
             for write in writes:
                 if write.flow not in records:
-                    refused.append(write.flow)
+                    late.append(write.flow)
                     continue
                 stored = accepted.get(write.flow, records[write.flow][0])
                 if accepts(stored, write):
                     accepted[write.flow] = written(stored, write)
                     folder = self._paths.delivery_counts(*write.flow)
-                    pages |= {f"{folder}/{name}": page for name, page in write.counts.items()}
+                    pages.setdefault(write.flow, {}).update({f"{folder}/{k}": page for k, page in write.counts.items()})
                 else:
-                    refused.append(write.flow)
-            if not accepted or self._commit([(flow, new, records[flow][1]) for flow, new in accepted.items()], pages):
+                    late.append(write.flow)
+            raced: set[FlowKey] = set()
+            for flow, failures in self._commit(accepted, pages, records).items():
+                if error := _too_large(flow, accepted[flow], failures, sum(map(len, pages[flow].values()))):
+                    self._hold(flow, accepted[flow].epoch, error)
+                    refused.append(flow)
+                elif failures:
+                    raced.add(flow)
+                else:
+                    self._held.pop(flow, None)
+            refused += [flow for flow in late if flow not in raced]
+            writes = [write for write in writes if write.flow in raced]
+            if not writes:
                 return refused
         raise self._client.too_many_races(_names(write.flow for write in writes))
 
-    def _commit(self, changes: Sequence[tuple[FlowKey, StoredFlow, int]], pages: Mapping[str, bytes]) -> bool:
-        """Write all of ``changes`` and ``pages`` of counts (by path) or none; false when a node is not at the version
-        that was read.
+    def _hold(self, flow: FlowKey, epoch: int, error: MarkerStoreError) -> None:
+        if self._held.get(flow, (-1, None))[0] != epoch:
+            _log.error("%s", error)
+        self._held[flow] = epoch, error
+
+    def _held_by(self, flow: FlowKey, stored: StoredFlow) -> MarkerStoreError | None:
+        """Why the flow gets no new epoch; nothing once another publisher gave it one, or somebody set its marker."""
+        epoch, error = self._held.get(flow, (-1, None))
+        return error if epoch == stored.epoch else None
+
+    def _commit(
+        self,
+        changes: Mapping[FlowKey, StoredFlow],
+        pages: Mapping[FlowKey, Mapping[str, bytes]],
+        records: Mapping[FlowKey, tuple[StoredFlow, int]],
+    ) -> dict[FlowKey, list[Exception]]:
+        """Write the record and the ``pages`` of counts (by path) of each flow, both or neither. Returns what each flow
+        failed by: a node is not at the version that was read (``records``), or both together are too large.
         """
-        known = self._known(pages)
+        known = self._known({path: page for some in pages.values() for path, page in some.items()})
 
-        def fill(transaction: Any) -> None:
-            for flow, stored, version in changes:
-                transaction.set_data(self._path(flow), flow_to_json(stored), version)
-            for path, page in pages.items():
-                if page and path in known:
-                    transaction.set_data(path, page)
-                elif page:
-                    transaction.create(path, page)
-                elif path in known:
-                    transaction.delete(path)
+        def writing(flow: FlowKey, stored: StoredFlow) -> Fill:
+            path, data, version = self._path(flow), flow_to_json(stored), records[flow][1]
 
-        return not self._client.transact("store datamarkers", fill)
+            def fill(transaction: Any) -> None:
+                transaction.set_data(path, data, version)
+                _write_pages(transaction, pages.get(flow, {}), known)
+
+            return fill
+
+        fills = (writing(flow, stored) for flow, stored in changes.items())
+        results = dict(zip(changes, self._client.transact_grouped("store datamarkers", fills), strict=True))
+        for flow, failures in results.items():
+            if not failures:
+                self._wrote(flow, records[flow][1])
+        return results
 
     def _known(self, pages: Mapping[str, bytes]) -> set[str]:
         """Which pages are there; makes the folders of those that are not."""
@@ -226,24 +281,24 @@ class ZooKeeperMarkerStore:
         self._client.make({path.rpartition("/")[0] for path, page in pages.items() if page and path not in known})
         return known
 
-    def _create(self, records: Sequence[tuple[FlowKey, StoredFlow]]) -> bool:
-        """Create all of the records or none; whether that was done."""
-
-        def fill(transaction: Any) -> None:
-            for flow, stored in records:
-                transaction.create(self._path(flow), flow_to_json(stored))
-
-        return not self._client.transact("register flows", fill)
+    def _write(self, flow: FlowKey, stored: StoredFlow, what: str, fill: Fill) -> list[Exception]:
+        """One transaction with the record ``stored``, as :meth:`GuardedClient.transact` does it."""
+        try:
+            return self._client.transact(what, fill)
+        except TooLargeError as error:
+            raise too_large(flow, stored, error.size) from error
 
     def _change(self, flow: FlowKey, change: Callable[[StoredFlow], StoredFlow]) -> StoredFlow:
         path = self._path(flow)
         with self._writing:
             for race in range(RACES):
                 _step_aside(race)
-                stored, version = self._get(flow)
+                stored, version = self._get(flow, to_write=True)
                 changed = change(stored)
-                failures = self._client.transact(f"write {path}", _setting(path, flow_to_json(changed), version))
+                data = flow_to_json(changed)
+                failures = self._write(flow, changed, f"write {path}", _setting(path, data, version))
                 if not failures:
+                    self._wrote(flow, version)
                     return changed
                 if has(failures, NoNodeError):
                     raise KeyError(flow)
@@ -262,21 +317,23 @@ class ZooKeeperMarkerStore:
                 _, stat = self._client.ask(f"read {path}", _getting(path))
                 version = int(stat.version)
                 anew = in_place_of(error, wanted.marker, max(wanted.epoch, version), wanted.start)
-                if not self._client.transact(f"write {path}", _setting(path, flow_to_json(anew), version)):
+                if not self._write(flow, anew, f"write {path}", _setting(path, flow_to_json(anew), version)):
                     return anew
         raise self._client.too_many_races(path)
 
-    def _get(self, flow: FlowKey) -> tuple[StoredFlow, int]:
+    def _get(self, flow: FlowKey, *, to_write: bool = False) -> tuple[StoredFlow, int]:
         path = self._path(flow)
         try:
             data, stat = self._client.ask(f"read {path}", _getting(path))
         except NoNodeError:
             raise KeyError(flow) from None
+        if to_write:
+            self._check_version(flow, path, stat)
         return flow_from_json(flow, bytes(data), path), int(stat.version)
 
-    def _get_all(self, flows: Iterable[FlowKey]) -> dict[FlowKey, tuple[StoredFlow, int]]:
+    def _get_all(self, flows: Iterable[FlowKey], *, to_write: bool = False) -> dict[FlowKey, tuple[StoredFlow, int]]:
         """The records of ``flows`` that exist and are valid, with their versions: asked for together, so that it takes
-        one round trip.
+        one round trip. ``to_write``: by the thread that writes them next.
         """
         wanted = {flow: self._path(flow) for flow in flows}
         asked = self._client.ask_all("read datamarkers", map(_getting, wanted.values()))
@@ -284,11 +341,27 @@ class ZooKeeperMarkerStore:
         for (flow, path), answer in zip(wanted.items(), asked, strict=True):
             with contextlib.suppress(NoNodeError):
                 data, stat = answer()
+                if to_write:
+                    self._check_version(flow, path, stat)
                 try:
                     found[flow] = flow_from_json(flow, bytes(data), path), int(stat.version)
                 except MarkerStoreError as error:  # of this flow only; the others are stored
                     _log.error("%s", error)
         return found
+
+    def _check_version(self, flow: FlowKey, path: str, stat: Any) -> None:
+        """Raises :class:`~wormhole.model.errors.CoordinationLost` when the record is older than it was: the owner of a
+        log remembers more of the flow than is stored then, and would pass over what came between.
+        """
+        made, version = int(stat.czxid), int(stat.version)
+        known = self._versions.get(flow, (made, version))
+        if known[0] == made and version < known[1]:
+            raise self._client.refuse_older(f"{path} is in version {version}, and was in {known[1]}")
+        self._versions[flow] = made, version
+
+    def _wrote(self, flow: FlowKey, version: int) -> None:
+        """The record was replaced, which was in ``version``."""
+        self._versions[flow] = self._versions[flow][0], version + 1
 
     def _path(self, flow: FlowKey) -> str:
         return self._paths.marker(*flow)
@@ -318,31 +391,26 @@ def _deleting(path: str) -> Fill:
     return lambda transaction: transaction.delete(path)
 
 
-def _groups(items: Iterable[_T], size_of: Callable[[_T], int]) -> Iterator[list[_T]]:
-    """As many at a time as go into one transaction. ``size_of``: bytes of one beside its record."""
-    group: list[_T] = []
-    size = 0
-    for item in items:
-        more = size_of(item)
-        if group and (len(group) == _WRITES_PER_TRANSACTION or size + more > _BYTES_PER_TRANSACTION):
-            yield group
-            group, size = [], 0
-        group.append(item)
-        size += more
-    if group:
-        yield group
+def _write_pages(transaction: Any, pages: Mapping[str, bytes], known: Collection[str]) -> None:
+    for path, page in pages.items():
+        if page and path in known:
+            transaction.set_data(path, page)
+        elif page:
+            transaction.create(path, page)
+        elif path in known:
+            transaction.delete(path)
+
+
+def _too_large(
+    flow: FlowKey, stored: StoredFlow, failures: Sequence[Exception], counts: int = 0
+) -> MarkerStoreError | None:
+    """The error for a flow that failed by its size; ``None``: it did not. ``counts``: bytes of its delivery counts."""
+    sizes = [failure.size for failure in failures if isinstance(failure, TooLargeError)]
+    return too_large(flow, stored, sizes[0], counts) if sizes else None
 
 
 def _names(flows: Iterable[FlowKey]) -> str:
     return ", ".join(sorted({flow_name(*flow) for flow in flows}))
-
-
-def _bytes_of(write: MarkerWrite) -> int:
-    return sum(_NODE_BYTES + len(page) for page in write.counts.values()) + _in_base64(write.marker.backfill)
-
-
-def _in_base64(data: bytes) -> int:
-    return (len(data) + 2) // 3 * 4
 
 
 def _step_aside(race: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ from publisher.flows.ownership import LogHandedOver, Ownership
 from tests.support.clocks import fast_clock
 from tests.support.eventually import eventually
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
-from wormhole.coordination.port import LogGroup, MoveRequest, PublisherInfo
-from wormhole.model.errors import SourceUnavailable
+from wormhole.coordination.port import LogClaim, LogGroup, LogOwners, MoveRequest, PublisherInfo
+from wormhole.model.errors import ConfigError, SourceUnavailable
 from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.datastore import Standing
 
@@ -31,7 +32,12 @@ class Process:
         self.answers = asyncio.Event()
         self.answers.set()
         self.looks = 0
-        candidate = Candidate(GROUP, self.copy, self.host, rank, 30.0, self._look, former)
+        self.tasks: list[asyncio.Task[None]] = []
+
+        async def groups() -> tuple[LogGroup, ...]:
+            return former
+
+        candidate = Candidate(GROUP, self.copy, self.host, rank, 30.0, self._look, groups)
         self.candidacy = Candidacy(self.coordinator, candidate, fast_clock())
         self.ownership = Ownership(self.coordinator, fenced=True, candidacy=self.candidacy)
         self.info = PublisherInfo("shop", self.copy, "db1", self.host, rank + 1, f"{self.host}:7000", 1.0)
@@ -44,7 +50,14 @@ class Process:
         return self.standing
 
     def takes(self) -> asyncio.Task[None]:
-        return asyncio.create_task(self.ownership.take(self.info))
+        self.tasks.append(asyncio.create_task(self.ownership.take(self.info)))
+        return self.tasks[-1]
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.coordinator.stop()
 
     @property
     def waits(self) -> str:
@@ -58,7 +71,7 @@ async def three() -> AsyncIterator[list[Process]]:
     async with AsyncExitStack() as stack:
         for one in processes:
             await one.coordinator.start()
-            stack.push_async_callback(one.coordinator.stop)
+            stack.push_async_callback(one.close)
         yield processes
 
 
@@ -210,10 +223,104 @@ async def test_a_failover_waits_for_the_publisher_of_the_configuration_before() 
     await after.coordinator.start()
     claim = await before.own_log(former, PublisherInfo("shop", "main", "db1", "a", 7, "", 1.0), server="A", why="")
     taking = after.takes()
-    said = "process 7 on a serves shop/main/db1 as before the failover was configured"
+    said = "process 7 on a still serves shop/main/db1, as configured before"
     await eventually(lambda: said in after.waits, "it says for whom it waits")
     assert not taking.done()
     await claim.close()
     await taking
     await before.stop()
     await after.coordinator.stop()
+
+
+async def test_a_publisher_of_another_configuration_that_comes_meanwhile_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both look for the other one first, and then own their logs: one of them has to look again."""
+    world, former = MemoryWorld(), LogGroup("shop", "main", "db1")
+    before, after = MemoryCoordinator(world), Process(world, "west@c", 1, (former,))
+    await before.start()
+    await after.coordinator.start()
+    own, claims = after.coordinator.own_log, list[LogClaim]()
+
+    async def late(*arguments: Any, **more: Any) -> LogClaim:
+        if not claims:
+            owner = PublisherInfo("shop", "main", "db1", "a", 7, "", 1.0)
+            claims.append(await before.own_log(former, owner, server="A", why=""))
+        return await own(*arguments, **more)
+
+    monkeypatch.setattr(after.coordinator, "own_log", late)
+    taking = after.takes()
+    await eventually(lambda: "process 7 on a still serves" in after.waits, "it gave the log up again")
+    assert not taking.done()
+    assert (await after.coordinator.log_owners())[GROUP].owner is None
+    await claims[0].close()
+    await taking
+    await after.close()
+    await before.stop()
+
+
+async def test_a_datastore_that_does_not_answer_is_asked_one_question_at_a_time(three: list[Process]) -> None:
+    a, _, _ = three
+    a.answers.clear()
+    waiting = a.takes()
+    await eventually(lambda: "no answer within 5 s" in a.waits, "it does not wait for the answer")
+    await waiting
+    assert a.looks == 1
+    assert a.ownership.term == 1, "somebody has to own the log"
+    a.answers.set()
+
+
+async def test_an_address_that_leads_to_another_server_is_noted(three: list[Process]) -> None:
+    a, b, _ = three
+    await a.takes()
+    waiting = b.takes()
+    until = asyncio.create_task(a.ownership.until_another(lambda: False))
+    b.standing = Standing("server that took over")
+    await eventually(lambda: "main@b reads the server server that took over" in b.waits, "it does not read that one")
+    a.standing = Standing("server that took over")
+    await eventually(lambda: "could not take over" not in b.waits, "the owner reads it too")
+    [owners] = (await b.coordinator.log_owners()).values()
+    assert [(term.number, term.server) for term in owners.terms] == [(1, "server that took over")]
+    until.cancel()
+    await asyncio.gather(until, return_exceptions=True)
+    assert not waiting.done()
+
+
+async def test_an_owner_whose_stored_state_is_older_than_what_it_knows_begins_anew(three: list[Process]) -> None:
+    a, _, _ = three
+    await a.takes()
+    until = asyncio.create_task(a.ownership.until_another(lambda: False))
+    a.ownership.distrust("a record is in version 3, and was in 7")
+    with pytest.raises(LogHandedOver, match="older than it was: a record is in version 3") as caught:
+        await until
+    assert caught.value.gone, "no subscriber is waited for"
+
+
+async def test_a_standby_may_do_nothing(three: list[Process]) -> None:
+    a, b, _ = three
+    assert not a.ownership.ours()
+    await a.takes()
+    waiting = b.takes()
+    await eventually(lambda: "owns the log" in b.waits, "it stands by")
+    assert (a.ownership.ours(), a.ownership.may_send()) == (True, True)
+    assert (b.ownership.ours(), b.ownership.may_send(), b.ownership.sole()) == (False, False, False)
+    await a.ownership.give_up()
+    assert not a.ownership.ours()
+    await waiting
+
+
+async def test_owners_that_cannot_be_seen_are_looked_for_again(
+    three: list[Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _, _ = three
+    watch, refusals = a.coordinator.watch_log, [ConfigError("not allowed")]
+
+    def refused_first(group: LogGroup) -> AsyncIterator[LogOwners]:
+        if refusals:
+            raise refusals.pop()
+        return watch(group)
+
+    monkeypatch.setattr(a.coordinator, "watch_log", refused_first)
+    await a.takes()
+    assert a.ownership.term == 1
+    assert not refusals

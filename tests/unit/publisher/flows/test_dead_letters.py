@@ -48,6 +48,7 @@ class Desk:
             ScriptedClock().clock,
         )
         self.sent: list[Parcel] = []
+        self.may_send = True
 
     async def park(self, number: int, key: int = 1) -> str | None:
         return await self.office.park(self.flow, self.flow.epoch, *letter(number, key), self.max_frame)
@@ -169,6 +170,29 @@ async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_ac
         desk.flow.answer_letter(acked=True)
     assert await running
     assert desk.store.load(CACHE) == desk.flow.parked == ()
+
+
+async def test_a_letter_waits_while_the_publisher_may_not_send() -> None:
+    desk = Desk()
+    await desk.park(1)
+    await desk.office.retry(desk.flow, "")
+    await desk.assign()
+    asked: list[str] = []
+    read = desk.store.read
+    desk.may_send = False
+
+    def counted(flow: FlowKey, id_: str) -> Parcel:
+        asked.append(id_)
+        return read(flow, id_)
+
+    desk.store.read = counted  # type: ignore[method-assign]
+    running = desk.redeliver()
+    await eventually(lambda: len(asked) > 3, "it is asked for again and again")
+    assert not desk.sent
+    desk.may_send = True
+    await eventually(lambda: len(desk.sent) == 1, "sent")
+    desk.flow.answer_letter(acked=True)
+    assert await running
 
 
 async def test_a_letter_goes_with_the_columns_that_its_application_receives_now() -> None:

@@ -39,8 +39,12 @@ def test_a_candidate_whose_datastore_cannot_be_read_comes_last_and_says_why() ->
     unready = replace(B, ready=False, waits="it is a standby", hint="promote it")
     found = attempt(unready, owners(unready), 0)
     assert found.after_s == UNREADY_S
+    lacking = replace(C, lacking="uuid:7")
+    assert (
+        attempt(lacking, owners(unready, lacking), 30).after_s < attempt(unready, owners(unready, lacking), 30).after_s
+    )
     assert (found.why.text, found.why.hint) == ("it is a standby", "promote it")
-    assert attempt(unready, owners(A, unready), 30).after_s == 30 + STEP_S
+    assert attempt(unready, owners(A, unready), 30).after_s == 30 + UNREADY_S + STEP_S
 
 
 def test_who_serves_in_place_of_an_owner_that_cannot_read_its_log() -> None:
@@ -88,6 +92,14 @@ def test_of_two_servers_under_one_copys_name_only_the_one_that_served_is_read() 
 def test_a_server_that_was_replaced_is_read_once_no_candidate_has_the_former_one() -> None:
     new = replace(A, server="N"), replace(B, server="N")
     assert attempt(new[0], owners(*new), 30) == Attempt(0)
+
+
+def test_a_server_that_nobody_can_read_keeps_no_candidate_away() -> None:
+    new, stale = replace(B, server="N"), replace(A, ready=False)
+    assert attempt(new, owners(stale, new), 30).why == Attempt(0).why
+    owned = replace(owners(new), owner=PublisherInfo("shop", "main", "db1", "a", 1, "", 0.0))
+    assert attempt(new, owned, 30).after_s == math.inf, "the owner reads it, as far as is known"
+    assert successor(owned) == "main@b", "an owner that cannot read it leaves the log"
 
 
 def test_a_server_that_is_not_known_is_no_other_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from publisher.flows.known_flows import FormerHolder, KnownFlows
 from tests.support.clocks import ScriptedClock
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
-from wormhole.coordination.port import FlowRecord
+from wormhole.coordination.port import FlowRecord, LogGroup
 
 FLOW = ("app", "db1")
 
@@ -71,17 +72,44 @@ async def test_one_that_stands_by_knows_what_the_owner_served_when_coordination_
     tmp_path: Path, coordinator: MemoryCoordinator
 ) -> None:
     owner, path, left = KnownFlows(coordinator, tmp_path / "owner.json"), tmp_path / "flows.json", ("app", "db1.left")
-    await owner.note({FLOW: record(7), left: record(3), ("app", "db2"): record(5)})
+    await owner.note({FLOW: record(7), left: record(3), ("app", "db2"): record(5), ("others", "db1"): record(9)})
     for _ in range(2):
-        await KnownFlows(coordinator, path).follow(lambda shard: shard.startswith("db1"))
+        known = KnownFlows(coordinator, path, includes=lambda shard: shard.startswith("db1"))
+        await known.follow(["app", "new"])
         await owner.forget(left)
     wiped = MemoryCoordinator(MemoryWorld())
     await wiped.start()
     stands_by = KnownFlows(wiped, path)
-    await stands_by.follow(lambda _: True)
+    await stands_by.follow(["app"])
     assert await stands_by.epoch_after(FLOW) == 107
     assert await stands_by.epoch_after(left) is None
     assert await stands_by.epoch_after(("app", "db2")) is None
+    assert await stands_by.epoch_after(("others", "db1")) is None, "another application's"
+
+
+async def test_each_application_is_asked_once_for_the_flows_of_the_log(
+    tmp_path: Path, coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, flows = [], coordinator.flows
+
+    async def counting(
+        applications: Collection[str] | None = None, includes: Callable[[str], bool] = bool
+    ) -> Mapping[tuple[str, str], FlowRecord]:
+        found = await flows(applications, includes)
+        asked.append((applications, sorted(found)))
+        return found
+
+    monkeypatch.setattr(coordinator, "flows", counting)
+    other = ("second", "db1.t")
+    await coordinator.write_flows(dict.fromkeys([FLOW, ("app", "db2"), other, ("third", "db1")], record(7)))
+    known = KnownFlows(coordinator, tmp_path / "flows.json", includes=LogGroup("shop", "main", "db1").includes)
+    for flow in (FLOW, other, FLOW, ("app", "db1.new"), other):
+        assert await known.epoch_after(flow) == (None if flow == ("app", "db1.new") else 107)
+        assert (await known.former_holder(flow) is None) == (flow == ("app", "db1.new"))
+    assert asked == [(["app"], [FLOW]), (["second"], [other])]
+    await known.forget(FLOW)
+    assert await known.epoch_after(FLOW) is None
+    assert asked[2:] == [(["app"], [FLOW])], "the other application's are as they were"
 
 
 async def test_a_store_that_is_not_meant_to_last_has_no_witness(coordinator: MemoryCoordinator) -> None:

@@ -12,7 +12,7 @@ from publisher.flows.ownership import LogHandedOver, Ownership
 from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
-from wormhole.coordination.port import PublisherInfo
+from wormhole.coordination.port import LogClaim, PublisherInfo
 
 ONE = PublisherInfo("shop", "main", "db1", "host1", 1, "", 1.0)
 TWO = PublisherInfo("shop", "main", "db1", "host2", 2, "", 2.0)
@@ -87,6 +87,9 @@ class Claimed:
 
     async def win(self, info: PublisherInfo) -> Claimed:
         return self
+
+    def watch(self, claim: LogClaim) -> None:
+        assert cast("object", claim) is self
 
     async def lost(self) -> str:
         await self.gone.wait()

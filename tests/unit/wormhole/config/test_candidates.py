@@ -108,7 +108,7 @@ def test_who_contends_for_a_log_and_whom_its_publishers_serve() -> None:
     assert [found.group(copy) for copy in ("main", "west", "east")] == [FAILOVER, FAILOVER, "east"]
     assert found.failover_of("main") == found.failover
     assert found.failover_of("east") is None
-    assert [found.earlier_groups(copy) for copy in ("main", "east")] == [("main", "west"), (FAILOVER,)]
+    assert [found.earlier_groups(copy) for copy in ("main", "east")] == [("west", "main"), (FAILOVER,)]
     served = {from_copy: [copy for copy in found.copies if found.serves(copy, from_copy)] for from_copy in ("", "east")}
     assert served == {"": ["main", "west"], "east": ["east"]}
     assert not found.serves("main", "main"), "as it is refused"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from tests.contract.test_coordinator import CANDIDATE, DB1, GROUP, MONITOR, MORE, PLAIN, A, config, soon
 from tests.support.eventually import eventually
@@ -147,6 +150,74 @@ async def test_a_subscriber_has_its_own_application_only(closed: Fleet) -> None:
     finally:
         eve.stop()
         eve.close()
+
+
+@contextmanager
+def eve(closed: Fleet, who: str) -> Iterator[KazooClient]:
+    """Whoever has the credentials of ``who``, without our code."""
+    client = KazooClient(
+        closed.open.zookeeper.partition("/")[0], auth_data=[("digest", (closed.folder / who).read_text().strip())]
+    )
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+async def test_a_subscriber_owns_no_log_and_takes_none_from_its_owner(closed: Fleet) -> None:
+    root = f"/{closed.open.zookeeper.partition('/')[2]}"
+    async with closed.client("publisher") as publisher:
+        claim = await publisher.own_log(GROUP, DB1, server="", why="")
+        entry = await publisher.register_candidate(GROUP, CANDIDATE)
+        await publisher.write_flows(FLOW)
+        log = f"{root}/logs/{GROUP}"
+
+        def attack() -> None:
+            with eve(closed, "subscriber-cache") as client:
+                for path in (f"{log}/owner", claim.fence(), f"{log}/term", f"{log}/candidates/{CANDIDATE.name}"):
+                    for refused in (client.get, client.delete, partial(client.set, value=b"x")):
+                        with pytest.raises(NoAuthError):
+                            refused(path)
+                    with pytest.raises(NoAuthError):
+                        client.set_acls(path, OPEN_ACL_UNSAFE)
+                for path in ("move", "claims/eve", "candidates/eve@h", "state"):
+                    with pytest.raises(NoAuthError):
+                        client.create(f"{log}/{path}", b"", ephemeral=True)
+                for path in ("publishers/shop", "hosts/eve", "logs/eve", "history/e", "applications/cache/flows/eve"):
+                    with pytest.raises(NoAuthError):
+                        client.create(f"{root}/{path}", b"")
+                with pytest.raises(NoAuthError):
+                    client.delete(root, recursive=True)
+
+        await asyncio.to_thread(attack)
+        assert (claim.held, entry.held, claim.term) == (True, True, 1)
+        await publisher.write_flows(FLOW)
+
+
+async def test_an_entry_that_a_subscriber_closed_to_others_is_left_out_by_name(
+    closed: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Red before: nobody could list subscribers any more, of no application, and no operator could make credentials.
+
+    Who makes a node decides who may do what there.
+    """
+    root = f"/{closed.open.zookeeper.partition('/')[2]}"
+    path = f"{root}/applications/cache/subscribers/closed"
+    mine = [make_digest_acl("eve", "evil", all=True)]
+    async with closed.client("publisher") as publisher, closed.client("subscriber-cache") as subscriber:
+        await subscriber.register_subscriber(A)
+        with eve(closed, "subscriber-cache") as client:
+            client.add_auth("digest", "eve:evil")
+            client.create(path, b"x", acl=mine)
+            client.create(f"{path}/below", b"", acl=mine)
+            deep = f"{path.rpartition('/')[0]}/deep{'/x' * 1200}"
+            client.create(deep, b"", makepath=True)
+            assert await publisher.subscribers() == (A,)
+            assert await soon(publisher.watch_subscribers("cache")) == (A,)
+            assert "may not be read by us, as its maker decided. Next: " in str(publisher.problems[path])
+            assert access_state(closed.named("operator")).locked_out == ()
+            make_identities(closed.named("operator"), closed.folder)
+            assert f"{path} keeps the rights that its maker gave it" in caplog.text
 
 
 async def test_without_credentials_or_with_others_the_message_says_whose_move_it_is(closed: Fleet) -> None:

@@ -60,6 +60,13 @@ async def wipe(client: ZooKeeperCoordinator, path: str) -> None:
     assert await client._session.call(f"wipe {path}", ask) == [True] * len(paths)
 
 
+async def make(client: ZooKeeperCoordinator, path: str, data: bytes) -> None:
+    """A node that goes with the session of ``client``."""
+    await client._session.call(
+        f"make {path}", lambda zookeeper: zookeeper.create_async(path, data, ephemeral=True, makepath=True)
+    )
+
+
 async def claims(client: ZooKeeperCoordinator) -> list[str]:
     folder = client._paths.claims(GROUP)
     return [f"{folder}/{name}" for name in await client._nodes.children(folder)]
@@ -347,8 +354,10 @@ async def test_records_that_make_no_sense_are_left_out(
 ) -> None:
     log, put = client._paths.log(GROUP), client._nodes.put
     await other.register_candidate(GROUP, CANDIDATE)
-    for name in ("owner", "term", "move", "candidates/west@h", "candidates/main"):
+    for name in ("term", "move"):
         await put(f"{log}/{name}", b"\xff")
+    for name in ("owner", "candidates/west@h", "candidates/main"):
+        await make(other, f"{log}/{name}", b"\xff")
     assert await soon(client.watch_log(GROUP)) == LogOwners(None, (CANDIDATE,), (), None)
     assert await client.log_owners() == {GROUP: LogOwners(None, (CANDIDATE,), (), None)}
     assert sorted(path.removeprefix(f"{log}/") for path in client.problems) == [
@@ -372,24 +381,36 @@ async def test_a_log_that_cannot_be_taken_again_is_tried_again(
 ) -> None:
     claim = await owned(client)
     await kept(claim, 1)
-    blocking = f"{client._paths.claims(GROUP)}/somebody"
-    await other._nodes.put(f"{blocking}/below", b"")
-    await delete(other, client._paths.owner(GROUP))
-    await eventually(lambda: "could not be taken again" in caplog.text, "it is said")
-    assert "NotEmptyError" in caplog.text
-    assert not claim.held
-    await delete(other, blocking)
+    folder = client._paths.claims(GROUP)
+    assert claim._keeper is not None
+    await wipe(other, folder)
     await kept(claim, 2)
+
+    def block(zookeeper: Any) -> Any:
+        transaction = zookeeper.transaction()
+        transaction.delete(claim.fence())
+        transaction.delete(folder)
+        transaction.create(folder, b"", ephemeral=True)  # which can have nothing below it
+        return transaction.commit_async()
+
+    await other._session.call("block", block)
+    await eventually(lambda: "could not be taken again" in caplog.text, "it is said")
+    assert f"refuses to own {GROUP}, at {folder}/" in caplog.text
+    assert "NoChildrenForEphemeralsError" in caplog.text
+    assert not claim.held
+    await delete(other, folder)
+    await kept(claim, 3)
     assert await claims(other) == [claim.fence()]
 
 
 async def test_a_refusal_is_said_and_can_be_tried_again(
     client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
 ) -> None:
-    await other._nodes.put(f"{client._paths.claims(GROUP)}/somebody/below", b"")
-    with pytest.raises(ConfigError, match=f"refuses to own {GROUP}: NotEmptyError"):
+    folder = client._paths.claims(GROUP)
+    await make(other, folder, b"")
+    with pytest.raises(ConfigError, match=f"refuses to own {GROUP}, at {folder}/.*: NoChildrenForEphemeralsError"):
         await owned(client)
-    await delete(other, client._paths.claims(GROUP))
+    await delete(other, folder)
     claim = await owned(client)
     await kept(claim, 1)
 

@@ -10,6 +10,7 @@ from kazoo.security import make_acl
 
 from tests.support.eventually import patience
 from wormhole.config import CoordinatorConfig
+from wormhole.coordination import nodes as module
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
 from wormhole.model.errors import ConfigError, CoordinationLost
@@ -180,3 +181,39 @@ async def test_what_is_refused_beside_a_fence_says_why(nodes: tuple[Nodes, str])
     await made._session.call("close", lambda client: client.create_async(f"{root}/closed", b"", acl=nobody))
     with pytest.raises(ConfigError, match=f"refuses to write {root}/closed: NoAuthError"):
         await made.put_all({f"{root}/closed": b"one"}, f"{root}/fence")
+
+
+async def test_what_is_below_a_node_is_removed_so_many_at_one_time(
+    nodes: tuple[Nodes, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, root = nodes
+    monkeypatch.setattr(module, "MOST_CHILDREN", 2)
+    for path in ("a/b/c/d", "a/b/e", "f/g", "h/i/j", "k"):
+        await made.ensure(f"{root}/x/{path}")
+    await made.remove_below(f"{root}/x")
+    assert await made.children(f"{root}/x"), "what was not found yet"
+    for _ in range(9):  # each removes something
+        await made.remove_below(f"{root}/x")
+    assert await made.children(f"{root}/x") == []
+    await made.remove_below(f"{root}/missing")
+
+
+async def test_a_node_that_its_maker_closed_is_left_out_and_others_are_removed_by_those_who_may(
+    nodes: tuple[Nodes, str],
+) -> None:
+    made, root = nodes
+    nobody = [make_acl("digest", "nobody:x", all=True)]
+    path = f"{root}/x/closed"
+    await made.ensure(f"{root}/x")
+    await made._session.call("close", lambda client: client.create_async(path, b"", acl=nobody))
+    assert await made.record(path, len, "ask its maker") is None
+    assert await made.live_record(path, len, None, "ask its maker", "delete it") is None
+    assert str(made.problems[path]) == f"{path}: may not be read by us, as its maker decided. Next: ask its maker"
+    await made.put(f"{root}/open", b"x" * 7)
+    assert await made.record(f"{root}/open", len) == 7
+    made.forget_below(f"{root}/x", ["closed"])
+    assert list(made.problems) == [path]
+    made.forget_below(f"{root}/x", [])
+    assert made.problems == {}
+    with pytest.raises(ConfigError, match=r"refuses to list .*closed: NoAuthError"):
+        await made.remove_below(f"{root}/x")

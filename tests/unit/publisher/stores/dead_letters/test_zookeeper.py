@@ -70,6 +70,19 @@ def test_an_id_may_hold_what_no_node_is_called(store: ZooKeeperMarkerStore) -> N
     assert letters.load(CACHE) == ()
 
 
+def test_an_update_that_is_too_large_with_its_key_is_refused_before_it_is_sent(store: ZooKeeperMarkerStore) -> None:
+    letters = store.dead_letters()
+    told, parcel = letter(1, body=bytes(880_000))
+    with pytest.raises(MarkerStoreError, match=r"too large to be parked: .*1,0\d\d,\d+ bytes.*1,000,000") as caught:
+        letters.park(CACHE, 0, replace(told, rows=(bytes(150_000),)), parcel)
+    assert caught.value.flow == "cache/db1"
+    assert caught.value.hint == f"`wormholectl flows skip cache/db1 --update {told.id}` passes over it"
+    assert letters.load(CACHE) == ()
+    letters.park(CACHE, 0, told, parcel)
+    letters.retry(CACHE, [told.id])
+    assert letters.read(CACHE, told.id) == parcel
+
+
 def test_a_writer_that_goes_on_is_reported(store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     letters = store.dead_letters()
     never: Any = lambda self, flow, version, fill: False  # noqa: E731

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,56 @@ def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -
         assert store.load()[CACHE].marker == marker(6)
     finally:
         store.close()
+
+
+def test_a_zookeeper_that_was_put_back_is_written_no_more(own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    """What the store's owner remembers is newer than what is there: it would pass over what came between."""
+    settings = CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=2.0)
+    store, reasons = ZooKeeperMarkerStore(settings, "db1"), list[str]()
+    store.open()
+    store.guard(lambda: "", reasons.append)
+    connected = threading.Event()
+    store._client.kazoo.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
+
+    def restarted(from_: Path, to: Path) -> None:
+        own_zookeeper.stop()
+        shutil.rmtree(to, ignore_errors=True)
+        shutil.copytree(from_, to, ignore=shutil.ignore_patterns("*.sock"))
+        connected.clear()
+        own_zookeeper.start()
+        assert connected.wait(PATIENCE_S)
+
+    assert own_zookeeper.folder is not None
+    data, backup = own_zookeeper.folder / "data", tmp_path / "backup"
+    try:
+        store.register(CACHE, marker(1), "latest")
+        epoch = store.raise_epoch(CACHE)
+        assert store.store([write(5, epoch)]) == ()
+        restarted(data, backup)
+        assert store.store([write(6, epoch)]) == ()
+        assert not reasons, "a restart is none"
+        restarted(backup, data)
+        older = r"put back to an older state: .*/markers/db1 is in version 2, and was in 3"
+        with pytest.raises(CoordinationLost, match=older):
+            store.store([write(7, epoch)])
+        for refused in (lambda: store.raise_epoch(CACHE), lambda: store.store([write(8, epoch)])):
+            with pytest.raises(CoordinationLost, match="put back to an older state"):
+                refused()
+        assert len(reasons) == 1
+        assert store.load()[CACHE].marker == marker(5)
+    finally:
+        store.close()
+    again = ZooKeeperMarkerStore(settings, "db1")
+    again.open()
+    try:
+        assert again.store([write(7, epoch)]) == ()  # who begins anew knows nothing newer
+        again.register(("other", "db1"), marker(1), "latest")
+        again.raise_epoch(("other", "db1"))
+        again.forget(("other", "db1"))
+        again.register(("other", "db1"), marker(1), "latest")
+        assert again.raise_epoch(("other", "db1")) == 1, "a record that is made anew is not an older one"
+    finally:
+        again.close()
 
 
 def test_unreachable_says_what_to_check() -> None:

@@ -140,8 +140,8 @@ def test_a_claim_that_ends_between_reading_and_writing_is_noticed(
 ) -> None:
     right = scene.store._get_all
 
-    def get_all(flows: Any) -> Any:
-        found = right(flows)
+    def get_all(flows: Any, **how: Any) -> Any:
+        found = right(flows, **how)
         scene.other.delete(scene.claim)
         return found
 
@@ -165,8 +165,8 @@ def test_races_with_operators_are_still_won_under_a_claim(scene: Scene, monkeypa
     right, races = scene.store._get_all, iter(range(3))
     path = scene.store._path(CACHE)
 
-    def get_all(flows: Any) -> Any:
-        found = right(flows)
+    def get_all(flows: Any, **how: Any) -> Any:
+        found = right(flows, **how)
         for _ in races:
             scene.other.set(path, scene.other.get(path)[0])
             break

@@ -1,0 +1,71 @@
+"""Which configured applications the publishers of a copy serve, for a process that stands by as well as for the owner.
+
+A log of the same name in another dataset, or in a copy that serves by itself, has applications of its own. Their
+datamarkers say nothing of this log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from wormhole.config import DatasetConfig
+from wormhole.coordination.port import Coordinator
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.errors import WormholeError
+
+__all__ = ["ServedApplications"]
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 2.0
+
+
+class ServedApplications:
+    """Those of ``dataset`` that ``copy`` serves, by itself or in turn with others, as long as :meth:`run` runs."""
+
+    def __init__(
+        self, coordinator: Coordinator, dataset: DatasetConfig, copy: str, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._coordinator = coordinator
+        self._dataset = dataset
+        self._copy = copy
+        self._clock = clock
+        self._names: frozenset[str] | None = None
+        self._error: WormholeError | None = None
+        self._asked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the configuration until cancelled, or until the coordinator is stopped. What was seen last counts
+        while it cannot be read.
+        """
+        while True:
+            try:
+                async for applications in self._coordinator.watch_applications():
+                    self._names = frozenset(
+                        name
+                        for name, config in applications.items()
+                        if config.dataset == self._dataset.name and self._dataset.serves(self._copy, config.from_copy)
+                    )
+                    self._error = None
+                    self._asked.set()
+                return
+            except WormholeError as error:
+                if str(error) != str(self._error):
+                    _log.error("the configured applications cannot be read, it is tried again: %s", error)
+                self._error = error
+                self._asked.set()
+                await self._clock.sleep(_RETRY_S)
+
+    async def names(self) -> frozenset[str]:
+        """Their names, once they are known. Raises what coordination raises instead of them."""
+        await self._asked.wait()
+        if self._names is None:
+            assert self._error is not None
+            raise self._error
+        return self._names
+
+    def any(self) -> bool:
+        """Whether there are any, as far as is known."""
+        return self._names is None or bool(self._names)
