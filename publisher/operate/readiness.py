@@ -53,7 +53,7 @@ def readiness(publisher: Publisher, now: float) -> Readiness:
         reasons.append(_why_stuck(publisher, stuck))
     elif publisher.fleet.lead is None and publisher.fleet.trouble:
         reasons.append(f"the log cannot be read: {publisher.fleet.trouble}")
-    if not ownership.may_send():
+    if not ownership.standby and not ownership.may_send():
         reasons.append(f"it may not act for its flows: {ownership.why_silent()}")
     if publisher.markers.problem:
         reasons.append(f"datamarkers cannot be stored: {publisher.markers.problem}")
