@@ -47,7 +47,7 @@ from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import Parcel, UpdatePlace, rows_from_messages
-from wormhole.push.epochs import FIRST_NO_EPOCH
+from wormhole.push.epochs import may_be_exceeded
 from wormhole.push.parking import park_frames
 from wormhole.wire.bounds import shortened
 from wormhole.wire.markers import marker_from_message, marker_to_message
@@ -326,7 +326,7 @@ class Session:
             raise ProtocolError(f"assign.shard: longer than {_LONGEST_SHARD} characters")
         if len(assign.rolled_back) > _LONGEST_TEXT:
             raise ProtocolError(f"assign.rolled_back: longer than {_LONGEST_TEXT} characters")
-        if assign.epoch >= FIRST_NO_EPOCH:
+        if not may_be_exceeded(assign.epoch):
             raise ProtocolError(
                 (
                     f"assign.epoch: {assign.epoch}; epochs are below 2^63, and one without a successor would keep "

@@ -30,7 +30,7 @@ from wormhole.coordination.port import (
 )
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
-from wormhole.model.errors import CoordinationLost, Retryable, WormholeError
+from wormhole.model.errors import Retryable, WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.datastore import Standing
 
@@ -90,6 +90,7 @@ class Candidacy:
         Raises what the coordinator raises and is not retryable.
         """
         candidate, now = self.candidate, self._clock.wall()
+        self._seen = False
         me = CandidateInfo(
             candidate.copy,
             candidate.host,
@@ -192,8 +193,7 @@ class Candidacy:
             if await self._is_served_beside(claim):
                 return None
         except Retryable as error:
-            if isinstance(error, CoordinationLost):
-                self._explain(error.problem)
+            self._explain(error.problem)
             return None
         self.waits = NO_PROBLEM
         _log.info("%s owns %s in term %d: %s", me.name, group, claim.term, why)

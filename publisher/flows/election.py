@@ -22,6 +22,8 @@ UNREADY_S: Final = 5.0
 """How long a candidate whose datastore cannot be read leaves the log to others, also to one that waits for its
 patience. Then it owns the log all the same: an operator can look at its flows, and decide about them, only where
 somebody owns it."""
+_MOST_AHEAD: Final = 10
+"""So many preferred candidates are left the first try, however many there are."""
 _MOVED_S: Final = 5.0
 """How long the others leave a log to the candidate that it was moved to."""
 
@@ -48,7 +50,8 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
     if moved is not None and moved.to == me.name:
         return Attempt(0.0)
     live = [one for one in owners.candidates if one.name != me.name]
-    delay = STEP_S * sum(one.ready and (one.rank, one.name) < (me.rank, me.name) for one in live)
+    ahead = sum(one.ready and (one.rank, one.name) < (me.rank, me.name) for one in live)
+    delay = STEP_S * min(ahead, _MOST_AHEAD)
     if moved is not None and any(one.name == moved.to for one in live):
         delay += _MOVED_S
     if not me.ready:

@@ -58,6 +58,10 @@ class Standby:
         ((end,),) = self._primary.sql("SELECT pg_current_wal_flush_lsn()")
         until(lambda: self.server.sql(f"SELECT pg_last_wal_replay_lsn() >= '{end}'") == [(True,)], "it is behind")
 
+    def history(self) -> str:
+        """Where its timeline left the primary's."""
+        return (self.server.data / "pg_wal" / "00000002.history").read_text().split()[1]
+
     def take_over(self) -> None:
         """The primary is gone, and this is the server at its address."""
         self._primary.kill()
@@ -147,7 +151,7 @@ def test_another_host_goes_on_at_a_promoted_standby(primary: PostgresServer, sta
     standby.catch_up()
     found = standing(standby.server, marker)
     assert (found.server, found.ready) == (standing(primary, marker).server, False)
-    assert "it can serve once it is promoted" in found.problem.text
+    assert "it is a standby" in found.problem.text
     standby.take_over()
     found = standing(standby.server, marker)
     assert (found.ready, found.lacking) == (True, "")
@@ -184,6 +188,75 @@ def test_a_promoted_standby_that_lacks_what_was_delivered_has_diverged(
     with pytest.raises(Diverged) as error:
         source.open(marker)
     assert error.value.hint
+    end = standby.history()
+    assert (error.value.first_missing, error.value.last_missing) == (f"1:{end}", marker.delivered)
+    assert f"has timeline 1 up to {end}" in error.value.message
+
+
+def test_what_was_read_and_a_promoted_standby_lacks_is_reported(
+    primary: PostgresServer, standby: Standby, tmp_path: Path
+) -> None:
+    """Delivered and not acknowledged: the datamarker lies before it, and is in the standby's history."""
+    shared = HostsState()
+    one = source_of(primary, "shop", tmp_path / "a", shared=shared)
+    start = one.latest()
+    _insert(primary, 1)
+    marker = read_log(one, start).markers[-1]
+    standby.catch_up()
+    standby.server.stop()
+    _insert(primary, 2)
+    read = read_log(one, marker)
+    assert read.keys() == [2]  # nothing of it was stored
+    one.stop()
+    primary.kill()
+    standby.server.start()
+    standby.take_over()
+    _insert(standby.server, 3)
+    other = source_of(standby.server, "shop", tmp_path / "b", shared=shared)
+    try:
+        with pytest.raises(Diverged, match="may have been delivered") as error:
+            other.open(marker)
+        assert "wormholectl flows accept-loss" in str(error.value)
+        assert (error.value.first_missing, error.value.last_missing) == (
+            f"1:{standby.history()}",
+            read.markers[-1].delivered,
+        )
+        with pytest.raises(Diverged):  # until it is accepted, and then not again
+            other.open(read.markers[-1])
+        accepted = other.locate(error.value.resume)
+        assert read_log(other, accepted).keys() == [3]
+    finally:
+        other.stop()
+    again = source_of(standby.server, "shop", tmp_path / "b", shared=shared)
+    try:
+        with pytest.raises(Diverged):
+            again.open(marker)
+        assert read_log(again, accepted).keys() == [3]
+    finally:
+        again.stop()
+
+
+def test_what_was_read_and_a_restored_copy_lacks_is_reported(primary: PostgresServer, source: PostgresSource) -> None:
+    """Behind a datamarker that the copy has, in the same timeline."""
+    copy = primary.folder / "copy"
+    start = source.latest()
+    _insert(primary, 1)
+    marker = read_log(source, start).markers[-1]
+    primary.stop()
+    shutil.copytree(primary.data, copy)
+    primary.start()
+    _insert(primary, 2)
+    last = read_log(source, marker).markers[-1]
+    primary.stop()
+    shutil.rmtree(primary.data)
+    shutil.copytree(copy, primary.data)
+    primary.own_data()
+    primary.start()
+    _insert(primary, *range(10, 20))
+    with pytest.raises(Diverged, match="may have been delivered") as error:
+        source.open(marker)
+    assert (error.value.first_missing, error.value.last_missing) == (marker.delivered, last.delivered)
+    assert read_log(source, source.locate(error.value.resume)).keys() == list(range(10, 20))
 
 
 def test_a_restored_copy_whose_history_went_on_has_diverged(

@@ -105,7 +105,8 @@ class ConfigStore:
 
         async def one(name: str) -> HistoryEntry | None:
             path = f"{self._paths.history}/{name}"
-            return await self._nodes.record(path, lambda data: history_from_json(data, path), _DELETE_IT)
+            data = await self._nodes.get(path)  # only operators may read it: a refusal is about all of it
+            return self._nodes.parsed(path, data, lambda data: history_from_json(data, path), _DELETE_IT)
 
         return tuple(await self._nodes.each(reversed(names[-limit:]), one))
 

@@ -32,6 +32,9 @@ class LogOwnersReader:
     async def read(self, group: LogGroup, changed: Watcher | None = None) -> LogOwners:
         """What is there of one log; a node without a valid record, or without a process behind it, is left out."""
         nodes, paths = self._nodes, self._paths
+        # Before the owner: who takes the log clears it, so where it is gone the owner is not one of before that.
+        path = paths.move(group)
+        move = nodes.parsed(path, await nodes.get(path, changed), partial(move_from_json, where=path), _MOVE_AGAIN)
         path = paths.owner(group)
         owner = await nodes.live_record(
             path, partial(owner_from_json, group, where=path), changed, _STOP_IT, REPLACED_WHEN_TAKEN
@@ -40,8 +43,6 @@ class LogOwnersReader:
         record = nodes.parsed(
             path, await nodes.get(path, changed), partial(term_from_json, where=path), REPLACED_WHEN_TAKEN
         )
-        path = paths.move(group)
-        move = nodes.parsed(path, await nodes.get(path, changed), partial(move_from_json, where=path), _MOVE_AGAIN)
         candidates = await self._candidates(group, changed)
         return LogOwners(owner, candidates, () if record is None else record.terms, move)
 

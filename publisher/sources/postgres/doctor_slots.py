@@ -10,6 +10,7 @@ from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.slot_mover import moving
 from wormhole.model.errors import WormholeError
 from wormhole.model.findings import Finding, Severity
 
@@ -37,13 +38,15 @@ def slot_findings(connection: Connection, state: ServerState, address: Address) 
         yield Finding("slots", PROBLEM, error.message, "the server keeps no log for the publisher", error.hint or "")
         return
     yield Finding("slots", OK, f"the log is kept from {format_lsn(both[0].restart)} on")
+    publishers = moving(connection, address.slot) if any(slot.active_pid for slot in both) else set()
     for slot in both:
-        yield from _slot(slot)
-    yield from _failover(connection, state, both)
+        yield from _slot(slot, taken=slot.active_pid not in {0, *publishers})
+    yield from _awaited(connection, both)
+    yield from _failover(state, both)
 
 
-def _slot(slot: Slot) -> Iterator[Finding]:
-    if slot.active_pid:
+def _slot(slot: Slot, *, taken: bool) -> Iterator[Finding]:
+    if taken:
         yield Finding(
             "slot_taken",
             PROBLEM,
@@ -70,7 +73,22 @@ def _slot(slot: Slot) -> Iterator[Finding]:
         )
 
 
-def _failover(connection: Connection, state: ServerState, both: tuple[Slot, Slot]) -> Iterator[Finding]:
+def _awaited(connection: Connection, both: tuple[Slot, Slot]) -> Iterator[Finding]:
+    if not any(slot.failover for slot in both):
+        return
+    standbys = slots.awaited(connection)
+    found = slots.awaited_problem(standbys)
+    if found:
+        yield Finding(
+            "synchronized_standby_slots",
+            WARN if all(one.known for one in standbys) else PROBLEM,
+            found.text,
+            "the server keeps its log, up to max_slot_wal_keep_size, although the flows have received it",
+            found.hint,
+        )
+
+
+def _failover(state: ServerState, both: tuple[Slot, Slot]) -> Iterator[Finding]:
     if not state.standbys:
         return
     if state.version < slots.FAILOVER_SINCE:
@@ -92,15 +110,6 @@ def _failover(connection: Connection, state: ServerState, both: tuple[Slot, Slot
             "after a failover the new primary has none: what was not delivered is reported as lost",
             "stop the publisher, and make the slots anew; flows that have received everything lose nothing:\n"
             + "\n".join((*slots.drop_statements(name), *slots.create_statements(name, state.version))),
-        )
-    elif connection.query("SELECT current_setting('synchronized_standby_slots', true)") in ([("",)], [(None,)]):
-        yield Finding(
-            "synchronized_standby_slots",
-            WARN,
-            "synchronized_standby_slots is empty: the slots may be ahead of a standby",
-            "a standby that is promoted then lacks what was delivered, and its flows are held as diverged",
-            "name the physical slots of the standbys:\nALTER SYSTEM SET synchronized_standby_slots = 'NAME';\n"
-            "SELECT pg_reload_conf();",
         )
 
 

@@ -1,7 +1,8 @@
 """Opening a reader at a datamarker: a copy of the nearest slot, and the proof that the log is still the same.
 
 The server sends the anchor's transaction again, which is compared; nothing of it is handed on. A marker of an earlier
-incarnation is found by its LSN, where its timeline is part of the present one's history, and has to be proven too.
+incarnation is found by its LSN, where its timeline is part of the present one's history, and has to be proven too; what
+was read behind it has to be there as well, for it may have been delivered.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from publisher.sources.postgres.delivered_transactions import DeliveredTransacti
 from publisher.sources.postgres.incarnations import History, Incarnations
 from publisher.sources.postgres.lsn import format_delivered, format_lsn, parse_delivered
 from publisher.sources.postgres.proof import (
+    GONE,
     check_log_bytes,
     diverged,
     log_bytes_anchor,
@@ -126,6 +128,7 @@ class Opening:
         stream = self._stream(log, here)
         try:
             unread = self._pass_anchor(log, marker, here, stream, encoder)
+            self._check_read(log, marker)
         except BaseException:
             self._end(stream)
             raise
@@ -180,7 +183,7 @@ class Opening:
                 )
             timeline, lsn = parse_delivered(marker.delivered)
             if before.system != log.state.system or not log.timelines.holds(timeline, lsn):
-                raise diverged(marker, history.why or str(log.state))
+                raise _not_in(log, marker, timeline if before.system == log.state.system else 0)
             if marker.anchor is None and history.timeline == before.timeline:
                 raise diverged(marker, f"{history.why}; the marker has no transaction that could be compared")
             order = log.place(lsn)
@@ -327,6 +330,31 @@ class Opening:
                 ):
                     raise _another(marker, anchor, None)
 
+    def _check_read(self, log: Log, marker: Datamarker) -> None:
+        """Raises :class:`~wormhole.model.errors.Diverged` when the log lacks something that was read behind the
+        marker, in its incarnation or in a later one that ended.
+        """
+        for ended in self._incarnations.ended_since(marker.order.incarnation):
+            if not ended.read:
+                continue
+            timeline, lsn = parse_delivered(ended.read)
+            if ended.number == marker.order.incarnation and lsn <= marker.order.offset:
+                continue
+            same = ended.system == log.state.system
+            if same and not ended.gone and log.timelines.holds(timeline, lsn):
+                continue
+            end = log.timelines.end_of(timeline) if same else None
+            raise Diverged(
+                f"the log was read up to {ended.read} in incarnation {ended.number}, behind the datamarker {marker}; "
+                "what this server lacks of that may have been delivered although it was not acknowledged, and no log "
+                "holds it any more",
+                first_missing=marker.delivered if end is None or end >= lsn else format_delivered(timeline, end),
+                last_missing=ended.read,
+                resume=marker.delivered,
+                position=str(marker.order),
+                hint=GONE,
+            )
+
     def _pass_nothing(
         self, marker: Datamarker, place: int, begin: int, stream: Stream, encoder: Encoder
     ) -> list[bytes]:
@@ -347,6 +375,19 @@ class Opening:
                 if begin >= place:
                     return messages[at + 1 :]
         return []
+
+
+def _not_in(log: Log, marker: Datamarker, timeline: int) -> Diverged:
+    """``timeline``: the marker's; 0: of another server."""
+    why, end = log.history.why or str(log.state), log.timelines.end_of(timeline)
+    if end is None:
+        return diverged(marker, why)
+    return diverged(
+        marker,
+        f"{why}; the server has timeline {timeline} up to {format_lsn(end)}, and lacks what was delivered behind that",
+        first_missing=format_delivered(timeline, end),
+        last_missing=marker.delivered,
+    )
 
 
 def _another(marker: Datamarker, anchor: Anchor, found: Anchor | None) -> Diverged:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from publisher.sources.next_steps import REPAIR
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_state import ServerState
@@ -20,6 +21,7 @@ from wormhole.model.position import LOG_BYTES, Anchor, Datamarker, LogPosition
 
 __all__ = [
     "ANEW",
+    "GONE",
     "check_log_bytes",
     "diverged",
     "log_bytes_anchor",
@@ -29,10 +31,13 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 ANEW: Final = (
-    "find out whether the server was restored from a backup or failed over to a copy that lagged. If it was: bring the "
-    "application's data up to date, then `wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of "
-    "the log"
+    f"find out whether the server was restored from a backup or failed over to a copy that lagged. If it was: {REPAIR}"
 )
+GONE: Final = (
+    "look in the application's data for changes that were committed there and take them back, then `wormholectl flows "
+    "accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
+)
+"""The next step for a flow behind whose datamarker something was delivered that no log holds any more."""
 _SMALLEST_FILE: Final = 1 << 20  # of WAL files, whose sizes are powers of two
 _FEWEST_BYTES: Final = 512
 
@@ -74,9 +79,10 @@ def check_log_bytes(address: Address, state: ServerState, timelines: Timelines, 
         raise diverged(marker, f"the log before {format_lsn(end)} is not the one that was read")
 
 
-def diverged(marker: Datamarker, why: str, **more: str) -> Diverged:
-    """The log is not the one that the marker came from."""
-    return Diverged(f"the datamarker {marker} is not of this log: {why}", position=str(marker.order), hint=ANEW, **more)
+def diverged(marker: Datamarker, why: str, **missing: str) -> Diverged:
+    """The log is not the one that the marker came from. ``missing``: the range that it lacks, where that is known."""
+    text = f"the datamarker {marker} is not of this log: {why}"
+    return Diverged(text, position=str(marker.order), hint=ANEW, **missing)
 
 
 def _id(system: str, timelines: Timelines, end: int) -> str:

@@ -7,6 +7,9 @@ Only one publisher moves the slots of a log. Two would move them beyond each oth
 nothing any more. The session that moves them holds an advisory lock of the database, which is named by the slots. Where
 publishers of several hosts may own the log, the session of one that owned it before may outlive its host: who owns the
 log now ends that session.
+
+A server may let its slots wait for its standbys. A slot is then moved no further than these have the log: a move beyond
+that would wait, however long a standby is away, without a word.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from publisher.sources.postgres.server_state import ServerState, identity
 from wormhole.model.errors import WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 
-__all__ = ["SlotMover", "movers"]
+__all__ = ["SlotMover", "movers", "moving"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +40,11 @@ def movers(connection: Connection, name: str) -> str:
     :meth:`~publisher.sources.postgres.connection.Connection.query`.
     """
     return _named(_sessions(connection, name))
+
+
+def moving(connection: Connection, name: str) -> set[int]:
+    """The processes of the server with which a publisher moves these slots. Raises as :func:`movers`."""
+    return {pid for pid, _ in _sessions(connection, name)}
 
 
 def _sessions(connection: Connection, name: str) -> list[tuple[int, str]]:
@@ -119,11 +127,16 @@ class SlotMover:
         if not self._owner:
             return self._rival(self._connection)
         problem = NO_PROBLEM
-        for name, place in wanted.items():
+        standbys = slots.awaited(self._connection) if any(slot.failover for slot in state.slots.values()) else []
+        for name, whole in wanted.items():
             slot = state.slots.get(name)
-            if slot is None or slot.lost or place <= slot.confirmed:
+            if slot is None or slot.lost or whole <= slot.confirmed:
                 continue
-            if not slots.advance(self._connection, slot, place):
+            place = whole
+            if slot.failover:
+                place = min((whole, *(one.has for one in standbys)))
+                problem = problem or slots.awaited_problem(one for one in standbys if one.has < whole)
+            if place > slot.confirmed and not slots.advance(self._connection, slot, place):
                 problem = Problem(
                     f"the replication slot {name} cannot be moved on, for another program reads it",
                     "find out which, and end it: SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "  # noqa: S608

@@ -10,17 +10,22 @@ never sends what lies before its confirmed place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from publisher.sources.postgres.connection import Connection, ServerError, quote_identifier, quote_literal
-from publisher.sources.postgres.lsn import format_lsn
+from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from publisher.sources.postgres.server_state import ServerState, Slot
 from wormhole.model.errors import SourceUnavailable, UsageError
+from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = [
     "FAILOVER_SINCE",
     "PLUGIN",
+    "Awaited",
     "advance",
+    "awaited",
+    "awaited_problem",
     "check",
     "check_owner",
     "copy",
@@ -49,6 +54,27 @@ _ADVANCE_S: Final = 600.0  # it reads all the log in between, or waits for every
 _REST: Final = 20.0
 _LONGEST_REST_S: Final = 300.0
 _IN_USE: Final = "55006"
+# The names of slots have no capital letters.
+_AWAITED: Final = (
+    "SELECT name, slot_name IS NOT NULL, coalesce(active, false), restart_lsn FROM "
+    "(SELECT lower(btrim(part, ' \"')) AS name FROM "
+    "regexp_split_to_table(current_setting('synchronized_standby_slots'), ',') AS part) AS named "
+    "LEFT JOIN pg_replication_slots ON slot_name = name AND slot_type = 'physical' WHERE name <> ''"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A standby that the server lets its slots wait for (``synchronized_standby_slots``).
+
+    ``slot``: over which it replicates; ``known``: whether the server has that; ``connected``: whether the standby reads
+    it. ``has``: up to where it has the log.
+    """
+
+    slot: str
+    known: bool
+    connected: bool
+    has: int
 
 
 def held_slot(name: str) -> str:
@@ -209,6 +235,30 @@ def advance(connection: Connection, slot: Slot, to: int) -> bool:
             return False
         raise
     return True
+
+
+def awaited(connection: Connection) -> list[Awaited]:
+    """The standbys that slots with ``failover`` wait for. Raises as
+    :meth:`~publisher.sources.postgres.connection.Connection.query`.
+    """
+    if connection.version < FAILOVER_SINCE:
+        return []
+    rows = connection.query(_AWAITED)
+    return [Awaited(name or "", known == "t", on == "t", parse_lsn(has) if has else 0) for name, known, on, has in rows]
+
+
+def awaited_problem(standbys: Iterable[Awaited]) -> Problem:
+    """Which of them hold the slots up until somebody does something; empty: none."""
+    away = [one for one in standbys if not one.connected]
+    if not away:
+        return NO_PROBLEM
+    unknown = [one.slot for one in away if not one.known]
+    names, what = (unknown, "the server does not have") if unknown else ([one.slot for one in away], "no standby reads")
+    return Problem(
+        f"synchronized_standby_slots names {', '.join(names)}, which {what}: the replication slots wait for that",
+        "start the standby. After a failover, or where the standby is gone, name the slots of those that there are:\n"
+        "ALTER SYSTEM SET synchronized_standby_slots = '';\nSELECT pg_reload_conf();",
+    )
 
 
 def rest_s(took_s: float) -> float:

@@ -109,7 +109,7 @@ class PostgresSource:
             _log.warning("skip_tables: no update of %s is delivered", table)
         self._make_state_dir()
         state, self._high_water = open_state(self._options, self._state_dir, DOCUMENT)
-        self._incarnations = Incarnations(state)
+        self._incarnations = Incarnations(state, self._high_water)
         self._publication = Publication(state)
         self._opening = Opening(
             self._address,

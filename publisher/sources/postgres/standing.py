@@ -8,17 +8,21 @@ from typing import Final
 from publisher.sources.lacking import shortened
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import Connection, connect, understood
+from publisher.sources.postgres.connection import Connection, connect, quote_literal, understood
 from publisher.sources.postgres.lsn import parse_delivered
 from publisher.sources.postgres.server_state import ServerState, read_state
 from publisher.sources.postgres.timelines import Timelines, read_timelines
 from wormhole.model.errors import PositionError, SourceUnavailable, UnsupportedLog, WormholeError
-from wormhole.model.problem import Problem
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.datastore import Standing
 
 __all__ = ["check_settings", "check_slots", "standing"]
 
 _ASKED: Final = "SELECT pg_is_in_recovery(), (SELECT system_identifier FROM pg_control_system())"
+_GETS_SLOTS: Final = (
+    "SELECT current_setting('sync_replication_slots'), current_setting('hot_standby_feedback'), "
+    "current_setting('primary_slot_name')"
+)
 
 
 def standing(address: Address, delivered: Collection[str]) -> Standing:
@@ -31,7 +35,7 @@ def standing(address: Address, delivered: Collection[str]) -> Standing:
             ((standby, system),) = connection.query(_ASKED)
             server = system or ""
             if standby == "t":
-                return Standing(server, ready=False, problem=_standby(connection))
+                return Standing(server, ready=False, problem=_standby(connection, address))
             try:
                 names = {name: name for name in (slots.held_slot(address.slot), slots.lead_slot(address.slot))}
                 state = read_state(connection, address.publication, names)
@@ -72,7 +76,7 @@ def check_slots(state: ServerState, address: Address) -> None:
     (slots.usable if both else slots.check)(state, address.slot, address.database)
 
 
-def _standby(connection: Connection) -> Problem:
+def _standby(connection: Connection, address: Address) -> Problem:
     text = "it is a standby; it can serve once it is promoted"
     promote = "when its primary is gone: SELECT pg_promote();"
     if connection.version < slots.FAILOVER_SINCE:
@@ -82,12 +86,57 @@ def _standby(connection: Connection) -> Problem:
             f"{promote}\nPostgreSQL {version} gives a standby no logical slots: make them before anybody writes to it "
             "(`wormholectl objects create`)",
         )
-    if connection.query("SELECT current_setting('sync_replication_slots')") == [("on",)]:
-        return Problem(text, promote)
+    return _without_publication(connection, address) or _without_slots(connection, address) or Problem(text, promote)
+
+
+def _without_publication(connection: Connection, address: Address) -> Problem:
+    found = connection.query(f"SELECT 1 FROM pg_publication WHERE pubname = {quote_literal(address.publication)}")  # noqa: S608
+    if found:
+        return NO_PROBLEM
     return Problem(
-        f"{text}, and it does not get the slots of its primary (sync_replication_slots = off)",
-        "let it keep them:\nALTER SYSTEM SET sync_replication_slots = on;\nSELECT pg_reload_conf();",
+        f"it is a standby, and its database {address.database} has no publication {address.publication}",
+        "make it on the primary, or name another one behind the URL, ?publication=NAME:\n"
+        + slots.statement_of_publication(address.publication),
     )
+
+
+def _without_slots(connection: Connection, address: Address) -> Problem:
+    """Why it would lack a slot if it were promoted now."""
+    ((gets, feedback, own),) = connection.query(_GETS_SLOTS)
+    settings = {"sync_replication_slots": gets, "hot_standby_feedback": feedback}
+    off = [name for name, value in settings.items() if value != "on"]
+    if off or not own:
+        what = ", ".join([*(f"{name} = off" for name in off), *(() if own else ("primary_slot_name is empty",))])
+        return Problem(
+            f"it is a standby, and it does not get the slots of its primary ({what})",
+            "\n".join(
+                (
+                    "let it keep them:",
+                    *(f"ALTER SYSTEM SET {name} = on;" for name in off),
+                    *(() if own else ("ALTER SYSTEM SET primary_slot_name = 'NAME';",)),
+                    "SELECT pg_reload_conf();",
+                )
+            ),
+        )
+    names = (slots.held_slot(address.slot), slots.lead_slot(address.slot))
+    rows = connection.query(
+        "SELECT slot_name, temporary OR wal_status = 'lost' FROM pg_replication_slots WHERE synced AND "  # noqa: S608
+        f"slot_name IN ({', '.join(map(quote_literal, names))})"
+    )
+    present = {str(name): goes == "t" for name, goes in rows}
+    if missing := [name for name in names if name not in present]:
+        return Problem(
+            f"it is a standby, and it has not got the slots {', '.join(missing)} of its primary",
+            "look into its own log. Its primary_conninfo needs a dbname, and the slots of the primary failover => true "
+            "(`wormholectl doctor` of the primary)",
+        )
+    if early := [name for name in names if present[name]]:
+        return Problem(
+            f"it is a standby, and the slots {', '.join(early)} would be gone if it were promoted now: they begin "
+            "before the log that it has for them",
+            "see which flow is furthest behind (`wormholectl flows`): it keeps them once its primary's have moved on",
+        )
+    return NO_PROBLEM
 
 
 def _lacking(state: ServerState, timelines: Timelines, delivered: Collection[str]) -> Iterator[str]:

@@ -22,6 +22,10 @@ class Timelines:
         """The timeline in which the byte before ``lsn`` lies."""
         return next((timeline for timeline, end in self.switches if lsn <= end), self.current)
 
+    def end_of(self, timeline: int) -> int | None:
+        """Where a former timeline ends in this log; ``None``: it goes on, or is no part of it."""
+        return next((end for known, end in self.switches if known == timeline), None)
+
     def holds(self, timeline: int, lsn: int) -> bool:
         """Whether what ``timeline`` had up to ``lsn`` is part of this log."""
         return timeline == self.current or any(known == timeline and lsn <= end for known, end in self.switches)

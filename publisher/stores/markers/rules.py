@@ -22,6 +22,7 @@ from wormhole.ports.marker_store import (
     ReplayState,
     StoredFlow,
 )
+from wormhole.push.epochs import may_be_exceeded
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = [
@@ -231,11 +232,13 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         control = given.get("control", "")  # a node of an earlier release has none
         rewound = given.get("rewound", False)  # left out where it is false, as by earlier releases
         if not (
-            isinstance(epoch, int)
+            type(epoch) is int
             and isinstance(rewound, bool)
             and all(isinstance(text, str) for text in (start, filter_hash, control))
         ):
             raise TypeError("a field has the wrong type")
+        if not (epoch >= 0 and may_be_exceeded(epoch)):
+            raise ValueError(f"{epoch} is no epoch")
         asked = control_from_text(control)
     except (ValueError, KeyError, TypeError, binascii.Error, ProtocolError) as error:
         raise MarkerStoreError(

@@ -29,6 +29,11 @@ def test_the_preferred_candidate_tries_at_once_and_each_other_one_a_step_later()
     assert [attempt(one, all_three, 30).after_s for one in (A, B, C)] == [0, STEP_S, 2 * STEP_S]
 
 
+def test_many_candidates_delay_a_takeover_no_more_than_some() -> None:
+    ahead = [candidate(f"main@h{number}", 0) for number in range(1000)]
+    assert attempt(C, owners(*ahead, C), 30).after_s == 10 * STEP_S
+
+
 def test_a_candidate_that_is_not_there_or_cannot_serve_is_not_waited_for() -> None:
     assert attempt(C, owners(C), 30) == Attempt(0)
     assert attempt(C, owners(replace(A, ready=False), C), 30) == Attempt(0)

@@ -441,3 +441,29 @@ async def test_a_move_that_came_while_the_log_was_taken_is_seen_or_stays(
     monkeypatch.setattr(client._session, "call", meanwhile)
     claim = await owned(client)
     assert (claim.term, (await owners_of(other)).move) == (1, None)
+
+
+async def test_who_reads_while_a_log_is_taken_sees_no_former_owner_without_the_move(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Red before: `publishers move` said that the former owner took the log instead."""
+    claim = await owned(client)
+    await kept(claim, 1)
+    await other.request_move(GROUP, MoveRequest("west@host2", "eve", 1.0))
+    call, taken = client._session.call, False
+    between = {f"read {client._paths.owner(GROUP)}", f"read {client._paths.move(GROUP)}"}
+
+    async def meanwhile(what: str, ask: Callable[[Any], Any]) -> Any:
+        nonlocal taken
+        answer = await call(what, ask)
+        if what in between and not taken:
+            taken = True
+            await claim.close()
+            await other.own_log(GROUP, WEST, server="", why="")
+        return answer
+
+    monkeypatch.setattr(client._session, "call", meanwhile)
+    seen = await client._logs.read(GROUP)
+    assert taken
+    assert (seen.owner, seen.move) == (WEST, MoveRequest("west@host2", "eve", 1.0))
+    assert await owners_of(client) == replace(seen, move=None)

@@ -41,7 +41,8 @@ class Server:
         self.filtered: list[Row] = []
         self.generated: list[Row] = []
         self.publishes_generated = "n"
-        self.waits_for: str | None = ""
+        self.awaited: list[Row] = []
+        self.movers: list[Row] = []
         self.idle: str | None = None
         self.logs: list[Row] = [("wormhole_log_held",), ("wormhole_log_lead",)]
         self.publications: list[Row] = [("wormhole_log",)]
@@ -57,7 +58,8 @@ class Server:
             "pubgencols": [(self.publishes_generated,)],
             "attgenerated": self.generated,
             "pg_publication_rel": self.filtered,
-            "synchronized_standby_slots": [(self.waits_for,)],
+            "synchronized_standby_slots": self.awaited,
+            "pg_locks": self.movers,
             "idle_replication_slot_timeout": [(self.idle,)],
             "pg_stat_wal": [("7200", "3600")],
             "held|lead": self.logs,
@@ -139,25 +141,50 @@ def test_what_the_server_lacks_is_named_with_its_statement(
 
 
 @pytest.mark.parametrize(
-    ("version", "failover", "waits_for", "check", "next_step"),
+    ("version", "failover", "check", "next_step"),
     [
-        (150004, None, None, "failover", "upgrade the server to 17 or later"),
-        (170002, False, "", "failover", "pg_create_logical_replication_slot('wormhole_log_held', 'pgoutput', failover"),
-        (170002, True, "", "synchronized_standby_slots", "ALTER SYSTEM SET synchronized_standby_slots"),
-        (170002, True, "standby1", "", ""),
+        (150004, None, "failover", "upgrade the server to 17 or later"),
+        (170002, False, "failover", "pg_create_logical_replication_slot('wormhole_log_held', 'pgoutput', failover"),
+        (170002, True, "", ""),
     ],
 )
 def test_what_a_failover_would_do_is_told_where_there_is_a_standby(
-    examine: Examine, version: int, failover: bool | None, waits_for: str | None, check: str, next_step: str
+    examine: Examine, version: int, failover: bool | None, check: str, next_step: str
 ) -> None:
     both = {name: replace(slot, failover=failover) for name, slot in READY.slots.items()}
     server = Server(state=replace(READY, version=version, slots=both))
     assert named(examine(server)) == {}, "without a standby nothing is said"
     server.state = replace(server.state, standbys=1)
-    server.waits_for = waits_for
     found = named(examine(server))
     assert set(found) == ({check} if check else set())
     assert next_step in "".join(one.next_step for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("standby", "severity", "says"),
+    [
+        (("s1", "t", "t", "0/10"), None, ""),
+        (("s1", "t", "f", "0/10"), Severity.WARN, "names s1, which no standby reads"),
+        (("s1", "f", "f", None), Severity.PROBLEM, "names s1, which the server does not have"),
+    ],
+)
+def test_slots_that_wait_for_a_standby_which_is_away(
+    examine: Examine, standby: Row, severity: Severity | None, says: str
+) -> None:
+    """As on a standby that was promoted with the setting of its primary."""
+    server = Server(state=replace(with_slots(failover=True), version=170002))
+    server.awaited = [standby]
+    found = named(examine(server)).get("synchronized_standby_slots")
+    assert (found and found.severity) == severity
+    assert found is None or (says in found.what and "synchronized_standby_slots = ''" in found.next_step)
+    server.state = replace(with_slots(failover=False), version=170002)
+    assert "synchronized_standby_slots" not in named(examine(server)), "these wait for nobody"
+
+
+def test_a_slot_that_the_publisher_is_moving_is_not_taken(examine: Examine) -> None:
+    server = Server(state=with_slots(active_pid=77))
+    server.movers = [("77", None)]
+    assert named(examine(server)) == {}
 
 
 def test_a_server_that_gives_up_idle_slots(examine: Examine) -> None:

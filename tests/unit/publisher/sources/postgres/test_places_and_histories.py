@@ -2,17 +2,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from publisher.sources.high_water import HighWater
+from publisher.sources.kept_state import HISTORIES, keep
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.incarnations import History, Incarnations
 from publisher.sources.postgres.lsn import format_delivered, format_lsn, parse_delivered, parse_lsn
+from publisher.sources.postgres.opening import Log, Opening
 from publisher.sources.postgres.server_state import ServerState, Slot, record_end
 from publisher.sources.postgres.timelines import Timelines, parse_history
 from publisher.sources.state_file import FolderState
-from wormhole.model.errors import PositionError, SourceUnavailable, UsageError
+from wormhole.model.errors import Diverged, PositionError, SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker, LogPosition
 
 STATE = ServerState("7", 1, 500, 500, 150000, "logical", 0, 60.0, True)
@@ -75,6 +80,55 @@ def test_another_history_is_another_incarnation(tmp_path: Path) -> None:
     assert again.find(1) == first
     assert again.find(9) is None
     assert known.observe(replace(STATE, system="8")).number == 4
+
+
+@pytest.mark.parametrize("lost", ["", "the server lost the end of its log"])
+def test_how_far_an_incarnation_was_read_is_kept_when_it_ends(tmp_path: Path, lost: str) -> None:
+    high_water = HighWater(tmp_path / "read.bin")
+    known = Incarnations(FolderState(tmp_path), high_water)
+    known.observe(STATE)
+    unread = known.observe(replace(STATE, timeline=2))
+    assert known.ended_since(1) == [History(1, "7", 1)], "nothing was read of it"
+    place = LogPosition(unread.number, 0, 0x300)
+    high_water.rise(Datamarker(place, "2:0/300", place))
+    known.observe(replace(STATE, timeline=2 if lost else 3), lost)
+    ended = replace(unread, read="2:0/300", gone=bool(lost))
+    assert Incarnations(FolderState(tmp_path)).ended_since(2) == [ended]
+    assert known.ended_since(3) == []
+
+
+def test_where_a_former_timeline_ends() -> None:
+    lines = Timelines(3, ((1, 0x100), (2, 0x200)))
+    assert [lines.end_of(timeline) for timeline in (1, 2, 3, 4)] == [0x100, 0x200, None, None]
+
+
+@pytest.mark.parametrize(
+    ("ended", "range_"),
+    [
+        ({}, None),  # an earlier release kept nothing
+        ({"read": "1:0/100"}, None),  # the whole of it is here
+        ({"read": "1:0/180"}, ("1:0/100", "1:0/180")),
+        ({"read": "1:0/90", "gone": True}, ("1:0/80", "1:0/90")),
+        ({"read": "1:0/80", "gone": True}, None),  # nothing was read behind the marker
+        ({"read": "1:0/90", "system": "6"}, ("1:0/80", "1:0/90")),
+    ],
+)
+def test_what_was_read_behind_a_marker_has_to_be_there(
+    tmp_path: Path, ended: dict[str, object], range_: tuple[str, str] | None
+) -> None:
+    state = FolderState(tmp_path)
+    first = {"number": 1, "system": "7", "timeline": 1, "why": "", **ended}
+    keep(state, HISTORIES, {"incarnations": [first, {"number": 2, "system": "7", "timeline": 2, "why": "a failover"}]})
+    made = SimpleNamespace(_incarnations=Incarnations(state))
+    log = Log(replace(STATE, timeline=2), History(2, "7", 2, "a failover"), Timelines(2, ((1, 0x100),)))
+    place = LogPosition(1, 0, 0x80)
+    marker = Datamarker(place, "1:0/80", place)
+    if range_ is None:
+        Opening._check_read(cast("Opening", made), log, marker)
+        return
+    with pytest.raises(Diverged, match="may have been delivered") as error:
+        Opening._check_read(cast("Opening", made), log, marker)
+    assert (error.value.first_missing, error.value.last_missing, error.value.resume) == (*range_, "1:0/80")
 
 
 def test_an_incarnation_that_cannot_be_noted_is_not_used(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -30,12 +31,16 @@ class Played:
         self.frees = True
         self.is_open = True
         self.cancelled = 0
+        self.awaited: list[tuple[str | None, ...]] = []
 
     def query(self, statement: str, **_: Any) -> list[tuple[str | None, ...]]:
         if "pg_try_advisory_lock" in statement:
             return [("t" if self.ours else "f",)]
         if "system_identifier" in statement:
             return list(self.identity)
+        if "synchronized_standby_slots" in statement:
+            assert self.version >= 170000
+            return self.awaited
         if "pg_locks" in statement:
             return [("17", "10.0.0.9"), ("18", None)]
         if self.refused is not None:
@@ -68,6 +73,46 @@ def test_slots_move_forward_only(server: Played, mover: SlotMover) -> None:
     mover.move({"s_held": 100, "s_lead": 255, "s_gone": 300}, PRESENT)
     assert server.moved == ["SELECT pg_replication_slot_advance('s_lead', '0/FF')"]
     assert not mover.problem
+
+
+def _synced(server: Played) -> ServerState:
+    """Of version 17, with slots that standbys get."""
+    server.version = 170000
+    return replace(PRESENT, slots={name: replace(slot, failover=True) for name, slot in SLOTS.items()})
+
+
+def test_slots_wait_for_standbys_without_being_waited_for(server: Played, mover: SlotMover) -> None:
+    """The server would hold the move up for as long as a standby is away."""
+    present = _synced(server)
+    server.awaited = [("near", "t", "t", "0/FF"), ("far", "t", "t", "0/80")]
+    mover.move({"s_held": 120, "s_lead": 255}, present)
+    assert server.moved == [
+        "SELECT pg_replication_slot_advance('s_held', '0/78')",
+        "SELECT pg_replication_slot_advance('s_lead', '0/80')",
+    ]
+    assert not mover.problem, "they come after by themselves"
+
+
+@pytest.mark.parametrize(
+    ("standby", "says"),
+    [
+        (("gone", "f", "f", None), "names gone, which the server does not have"),
+        (("away", "t", "f", "0/50"), "names away, which no standby reads"),
+    ],
+)
+def test_a_standby_that_holds_the_slots_up_is_named(
+    server: Played, mover: SlotMover, standby: tuple[str | None, ...], says: str
+) -> None:
+    present = _synced(server)
+    server.awaited = [("here", "t", "t", "0/FF"), standby]
+    mover.move({"s_held": 200, "s_lead": 255}, present)
+    assert not server.moved
+    assert says in mover.problem.text
+    assert "ALTER SYSTEM SET synchronized_standby_slots = '';" in mover.problem.hint
+    server.awaited = [("here", "t", "t", "0/FF"), ("away", "t", "f", "0/FF")]
+    mover.move({"s_held": 200, "s_lead": 255}, present)
+    assert len(server.moved) == 2
+    assert not mover.problem, "it has everything, and nothing waits"
 
 
 def test_another_publisher_is_named_and_its_slots_are_left_alone(server: Played, mover: SlotMover) -> None:

@@ -21,12 +21,14 @@ STATE = ServerState("7", 3, 0x500, 0x500, 150000, "logical", 0, 60.0, True, SLOT
 
 
 class Server:
-    """A server in this state. ``slots``: ``sync_replication_slots``."""
+    """A server in this state. A standby: ``gets_slots``: sync_replication_slots, hot_standby_feedback and
+    primary_slot_name; ``synced``: its slots, and whether they would go with its promotion."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.state = STATE
         self.standby = False
-        self.slots = "on"
+        self.gets_slots = ("on", "on", "standby")
+        self.synced: list[tuple[str | None, ...]] = [("s_held", "f"), ("s_lead", "f")]
         self.fails: Exception | None = None
         self.timelines = Timelines(3, ((1, 0x100), (2, 0x200)))
         self.is_open = True
@@ -51,7 +53,11 @@ class Server:
 
     def query(self, statement: str, **_: Any) -> list[tuple[str | None, ...]]:
         if "sync_replication_slots" in statement:
-            return [(self.slots,)]
+            return [self.gets_slots]
+        if "pg_publication" in statement:
+            return [("1",)] if self.state.publication else []
+        if "synced" in statement:
+            return self.synced
         return [("t" if self.standby else "f", "7")]
 
     def close(self) -> None:
@@ -88,18 +94,45 @@ def test_a_long_list_is_shortened(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "slots", "text", "hint"),
+    ("version", "hint"), [(160000, "gives a standby no logical slots"), (170000, "SELECT pg_promote();")]
+)
+def test_a_standby_waits_for_its_promotion(server: Server, version: int, hint: str) -> None:
+    server.standby, server.state = True, replace(STATE, version=version)
+    found = server.standing("9:0/1")
+    assert (found.server, found.ready, found.lacking) == ("7", False, "")
+    assert found.problem.text == "it is a standby; it can serve once it is promoted"
+    assert hint in found.problem.hint
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "hint"),
     [
-        (160000, "", "it is a standby; it can serve once it is promoted", "gives a standby no logical slots"),
-        (170000, "on", "it is a standby; it can serve once it is promoted", "SELECT pg_promote();"),
-        (170000, "off", "(sync_replication_slots = off)", "ALTER SYSTEM SET sync_replication_slots = on;"),
+        (
+            {"gets_slots": ("off", "on", "standby")},
+            "(sync_replication_slots = off)",
+            "ALTER SYSTEM SET sync_replication_slots = on;",
+        ),
+        (
+            {"gets_slots": ("on", "off", "")},
+            "(hot_standby_feedback = off, primary_slot_name is empty)",
+            "SET hot_standby_feedback = on;\nALTER SYSTEM SET primary_slot_name = 'NAME';",
+        ),
+        ({"synced": [("s_lead", "f")]}, "has not got the slots s_held of its primary", "dbname"),
+        ({"synced": []}, "has not got the slots s_held, s_lead of its primary", "failover => true"),
+        ({"synced": [("s_held", "t"), ("s_lead", "f")]}, "the slots s_held would be gone", "wormholectl flows"),
+        ({"state": replace(STATE, version=170000, publication=False)}, "has no publication p", "on the primary"),
     ],
 )
-def test_a_standby_waits_for_its_promotion(server: Server, version: int, slots: str, text: str, hint: str) -> None:
-    server.standby, server.slots, server.state = True, slots, replace(STATE, version=version)
+def test_a_standby_that_could_not_serve_if_it_were_promoted_says_so(
+    server: Server, changes: dict[str, Any], text: str, hint: str
+) -> None:
+    server.standby, server.state = True, replace(STATE, version=170000)
+    for name, value in changes.items():
+        setattr(server, name, value)
     found = server.standing("9:0/1")
     assert (found.server, found.ready, found.lacking) == ("7", False, "")
     assert text in found.problem.text
+    assert "can serve once it is promoted" not in found.problem.text
     assert hint in found.problem.hint
 
 
