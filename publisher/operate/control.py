@@ -27,7 +27,7 @@ from publisher.operate.step import Step
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
-from wormhole.model.loss import LossKind
+from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.marker_store import MOST_SKIPPED, FlowKey, ReplayState, start_key
@@ -273,13 +273,12 @@ class Control:
         after = self._moved(flow, resume)
         after.epoch -= 1
         after.state, after.cause = "catching_up", ""
-        missing = f" ({gap.first_missing or '?'} to {gap.last_missing or '?'})"
         what = "in no log any more" if gap.kind is LossKind.DIVERGED else "never delivered"
 
         async def accept() -> None:
             self._publisher.losses.decided(flow, True)
 
-        notes = [f"{what}: {gap.message}{missing}", _repairs(flow)]
+        notes = [f"{what}: {gap.message}{_missing(gap)}", _repairs(flow)]
         return Step("accept-loss", after, accept, gap.message, str(resume), notes)
 
     async def _letters(
@@ -388,6 +387,13 @@ class Control:
 def _needs_replay(flow: PublisherFlow) -> bool:
     replay = flow.control.replay
     return replay is not None and replay.state is ReplayState.NEEDS_REPLAY
+
+
+def _missing(gap: LogGap) -> str:
+    """What is missing, in brackets behind the message; empty where that names it."""
+    first, last = gap.first_missing, gap.last_missing
+    text = first if first and first == last else f"{first or '?'} to {last or '?'}"
+    return "" if text in gap.message else f" ({text})"
 
 
 def _repairs(flow: PublisherFlow) -> str:

@@ -195,7 +195,7 @@ def _flow(
     publisher: Publisher, flow: PublisherFlow, state: PublisherFlowState
 ) -> Iterator[tuple[Metric, float | None]]:
     watch, clock = publisher.log_watch, publisher.clock.monotonic()
-    lag = watch.lag(flow.shard, flow.marker, publisher.clock.wall())
+    lag = watch.lag(flow.shard, flow.acknowledged_to, publisher.clock.wall())
     stream = publisher.assigner.stream_of(flow)
     credit, in_flight = (0, 0) if stream is None else stream.credit(flow)
     # 0 where nothing follows. Otherwise no age means that nothing was read there, or that the log was not measured yet.

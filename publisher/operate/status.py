@@ -179,7 +179,7 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
     caravan_flow = flow.caravan_flow
     caravan = None if caravan_flow is None else publisher.fleet.caravan_of(caravan_flow)
     place = flow.marker.order if caravan_flow is None else caravan_flow.place
-    lag = publisher.log_watch.lag(flow.shard, flow.marker, publisher.clock.wall())
+    lag = publisher.log_watch.lag(flow.shard, flow.acknowledged_to, publisher.clock.wall())
     clock = publisher.clock.monotonic()
     problem = publisher.cause(flow)
     headroom = (

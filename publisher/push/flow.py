@@ -111,6 +111,16 @@ class PublisherFlow:
         self.spacing = Spacing()
 
     @property
+    def acknowledged_to(self) -> Datamarker:
+        """Its marker, at its place in the present history of the log as soon as that is known: the marker itself stays
+        in a former one until something is acknowledged in the present one.
+        """
+        reads = self.caravan_flow
+        if reads is None or reads.begun.incarnation <= self.marker.order.incarnation:
+            return self.marker
+        return replace(self.marker, order=reads.begun)
+
+    @property
     def lost_record(self) -> Problem:
         """Why an operator has to say where it goes on; empty: its record says it."""
         return self.control.missing or (self.problem if self.unreadable else NO_PROBLEM)

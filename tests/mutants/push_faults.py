@@ -44,8 +44,8 @@ PUSH_FAULTS: list[Fault] = [
     Fault(
         name="an-epoch-without-a-successor-is-taken",
         file="subscriber_sdk/session.py",
-        old="        if assign.epoch >= FIRST_NO_EPOCH:\n",
-        new="        if assign.epoch > FIRST_NO_EPOCH << 1:\n",
+        old="        if not may_be_exceeded(assign.epoch):\n",
+        new="        if assign.epoch > 1 << 64:\n",
         tests=(f"{_HOSTILE}::test_an_epoch_that_nothing_exceeds_keeps_no_publisher_away",),
         promise="no publisher can keep the others away from a shard by an epoch",
     ),

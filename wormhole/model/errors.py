@@ -36,6 +36,8 @@ A test compares this drawing with the classes.
 
 from __future__ import annotations
 
+import re
+
 from wormhole.model.problem import Problem
 
 __all__ = [
@@ -103,9 +105,10 @@ class WormholeError(Exception):
     @property
     def text(self) -> str:
         """What broke and where, without the next step."""
+        position = None if self.position and _names(self.message, self.position) else self.position
         where = [
             f"{name} {value}"
-            for name, value in (("flow", self.flow), ("shard", self.shard), ("position", self.position))
+            for name, value in (("flow", self.flow), ("shard", self.shard), ("position", position))
             if value is not None
         ]
         return self.message if not where else f"{self.message} ({', '.join(where)})"
@@ -117,6 +120,11 @@ class WormholeError(Exception):
 
     def __str__(self) -> str:
         return str(self.problem)
+
+
+def _names(message: str, place: str) -> bool:
+    """Whether the message has the place in it, as a whole."""
+    return re.search(rf"(?<![\w/:.-]){re.escape(place)}(?![\w/:-])", message) is not None
 
 
 class Retryable(WormholeError):

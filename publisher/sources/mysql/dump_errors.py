@@ -12,6 +12,7 @@ from typing import Final
 import pymysql
 
 from publisher.sources.mysql.connection import LONGEST_TEXT, translate
+from publisher.sources.next_steps import REPAIR
 from wormhole.model.errors import (
     DecodeError,
     Diverged,
@@ -25,7 +26,7 @@ __all__ = ["dump_error", "is_torn"]
 
 _FATAL_READING: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _THROWN_OUT: Final = 4052  # MariaDB: another reader came with this one's server id
-_ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
+_ANEW: Final = f"find out what happened to the server. If the log is another one: {REPAIR}"
 _REPLAY: Final = (
     "`wormholectl repair` sends what the tables hold, or replay the range from an archive; keep binlogs longer "
     "(binlog_expire_logs_seconds)"

@@ -25,6 +25,7 @@ from publisher.sources.mysql.decode.framing import WHOLE_PAYLOAD
 from publisher.sources.mysql.decode.rare_events import parse_format_description, parse_query, parse_rotate
 from publisher.sources.mysql.file_gtids import BEGINNINGS, FileGtids, Gtid, gtid_of, listed, parse_listed
 from publisher.sources.mysql.file_names import file_number
+from publisher.sources.next_steps import REPAIR
 from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable
 
 __all__ = ["FilePackets", "FolderFile", "read_head", "rotate_packet"]
@@ -188,7 +189,7 @@ class FilePackets:
             if at < self._offset < at + length:
                 raise Diverged(
                     f"no event of {self.file.path} begins at {self._offset}",
-                    hint="find out what happened to it, then start the application anew from a place you choose",
+                    hint=f"find out what happened to the file. If the log is another one: {REPAIR}",
                 )
             wanted = at >= self._offset and not skipping and kind not in _NOT_SENT
             wanted = wanted or kind == events.FORMAT_DESCRIPTION

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from pymysql.connections import Connection
@@ -26,13 +26,29 @@ REPLAY: Final = (
 )
 
 
-class GtidCoverage:
-    """The questions about one view of a server, asked over one connection."""
+def _unknown(incarnation: int) -> str:
+    """For questions about a server of which no earlier state was kept."""
+    return ""
 
-    def __init__(self, queries: StateQueries, connection: Connection[Any], view: ServerState) -> None:
+
+class GtidCoverage:
+    """The questions about one view of a server, asked over one connection.
+
+    ``begun_with``: what the server of an incarnation had executed when that began, as MariaDB's ``gtid_binlog_state``;
+    empty where that is not known.
+    """
+
+    def __init__(
+        self,
+        queries: StateQueries,
+        connection: Connection[Any],
+        view: ServerState,
+        begun_with: Callable[[int], str] = _unknown,
+    ) -> None:
         self._queries = queries
         self._connection = connection
         self._view = view
+        self._begun_with = begun_with
 
     def check(self, marker: Datamarker) -> None:
         """Raises :class:`Diverged` when the server lacks delivered transactions, :class:`PositionPurged` when it
@@ -66,7 +82,7 @@ class GtidCoverage:
         if gone:
             raise Diverged(
                 f"the server has not executed {gone}, which was delivered before {self._view.place(marker.order)}",
-                first_missing=gone,
+                first_missing=self._first(gone, marker.order.incarnation),
                 last_missing=gone,
                 position=str(marker.order),
                 hint=ANEW,
@@ -80,12 +96,18 @@ class GtidCoverage:
             raise Diverged(
                 f"{gone} was read behind {marker.order} in incarnation {incarnation}, and may have been delivered "
                 "although it was not acknowledged; the server has not executed it, so that no log holds it any more",
-                first_missing=_first(marker.delivered, gone, mariadb=self._queries.mariadb),
+                first_missing=self._first(gone, incarnation, marker.delivered),
                 last_missing=gone,
                 resume=marker.delivered,
                 position=str(marker.order),
                 hint=GONE,
             )
+
+    def _first(self, gone: str, incarnation: int, executed: str = "") -> str:
+        """The first of what is ``gone`` and was read in ``incarnation``. ``executed``: before that, and not gone."""
+        if not self._queries.mariadb:
+            return gone
+        return _first_behind(_executed(self._view.state), gone, (executed, self._begun_with(incarnation)))
 
     def lacking(self, delivered: str) -> str:
         """What of ``delivered`` the server has not executed; empty: nothing."""
@@ -113,11 +135,7 @@ def lacking(view: ServerState, delivered: str, *, mariadb: bool) -> str:
     """What of ``delivered`` a server has not executed; empty: nothing."""
     if not mariadb:
         return str(GtidSet.parse(delivered).subtract(_set(view.gtids)))
-    executed: dict[tuple[int, int], int] = {}
-    with reading_answers("gtid_binlog_state"):
-        for part in filter(None, view.state.split(",")):
-            domain, server, sequence = map(int, part.split("-"))
-            executed[domain, server] = max(sequence, executed.get((domain, server), 0))
+    executed = _executed(view.state)
     return ",".join(
         f"{domain}-{server}-{sequence}"
         for domain, (server, sequence) in sorted(MariaPosition.parse(delivered).domains().items())
@@ -147,16 +165,31 @@ def all_lacking(view: ServerState, delivered: Collection[str], *, mariadb: bool)
     return ",".join(filter(None, (str(sets), *gtids, *others)))
 
 
-def _first(delivered: str, gone: str, *, mariadb: bool) -> str:
-    """The first of what is ``gone``. MariaDB's position names only the last of a domain: what follows ``delivered``."""
-    if not mariadb:
-        return gone
-    before = MariaPosition.parse(delivered).domains()
-    first = (
-        (domain, server, before.get(domain, (server, 0))[1] + 1)
-        for domain, (server, _) in sorted(MariaPosition.parse(gone).domains().items())
-    )
-    return ",".join(f"{domain}-{server}-{sequence}" for domain, server, sequence in first)
+def _executed(state: str) -> dict[tuple[int, int], int]:
+    """The last sequence number of each domain and server in a ``gtid_binlog_state``."""
+    executed: dict[tuple[int, int], int] = {}
+    with reading_answers("gtid_binlog_state"):
+        for part in filter(None, state.split(",")):
+            domain, server, sequence = map(int, part.split("-"))
+            executed[domain, server] = max(sequence, executed.get((domain, server), 0))
+    return executed
+
+
+def _first_behind(executed: Mapping[tuple[int, int], int], gone: str, before: Collection[str]) -> str:
+    """MariaDB: the first of what is ``gone``, of which a position names only the last of each domain.
+
+    ``before``: states of the history in which ``gone`` was written. A domain has one sequence of numbers for all its
+    servers, but ``executed`` may be of another history of it: of that only what ``before`` shows, or what the server
+    wrote that wrote ``gone``, lies in front of what is missing.
+    """
+    last = MariaPosition.parse(gone).domains()
+    firsts = {domain: executed.get((domain, server), 0) + 1 for domain, (server, _) in last.items()}
+    for state in before:
+        for (domain, server), sequence in _executed(state).items():
+            shared = min(sequence, executed.get((domain, server), 0))
+            if domain in last and shared < last[domain][1]:
+                firsts[domain] = max(firsts[domain], shared + 1)
+    return ",".join(f"{domain}-{server}-{firsts[domain]}" for domain, (server, _) in sorted(last.items()))
 
 
 def _set(stated: str) -> GtidSet:

@@ -21,6 +21,7 @@ from publisher.sources.high_water import HighWater
 from publisher.sources.kept_state import HISTORIES, keep, load
 from publisher.sources.mysql.confirmation import Believe
 from publisher.sources.mysql.server_state import ServerState
+from publisher.sources.next_steps import REPAIR
 from wormhole.model.errors import Diverged, SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.source_state import SourceState
@@ -31,10 +32,7 @@ _FINGERPRINTS: Final = 1024
 _FINGERPRINTS_OF_OTHERS: Final = 16
 _INCARNATIONS: Final = 256
 _MOST_BYTES: Final = 768 << 10  # of all that is kept; a node of ZooKeeper holds 1 MiB
-_ACCEPT: Final = (
-    "find out whether the server was restored from a backup. If it was: bring the application's data up to date, then "
-    "`wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of the log"
-)
+_ACCEPT: Final = f"find out whether the server was restored from a backup. If it was: {REPAIR}"
 GONE: Final = (
     "look in the application's data for changes of these transactions and take them back, then "
     "`wormholectl flows accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
@@ -119,17 +117,17 @@ class Incarnations:
             since = since or self.reached
             last = self._known[-1] if self._known else None
             if last is None:
-                self._begin(view.identity, highest, None)
+                self._begin(view.identity, highest, None, state=view.state)
             elif last["server"] != view.identity:
                 believe(f"the server is {view.identity}, no longer {last['server']}")
                 before = _last_of(self._known, view.identity)
                 fell = before is not None and highest < before["highest"]
-                self._begin(view.identity, highest, lost or (_ANEW if fell else None))
+                self._begin(view.identity, highest, lost or (_ANEW if fell else None), state=view.state)
             elif view.end < (since.file, since.offset) and since.incarnation == last["number"]:
                 believe(f"the log of {view.identity} ends before {since}")
-                self._begin(view.identity, highest, _ANEW)
+                self._begin(view.identity, highest, _ANEW, state=view.state)
             elif lost:
-                self._begin(view.identity, highest, lost)
+                self._begin(view.identity, highest, lost, state=view.state)
             elif highest > last["highest"]:
                 self._change_last(highest=highest)
             return self.current
@@ -173,6 +171,10 @@ class Incarnations:
             if one["number"] >= incarnation and one.get("read")
         ]
 
+    def begun_with(self, incarnation: int) -> str:
+        """MariaDB: the ``gtid_binlog_state`` of the incarnation's server when it began; empty where it is not known."""
+        return next((str(one.get("state", "")) for one in self._known if one["number"] == incarnation), "")
+
     @property
     def unproven(self) -> bool:
         """Whether the present incarnation began because nothing showed that the log is the one that was seen."""
@@ -201,14 +203,19 @@ class Incarnations:
 
     # --- inside, with the lock held ----------------------------------------------------------------------------
 
-    def _begin(self, server: str, highest: int, lost: Lost | None, files: Mapping[str, str] | None = None) -> None:
-        """The next incarnation. Without ``lost`` the server's log goes on. ``files``: fingerprints of its files."""
+    def _begin(
+        self, server: str, highest: int, lost: Lost | None, files: Mapping[str, str] | None = None, state: str = ""
+    ) -> None:
+        """The next incarnation. Without ``lost`` the server's log goes on. ``files``: fingerprints of its files.
+        ``state``: MariaDB's ``gtid_binlog_state``."""
         known = list(self._known)
         number = int(known[-1]["number"]) + 1 if known else 1
         read = None if self._high_water is None else self._high_water.last
         if known and read is not None and read.order.incarnation == known[-1]["number"]:
             known[-1] = {**known[-1], "read": read.delivered}
         one = {"number": number, "server": server, "highest": highest, "reset": lost is not None, "files": files or {}}
+        if state:
+            one["state"] = state
         if lost is not None:
             one |= {"why": lost.why, "unproven": lost.unproven}
         if lost is not None and lost.shared is not None:

@@ -172,7 +172,7 @@ class Opening:
         """What the dump begins with; and the place, where that is known."""
         order, anchor = marker.order, marker.anchor
         by_gtids = FromGtids(marker.delivered)
-        reach = GtidCoverage(self._queries, connection, view)
+        reach = GtidCoverage(self._queries, connection, view, self._incarnations.begun_with)
         if order.incarnation != incarnation:
             if self._incarnations.unproven:
                 reach.check(marker)  # what is missing in either case has a range

@@ -10,12 +10,13 @@ from typing import Final
 from publisher.sources.mysql.delivered import MariaDelivered, MySqlDelivered
 from publisher.sources.mysql.log_walk import LogWalk
 from publisher.sources.mysql.prepared_xa import Prepared
+from publisher.sources.next_steps import REPAIR
 from wormhole.model.errors import Diverged, Retryable, SourceUnavailable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 
 __all__ = ["ANEW", "fails_again", "find_next", "last_marker", "pass_to", "see_beginning", "see_file"]
 
-ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
+ANEW: Final = f"find out what happened to the server. If the log is another one: {REPAIR}"
 _STUCK_S: Final = 15.0
 _PROGRESS: Final = 64 << 10  # bytes of one event that have to arrive in that time
 _POLL_S: Final = 0.1

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
+from publisher.sources.next_steps import REPAIR
 from publisher.sources.rocksdb.decode.log_format import FULL, LAST
 from publisher.sources.rocksdb.decode.write_batch import Encoder, Status
 from publisher.sources.rocksdb.port import WalFiles
@@ -414,7 +415,7 @@ class Cursor:
         return WentBack(
             f"{why}: the database went back to an earlier state",
             file=self.file,
-            hint="it was restored or lost the end of its log; start the application anew from a place you choose",
+            hint=f"it was restored or lost the end of its log: {REPAIR}",
         )
 
     def _open(self) -> WalFile | None:

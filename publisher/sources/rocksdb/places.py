@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
+from publisher.sources.next_steps import REPAIR
 from publisher.sources.rocksdb.decode.log_format import FULL, LAST
 from publisher.sources.rocksdb.port import WalFiles
 from publisher.sources.rocksdb.scan import read_record
@@ -175,5 +176,5 @@ def diverged(marker: Datamarker, found: str, ended: str = "") -> Diverged:
         first_missing=first,
         last_missing=last,
         position=str(marker.order),
-        hint="find out whether the database was restored or replaced, then start the flow anew from a place you choose",
+        hint=f"find out whether the database was restored or replaced. If it was: {REPAIR}",
     )

@@ -22,6 +22,7 @@ from tests.unit.publisher.operate.changes import FLOW, finished, history, refuse
 from tests.unit.publisher.receiving import KEY, keys, taken
 from wormhole.coordination.port import HistoryEntry
 from wormhole.model.errors import CoordinationLost, MarkerStoreError, PositionError, PositionPurged, UsageError
+from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
 from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, StoredFlow, start_key
 from wormhole.wire.markers import marker_from_message
@@ -343,6 +344,29 @@ async def test_a_loss_that_the_application_halts_at_can_be_accepted(
     await control.change(request("accept_loss"))
     assert keys(s1, await s1.hears_later("batch")) == [b"b"]
     assert (await refused(control, request("accept_loss"))).code is grpc.StatusCode.FAILED_PRECONDITION
+
+
+@pytest.mark.usefixtures("first", "assign")
+@pytest.mark.parametrize(
+    ("begin", "end", "message", "note"),
+    [
+        ("7", "9", "gone", "gone (7 to 9)"),
+        ("7", "7", "gone", "gone (7)"),
+        ("", "9", "gone", "gone (? to 9)"),
+        ("", "", "gone", "gone (? to ?)"),
+        ("a:7-9", "a:7-9", "the server has not executed a:7-9", "the server has not executed a:7-9"),
+        ("7", "9", "the log no longer holds 7 to 9", "the log no longer holds 7 to 9"),
+    ],
+)
+async def test_what_is_missing_is_named_once(
+    s1: ScriptedSubscriber, publisher: Publisher, begin: str, end: str, message: str, note: str
+) -> None:
+    await s1.hears("batch")
+    control = await served(publisher)
+    flow = publisher.assigner.flows[KEY]
+    flow.loss, flow.stage = (LogGap(LossKind.PURGED, begin, end, message), flow.marker), Stage.DECLINED
+    preview = await control.change(request("accept_loss", preview=True))
+    assert preview.notes[0] == f"never delivered: {note}"
 
 
 # --- forgetting

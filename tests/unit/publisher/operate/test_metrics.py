@@ -72,6 +72,22 @@ async def test_a_flow_from_its_commit_to_its_stored_marker(world: World) -> None
         assert (await values(publisher))["wormhole_flow_updates_total", *FLOW] == 3
 
 
+async def test_the_lag_is_that_of_the_place_in_the_present_history(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears("batch")
+        reads = publisher.assigner.flows[KEY].caravan_flow
+        assert reads is not None
+        reads.go_over(replace(reads.marker, order=LogPosition(2, 1, 700)))
+        publisher.log_watch.lag = (  # type: ignore[method-assign]
+            lambda shard, marker, now: Lag(float(marker.order.incarnation), 1, 1)
+        )
+        assert (await values(publisher))["wormhole_flow_lag_seconds", *FLOW] == 2.0
+
+
 @pytest.mark.usefixtures("first")
 async def test_a_lag_that_nobody_knows_is_left_out(world: World, publisher: Publisher) -> None:
     await eventually(lambda: KEY in publisher.assigner.flows and publisher.log_watch.status is not None, "a flow")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,9 @@ from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subsc
 from tests.unit.publisher.conftest import World
 from wormhole.host.compiled import compiled_modules
 from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
+from wormhole.ports.log_source import SourceStatus
 from wormhole.ports.marker_store import FlowControl
 from wormhole.wire.v1 import admin_pb2
 
@@ -60,6 +63,24 @@ async def test_flows_caravans_and_subscribers_are_reported(world: World) -> None
         s1.hang_up()
         await eventually(lambda: status(publisher).subscribers[0].state == "unreachable", "told")
         assert "closed the stream" in status(publisher).subscribers[0].cause
+
+
+async def test_a_flow_that_went_over_to_another_server_and_has_everything_is_in_time(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await s1.hears("hello")
+        await s1.accepts(await s1.hears("assign"), credit=5000)
+        await s1.hears("batch")
+        [flow] = publisher.assigner.flows.values()
+        end = LogPosition(2, 1, 700)
+        flow.acked(replace(world.source.latest(), committed_at_us=1_000_000))
+        assert flow.caravan_flow is not None
+        flow.caravan_flow.go_over(Datamarker(end, flow.marker.delivered, end))
+        publisher.log_watch.measured(SourceStatus(end, LogPosition(2, 1, 4), 0), publisher.clock.monotonic())
+        told = flow_status(publisher, flow, publisher.lead_flows())
+        assert (told.lag_s, told.lag_bytes, told.lag_transactions) == (0.0, 0, 0)
 
 
 async def test_problems_of_the_log_come_with_their_next_step_apart_and_as_text(

@@ -11,6 +11,7 @@ import pytest
 from caravan.buffer import ChangeBuffer
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
+from publisher.flows.log_watch import Lag, LogWatch
 from publisher.push.flow import PublisherFlow
 from publisher.push.obstacles import ask_about_gap
 from publisher.push.stages import PublisherFlowState
@@ -22,6 +23,7 @@ from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.segment import Segment
+from wormhole.ports.log_source import SourceStatus
 from wormhole.ports.marker_store import FlowControl, ReplayControl, ReplayState
 
 START = Datamarker(LogPosition(1, 1, 0), "0", LogPosition(1, 1, 0))
@@ -54,6 +56,26 @@ def test_log_is_kept_for_what_is_acknowledged_or_sent_and_not_stored() -> None:
     stored = Datamarker(LogPosition(1, 1, 10), "3", LogPosition(1, 1, 9))
     one.stored(stored, 1)
     assert one.needed == stored.read_from
+
+
+def test_a_flow_that_went_over_to_another_history_is_not_behind_by_the_age_of_its_last_commit() -> None:
+    one, caravan_flow = open_flow()
+    acknowledged = Datamarker(LogPosition(1, 1, 5), "1", LogPosition(1, 1, 5), committed_at_us=1_000_000)
+    one.acked(acknowledged)
+    assert one.acknowledged_to == acknowledged
+    end = LogPosition(2, 1, 700)
+    watch = LogWatch()
+    watch.measured(SourceStatus(end, LogPosition(2, 1, 4), 0), 0.0)
+    assert watch.lag("log", one.acknowledged_to, 90.0).seconds == 89.0, "what follows it there is not known yet"
+    caravan_flow.go_over(Datamarker(end, "1", end))
+    assert watch.lag("log", one.acknowledged_to, 90.0) == Lag(0.0, 0, 0)
+    # What follows there is not acknowledged, wherever the flow is.
+    caravan_flow.place = LogPosition(2, 1, 900)
+    watch.measured(SourceStatus(LogPosition(2, 1, 900), LogPosition(2, 1, 4), 0), 1.0)
+    assert watch.lag("log", one.acknowledged_to, 90.0).seconds == 89.0
+    later = Datamarker(LogPosition(2, 1, 900), "2", LogPosition(2, 1, 900), committed_at_us=2_000_000)
+    one.acked(later)
+    assert one.acknowledged_to == later
 
 
 @pytest.mark.parametrize("acknowledged", [False, True])

@@ -47,6 +47,13 @@ def test_text_has_place_and_next_step() -> None:
     assert error.args == ("record is cut",)
 
 
+def test_a_place_that_the_message_names_is_not_named_twice() -> None:
+    named = errors.Diverged("not executed before 5/1/3580 (binlog.000001:3580)", shard="log", position="5/1/3580")
+    assert named.text == "not executed before 5/1/3580 (binlog.000001:3580) (shard log)"
+    for another in ("at 5/1/35801", "at 15/1/3580", "nowhere"):
+        assert errors.Diverged(another, position="5/1/3580").text == f"{another} (position 5/1/3580)"
+
+
 def test_a_layer_that_knows_more_adds_to_it_and_overwrites_nothing() -> None:
     error = errors.SourceUnavailable("no answer", position="1/1/1")
     assert error.at(flow="app/log", position="9/9/9") is error

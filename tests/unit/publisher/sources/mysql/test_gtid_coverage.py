@@ -31,9 +31,9 @@ def mysql(executed: str, purged: str = "") -> GtidCoverage:
     return GtidCoverage(StateQueries(mariadb=False, version=(8, 4, 0)), cast(Any, None), view)
 
 
-def mariadb(position: str, state: str, begin: str = "") -> GtidCoverage:
+def mariadb(position: str, state: str, begin: str = "", begun_with: str = "") -> GtidCoverage:
     view = ServerState("1", 1, "binlog", ((7, 100),), (7, 100), position, state=state)
-    return GtidCoverage(cast(StateQueries, Begin(begin)), cast(Any, None), view)
+    return GtidCoverage(cast(StateQueries, Begin(begin)), cast(Any, None), view, {1: "", 2: begun_with}.__getitem__)
 
 
 def marker(delivered: str) -> Datamarker:
@@ -53,6 +53,7 @@ def test_mysql_lacks_what_was_delivered() -> None:
         mysql(f"{A}:1-9").check(marker(f"{A}:1-10"))
     assert error.value.position == str(PLACE)
     assert error.value.hint
+    assert error.value.text.count(str(PLACE)) == 1
 
 
 def test_mysql_purged_what_was_not_delivered() -> None:
@@ -104,6 +105,39 @@ def test_the_same_on_mariadb_with_what_follows_the_datamarker() -> None:
     with pytest.raises(Diverged) as error:
         mariadb("0-1-9", "0-1-9").check_read(marker("0-1-6"), 2, "0-2-8,5-1-3")
     assert (error.value.first_missing, error.value.last_missing) == ("0-2-7,5-1-1", "0-2-8,5-1-3")
+
+
+def test_mariadb_names_the_first_that_is_missing_behind_what_the_server_executed() -> None:
+    with pytest.raises(Diverged) as error:
+        mariadb("0-2-9", "0-1-7,0-2-9,1-1-4").check(marker("0-2-13,1-1-6"))
+    assert (error.value.first_missing, error.value.last_missing) == ("0-2-10,1-1-5", "0-2-13,1-1-6")
+    with pytest.raises(Diverged) as error:
+        mariadb("0-1-74", "0-1-74").check_read(marker("0-1-53"), 1, "0-1-80")
+    assert (error.value.first_missing, error.value.last_missing) == ("0-1-75", "0-1-80")
+
+
+@pytest.mark.parametrize(
+    ("state", "begun_with", "first"),
+    [
+        # The copy that was read last had replicated up to 9, and wrote the rest itself.
+        ("0-1-9", "0-1-9", "0-2-10"),
+        ("0-1-9", "0-1-7", "0-2-8"),
+        ("0-1-7", "0-1-9", "0-2-8"),
+        # What the server wrote since, and others, is of another history: it lies nowhere in front of what is missing.
+        ("0-1-12", "0-1-9", "0-2-10"),
+        ("0-1-9,0-3-12", "0-1-9", "0-2-10"),
+        ("0-1-99", "0-1-9", "0-2-10"),
+        ("0-1-9,0-2-11", "0-1-9", "0-2-12"),
+        ("0-1-9", "", "0-2-1"),
+        ("", "0-1-9", "0-2-1"),
+        ("1-1-12", "1-1-12", "0-2-1"),
+    ],
+)
+def test_mariadb_never_names_less_than_what_is_missing(state: str, begun_with: str, first: str) -> None:
+    place = LogPosition(2, 2, 300)
+    with pytest.raises(Diverged) as error:
+        mariadb("0-1-9", state, begun_with=begun_with).check(Datamarker(place, "0-2-13", place))
+    assert (error.value.first_missing, error.value.last_missing) == (first, "0-2-13")
 
 
 def test_what_is_lacking_of_several_positions() -> None:

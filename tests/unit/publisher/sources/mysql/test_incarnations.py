@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,16 @@ def test_how_far_each_incarnation_was_read_is_kept(folder: FolderState, tmp_path
     incarnations.observe(view("c", 9))  # nothing was read of b
     assert incarnations.read_since(1) == [(1, "0-1-7")]
     assert incarnations.read_since(2) == []
+
+
+def test_what_a_server_had_executed_when_its_incarnation_began_is_kept(folder: FolderState) -> None:
+    incarnations = Incarnations(folder)
+    incarnations.observe(replace(view("a", 3), state="0-1-7"))
+    incarnations.observe(replace(view("a", 4), state="0-1-9"))
+    incarnations.observe(replace(view("b", 9), state="0-1-8,0-2-4"))
+    incarnations.observe(view("c", 9))
+    kept = Incarnations(folder)
+    assert [kept.begun_with(number) for number in (1, 2, 3, 4)] == ["0-1-7", "0-1-8,0-2-4", "", ""]
 
 
 @pytest.mark.parametrize(("offset", "resume"), [(600, "2/3/600"), (601, "")])
