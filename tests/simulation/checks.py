@@ -5,19 +5,31 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.simulation.world import Process, World
-from tests.simulation.zookeeper import Change, Committed
+from tests.simulation.zookeeper import Change, Committed, VirtualClient
 from wormhole.coordination.port import LogGroup
 from wormhole.coordination.records import Paths
 
-__all__ = ["Checks"]
+__all__ = ["Checks", "Known"]
 
 _FASTEST: Final = 1.1
 """The fastest clock of a process: it measures a timeout so much too short."""
 _NOTICED_S: Final = 0.01
 """After a pause a process goes on for so long before it has read what arrived meanwhile."""
+
+
+class Known(NamedTuple):
+    """What ZooKeeper held at a moment, as far as the checks look at it."""
+
+    at: float
+    zxid: int
+    owner: Process | None
+    session: int
+    number: int
+    claims: dict[str, int]
+    stored: dict[str, tuple[int, int]]
 
 
 class Checks:
@@ -26,6 +38,11 @@ class Checks:
 
     ``owner``: the process that owns the log, as ZooKeeper has it. ``stored``: number of the last update before the
     stored datamarker, and the epoch, by shard.
+
+    Once ZooKeeper's data was put back, datamarkers and epochs may be lower, and nobody can know who was given a flow
+    since then: handlers of those assignments may run beside others. An update must not be passed over all the same. And
+    an owner that has seen a later record than there is must not write it: it would go on from what it remembers, over
+    whatever else of that record's time is gone.
     """
 
     def __init__(
@@ -61,11 +78,21 @@ class Checks:
         self._log = f"{paths.log(group)}/"
         self._claims: dict[str, int] = {}
         self._session = 0
+        self._zxid = 0
         self._raised: dict[tuple[str, int], Process] = {}
-        self._acked: set[tuple[str, int, int]] = set()
-        self._taken: dict[tuple[str, int], tuple[Process, str]] = {}
-        self._running: dict[str, dict[Process, tuple[int, int, float]]] = {shard: {} for shard in shards}
-        """Handlers at work: update, epoch, and since when, as far as others have to wait for it."""
+        self._acked: set[tuple[str, str, int, int]] = set()
+        self._taken: dict[tuple[str, int], tuple[str, str, float]] = {}
+        """By shard and epoch: publisher, subscriber, and when."""
+        self._forgotten: set[tuple[str, str, int]] = set()
+        """Assignments of which ZooKeeper's data knows nothing since it was put back: publisher, shard and epoch."""
+        self._writes: dict[str, list[tuple[int, VirtualClient]]] = {shard: [] for shard in shards}
+        """Of each datamarker: the transactions, and who asked for them."""
+        self._outdated: set[tuple[VirtualClient, str]] = set()
+        """Sessions that have seen a later datamarker of a shard than there is."""
+        self._learning: dict[Process | None, float] = {}
+        """Processes that owned the log when the data was put back, and when each has learned that at the latest."""
+        self._running: dict[str, dict[Process, tuple[int, int, float, str]]] = {shard: {} for shard in shards}
+        """Handlers at work: update, epoch, since when, as far as others have to wait for it, and whose update it is."""
         self._latest: dict[str, tuple[int, str]] = dict.fromkeys(shards, (0, ""))
 
     # -- what is written
@@ -73,11 +100,12 @@ class Checks:
     def committed(self, committed: Committed) -> None:
         """A transaction took effect."""
         writer = None if committed.client is None else committed.client.process
+        self._zxid = committed.zxid
         of_log = False
         for change in committed.changes:
             path = change.path
             if path.startswith(self._markers):
-                self._marker(path[len(self._markers) :], change, writer)
+                self._marker(path[len(self._markers) :], change, committed)
             elif path.startswith(self._log):
                 self._changed(path[len(self._log) :], change, committed, writer)
                 of_log = True
@@ -114,9 +142,39 @@ class Checks:
                 f"the owner is {self.owner} in session {self._session:#x}, the claims are {self._claims}"
             )
 
-    def _marker(self, shard: str, change: Change, writer: Process | None) -> None:
+    def snapshot(self) -> Known:
+        """What ZooKeeper holds now."""
+        claims, stored = dict(self._claims), dict(self.stored)
+        return Known(self.world.now, self._zxid, self.owner, self._session, self._number, claims, stored)
+
+    def put_back(self, known: Known, sessions: Collection[int], learned_s: float) -> None:
+        """ZooKeeper's data becomes what it was then. ``sessions`` may be continued; ``learned_s``: how long the owner
+        may take to find out that one of these has no claim any more.
+        """
+        continued = self._session in sessions and self._session != known.session
+        self._learning[self.owner] = self.world.now + (learned_s if continued else self._lease_s)
+        self.owner, self._session, self._number, self._zxid = known.owner, known.session, known.number, known.zxid
+        self._claims, self.stored = dict(known.claims), dict(known.stored)
+        for shard, (_, restored) in known.stored.items():
+            for of_shard, epoch in [one for one in self._raised if one[0] == shard and one[1] > restored]:
+                self._forgotten.add((self._raised.pop((of_shard, epoch)).name, shard, epoch))
+            for of_shard, epoch in [one for one in self._taken if one[0] == shard]:
+                publisher, _, at = self._taken[of_shard, epoch]
+                if at >= known.at:
+                    self._forgotten.add((publisher, shard, epoch))
+                if epoch > restored:
+                    del self._taken[of_shard, epoch]
+            latest, holder = self._latest[shard]
+            self._latest[shard] = min(latest, restored), holder
+            undone = [(zxid, client) for zxid, client in self._writes[shard] if zxid > known.zxid]
+            self._outdated |= {(client, shard) for zxid, client in undone if client.confirmed >= zxid}
+            del self._writes[shard][len(self._writes[shard]) - len(undone) :]
+
+    def _marker(self, shard: str, change: Change, committed: Committed) -> None:
         if shard not in self.stored or not change.data:
             return
+        client = committed.client
+        writer = None if client is None else client.process
         record = json.loads(change.data)
         number, epoch = int(record["place"].partition(" ")[0].rpartition("/")[2]), record["epoch"]
         before, epoch_before = self.stored[shard]
@@ -125,6 +183,11 @@ class Checks:
         world.trace(f"stored: {shard} at {number} in epoch {epoch} by {writer and writer.name}")
         if writer is None or writer is not self.owner:
             world.violation(f"{writer} writes the datamarker of {shard}, and {self.owner} owns the log")
+        elif client is not None and (client, shard) in self._outdated:
+            world.violation(
+                f"{writer} goes on from {shard} at {before} in epoch {epoch_before}, and has seen a later datamarker "
+                "than ZooKeeper was put back to"
+            )
         elif number < before or epoch < epoch_before:
             world.violation(f"the datamarker of {shard} goes from {before} in {epoch_before} to {number} in {epoch}")
         elif epoch > epoch_before:
@@ -134,18 +197,21 @@ class Checks:
                 world.violation(f"the datamarker of {shard} goes from {before} to {number} as its epoch is raised")
         elif number != before and self._raised.get((shard, epoch)) is not writer:
             world.violation(f"{writer} moves {shard} in epoch {epoch} of {self._raised.get((shard, epoch))}")
-        elif number != before and (shard, epoch, number) not in self._acked:
+        elif number != before and (writer.name, shard, epoch, number) not in self._acked:
             world.violation(f"{shard} is stored at {number} in epoch {epoch}, in which nobody acknowledged that")
         if number > self.processed[shard]:
             world.violation(
                 f"the datamarker of {shard} is {number}, and updates are processed up to {self.processed[shard]}"
             )
+        if client is not None:
+            self._writes[shard].append((committed.zxid, client))
 
     # -- what is sent
 
     def sent(self, publisher: Process, shard: str, epoch: int) -> None:
         """A publisher assigns a flow, or sends something of it."""
-        if publisher is not self.owner and self.world.now > self._unleased_until:
+        until = max(self._unleased_until, self._learning.get(publisher, 0.0))
+        if publisher is not self.owner and self.world.now > until:
             self.world.violation(f"{publisher} sends {shard} in epoch {epoch}, and {self.owner} owns the log")
 
     def taken(self, publisher: Process, subscriber: Process, shard: str, epoch: int) -> None:
@@ -153,28 +219,32 @@ class Checks:
         world, raised = self.world, self._raised.get((shard, epoch))
         world.trace(f"{subscriber.name} takes {shard} in epoch {epoch} from {publisher.name}")
         if raised is not publisher:
-            world.violation(f"{publisher} assigns {shard} in epoch {epoch}, which {raised} raised")
-        before = self._taken.setdefault((shard, epoch), (publisher, subscriber.name))
-        if before != (publisher, subscriber.name):
+            if (publisher.name, shard, epoch) not in self._forgotten:
+                world.violation(f"{publisher} assigns {shard} in epoch {epoch}, which {raised} raised")
+            return
+        before = self._taken.setdefault((shard, epoch), (publisher.name, subscriber.name, world.now))
+        if before[:2] != (publisher.name, subscriber.name):
             world.violation(f"epoch {epoch} of {shard} is at {before} and at {(publisher, subscriber.name)}")
 
-    def acked(self, shard: str, epoch: int, number: int) -> None:
+    def acked(self, publisher: str, shard: str, epoch: int, number: int) -> None:
         """A subscriber acknowledges the updates up to this one."""
-        self._acked.add((shard, epoch, number))
+        self._acked.add((publisher, shard, epoch, number))
 
     # -- what is processed
 
-    def begins(self, subscriber: Process, shard: str, epoch: int, update: int) -> None:
-        """A handler is called with an update."""
+    def begins(self, subscriber: Process, publisher: str, shard: str, epoch: int, update: int) -> None:
+        """A handler is called with an update that the publisher of that name sent."""
         world, now = self.world, self.world.now
         world.trace(f"{subscriber.name} handles update {update} of {shard} in epoch {epoch}")
         # One that was stopped, and taken for lost meanwhile, goes on where it was: only then it learns what happened.
         began, ended = subscriber.last_pause
         stopped = now - ended < _NOTICED_S and ended - began > self._lost_s
-        for other, (running, its_epoch, since) in self._running[shard].items():
+        forgotten = (publisher, shard, epoch) in self._forgotten
+        for other, (running, its_epoch, since, its_publisher) in self._running[shard].items():
             if other is subscriber:
                 continue
-            if stopped or self._outlived(since):
+            unknown = forgotten or (its_publisher, shard, its_epoch) in self._forgotten
+            if stopped or unknown or self._outlived(since):
                 self.overlaps += 1
             else:
                 world.violation(
@@ -182,15 +252,15 @@ class Checks:
                     f"{running} in epoch {its_epoch} since {since:.3f}"
                 )
         latest, holder = self._latest[shard]
-        if epoch < latest and not stopped:
+        if epoch < latest and not stopped and not forgotten:
             world.violation(
                 f"{subscriber.name} handles update {update} of {shard} in epoch {epoch}, and {holder} began {latest}"
             )
-        if epoch > latest:
+        if epoch > latest and not forgotten:
             self._latest[shard] = epoch, subscriber.name
         if update > self.processed[shard] + 1:
             world.violation(f"{subscriber.name} handles update {update} of {shard} after {self.processed[shard]}")
-        self._running[shard][subscriber] = update, epoch, -math.inf if stopped else now
+        self._running[shard][subscriber] = update, epoch, -math.inf if stopped else now, publisher
 
     def _outlived(self, since: float) -> bool:
         """Whether nobody waits any longer for what has run since then."""

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from publisher.stores.markers.rules import flow_to_json
-from tests.simulation.checks import Checks
+from tests.simulation.checks import Checks, Known
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.patches import Present
@@ -20,7 +20,7 @@ from tests.simulation.stream import Around, place
 from tests.simulation.subscriber import Subscriber
 from tests.simulation.threads import Threads
 from tests.simulation.world import Process, World
-from tests.simulation.zookeeper import Ensemble, Op, VirtualClient
+from tests.simulation.zookeeper import Ensemble, Op, Snapshot, VirtualClient
 from wormhole.config import ApplicationConfig, CoordinatorConfig, DatasetConfig, PublisherConfig, to_json
 from wormhole.coordination.records import Paths
 from wormhole.ports.marker_store import StoredFlow
@@ -252,6 +252,7 @@ class Faults:
             (2, self._lag),
             (1, self._unready),
             (1, self._restore),
+            (5, self._put_back),
             (8, self._trap),
         ]
         self._kinds = [kind for weight, kind in kinds for _ in range(weight)]
@@ -375,6 +376,33 @@ class Faults:
         schedule = self._schedule
         former = self._chance.choice([None, *schedule.checks.former_terms])
         schedule.ensemble.restore(schedule.paths.term(schedule.desk.group), former)
+
+    def _put_back(self) -> None:
+        """All of ZooKeeper's data becomes what it is now, somewhat later.
+
+        Now means once a datamarker of each flow was acknowledged: a flow without one, of which a subscriber knows, is
+        held until an operator decides.
+        """
+        schedule = self._schedule
+        if not all(number for number, _ in schedule.checks.stored.values()):
+            if not schedule.peace:
+                self._world.after(0.1, self._put_back)
+            return
+        snapshot, known = schedule.ensemble.snapshot(), schedule.checks.snapshot()
+        later_s = self._chance.uniform(0.05, max(0.1, schedule.faults_s - self._world.now))
+        self._world.after(later_s, self._put_back_to, snapshot, known)
+
+    def _put_back_to(self, snapshot: Snapshot, known: Known) -> None:
+        schedule, chance, ensemble = self._schedule, self._chance, self._schedule.ensemble
+        if schedule.peace or ensemble.era != snapshot.era:
+            return
+        down_s = chance.choice((0.0, chance.uniform(0.0, 0.5), chance.uniform(0.5, 2.5)))
+        above, sessions = chance.random() < 0.5, snapshot.sessions if chance.random() < 0.7 else ()
+        # A session may be continued until it ends; a process learns with the first answer that its claim is gone.
+        schedule.checks.put_back(known, sessions, down_s + _SESSION_S * 4 / 3 + _SESSION_S)
+        ensemble.put_back(snapshot, above=above, down_s=down_s)
+        if not sessions:
+            ensemble.end_sessions()
 
     def _trap(self) -> None:
         """Something happens right after the effect of one of the next writes, before its answer."""

@@ -52,6 +52,7 @@ class _Work:
 
     def __init__(self, subscriber: Subscriber, port: _Port, shard: str, epoch: int, before: _Work | None) -> None:
         self.port, self.shard, self.epoch = port, shard, epoch
+        self.publisher = port.line.peer.name
         self.ending = ""
         self.ended = False
         self.when_ended: list[_Port] = []
@@ -100,13 +101,13 @@ class _Work:
                 self._call(item)
 
     def _acknowledge(self, marker: Datamarker) -> None:
-        self._subscriber.checks.acked(self.shard, self.epoch, marker.order.offset)
+        self._subscriber.checks.acked(self.publisher, self.shard, self.epoch, marker.order.offset)
         self.port.answer("acked", marker)
 
     def _call(self, update: int) -> None:
         subscriber = self._subscriber
         self._running = update
-        subscriber.checks.begins(subscriber.process, self.shard, self.epoch, update)
+        subscriber.checks.begins(subscriber.process, self.publisher, self.shard, self.epoch, update)
         subscriber.process.deliver(subscriber.world.now + subscriber.handler_s(), self._returned)
 
     def _returned(self) -> None:

@@ -216,24 +216,16 @@ def _zookeeper(scene: Scene) -> tuple[EmbeddedZooKeeper, Path]:
 
 
 def zookeeper_older(scene: Scene) -> None:
-    zookeeper, folder = _zookeeper(scene)
-    scene.await_marked()
-    zookeeper.stop()
-    copy = scene.folder / "zookeeper-backup"
-    copy_folder(folder / "data", copy)
-    zookeeper.start()
-    scene.commit(5)
-    scene.await_marked()
-    scene.restart_publisher()
-    scene.await_true(lambda: state_of(scene) == "live", lambda: "not live")
-    zookeeper.stop()
-    copy_folder(copy, folder / "data")
-    zookeeper.start()
-    scene.commit(3)
+    _put_zookeeper_back(scene, restart=True)
 
 
 def zookeeper_older_meanwhile(scene: Scene) -> None:
     """Its owner, whose claim is in the copy, goes on and remembers more than is stored."""
+    _put_zookeeper_back(scene, restart=False)
+
+
+def _put_zookeeper_back(scene: Scene, *, restart: bool) -> None:
+    """To where it was before some commits; ``restart``: and before a restart of the publisher."""
     zookeeper, folder = _zookeeper(scene)
     scene.await_marked()
     zookeeper.stop()
@@ -242,6 +234,9 @@ def zookeeper_older_meanwhile(scene: Scene) -> None:
     zookeeper.start()
     scene.commit(5)
     scene.await_marked()
+    if restart:
+        scene.restart_publisher()
+        scene.await_true(lambda: state_of(scene) == "live", lambda: "not live")
     zookeeper.stop()
     copy_folder(copy, folder / "data")
     zookeeper.start()
