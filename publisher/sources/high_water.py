@@ -210,7 +210,7 @@ def _marker_in(document: dict[str, Any]) -> Datamarker | None:
     try:
         return _marker(document["order"], document["delivered"], document["anchor"])
     except (LookupError, ValueError, TypeError, AttributeError, PositionError):
-        _log.exception("how far the log was read is not valid where its hosts keep it, and is forgotten: %s", document)
+        _log.error("how far the log was read is not valid where its hosts keep it, and is forgotten: %.300s", document)
         return None
 
 

@@ -10,7 +10,7 @@ from wormhole.model.errors import Retryable, SourceUnavailable, WormholeError
 from wormhole.ports.datastore import SourceOptions
 from wormhole.ports.source_state import SourceState
 
-__all__ = ["HISTORIES", "keep", "load", "state_of"]
+__all__ = ["HISTORIES", "keep", "load", "load_incarnations", "not_ours", "state_of"]
 
 HISTORIES: Final = "histories"
 """The document with the incarnations of the log."""
@@ -34,6 +34,28 @@ def load(state: SourceState, name: str) -> dict[str, Any]:
         raise SourceUnavailable(
             f"what is known of the log's servers cannot be read ({name}): {error.message}", hint=error.hint
         ) from error
+
+
+def load_incarnations(state: SourceState, **fields: type) -> list[dict[str, Any]]:
+    """The incarnations of the histories, oldest first: each has a ``number`` and ``fields`` of these types.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable`, also for a document that no source wrote.
+    """
+    found, wanted = load(state, HISTORIES).get("incarnations", []), {"number": int, **fields}
+    if not isinstance(found, list) or not all(
+        isinstance(one, dict) and all(type(one.get(name)) is kind for name, kind in wanted.items()) for one in found
+    ):
+        raise not_ours(state, HISTORIES)
+    return found
+
+
+def not_ours(state: SourceState, name: str) -> SourceUnavailable:
+    """The error for a document that no source wrote."""
+    return SourceUnavailable(
+        f"{name}.json in {state} holds nothing that a publisher wrote",
+        hint="restore it from a backup, or delete it: the source then finds out anew which server it reads, and holds "
+        "flows whose datamarkers it cannot prove",
+    )
 
 
 def keep(state: SourceState, name: str, content: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from publisher.sources.high_water import HighWater
-from publisher.sources.kept_state import HISTORIES, keep, load
+from publisher.sources.kept_state import HISTORIES, keep, load_incarnations
 from publisher.sources.mysql.confirmation import Believe
 from publisher.sources.mysql.server_state import ServerState
 from publisher.sources.next_steps import REPAIR
@@ -81,7 +81,7 @@ class Incarnations:
         self._high_water = high_water
         self._lock = threading.Lock()  # one change at a time
         # Oldest first. Replaced as a whole, and never changed.
-        self._known: list[dict[str, Any]] = load(state, HISTORIES).get("incarnations", [])
+        self._known = load_incarnations(state, server=str, highest=int, reset=bool, files=dict)
 
     @property
     def current(self) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from publisher.sources.high_water import HighWater
-from publisher.sources.kept_state import HISTORIES, keep, load
+from publisher.sources.kept_state import HISTORIES, keep, load_incarnations
 from publisher.sources.postgres.server_state import ServerState
 from wormhole.ports.source_state import SourceState
 
@@ -53,7 +53,7 @@ class Incarnations:
         self._high_water = high_water
         self._lock = threading.Lock()  # one change at a time
         # Oldest first. Replaced as a whole, and never changed.
-        self._known: list[dict[str, Any]] = load(state, HISTORIES).get("incarnations", [])
+        self._known = load_incarnations(state, timeline=int)
 
     @property
     def current(self) -> History | None:

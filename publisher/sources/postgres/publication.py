@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from publisher.sources.kept_state import keep, load
+from publisher.sources.kept_state import keep, load, not_ours
 from publisher.sources.postgres.server_state import ServerState
 from wormhole.ports.source_state import SourceState
 
@@ -32,9 +32,9 @@ class Publication:
         """``state``: where it is kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
         self._state = state
         known = load(state, DOCUMENT)
-        self._oid = int(known.get("oid", 0))
-        self.since = int(known.get("since", 0))
-        self.until = int(known.get("until", 0))
+        self._oid, self.since, self.until = (known.get(name, 0) for name in ("oid", "since", "until"))
+        if not all(type(one) is int for one in (self._oid, self.since, self.until)):
+            raise not_ours(state, DOCUMENT)
         self._seen = 0  # where the present one was last seen
 
     def observe(self, state: ServerState) -> bool:

@@ -1,8 +1,9 @@
 """Parked updates in ZooKeeper: a node per letter, its bytes in one below it.
 
-A letter is created in a transaction that also checks the version of the flow's record, so that a former owner of the
-flow adds nothing. ZooKeeper holds everything in memory and takes no request over 1 MB: both bounds here are smaller
-than those of the other stores. A letter has its rows' keys too, so one within the bound may still be refused.
+A letter is created in a transaction that also writes the flow's record as it is, over the version that was read. So a
+former owner of the flow adds nothing, and a ZooKeeper that was put back to before the letter shows an older record.
+ZooKeeper holds everything in memory and takes no request over 1 MB: both bounds here are smaller than those of the
+other stores. A letter has its rows' keys too, so one within the bound may still be refused.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
 from kazoo.exceptions import NoNodeError
@@ -28,10 +29,18 @@ __all__ = ["ZooKeeperDeadLetters"]
 _PARCEL: Final = "parcel"
 
 
+class BesideRecord(Protocol):
+    """Does what ``fill`` adds to a transaction that writes the flow's record as it is; false when somebody else wrote
+    it meanwhile. ``check`` looks at the record before, and raises. Raises ``KeyError`` where there is none.
+    """
+
+    def __call__(self, flow: FlowKey, check: Callable[[StoredFlow], None], what: str, fill: Fill) -> bool: ...
+
+
 class ZooKeeperDeadLetters:
     """The ZooKeeper form of the port.
 
-    ``client`` and ``record``: the marker store's; the second one reads a flow with its version.
+    ``client`` and ``beside``: the marker store's; the second one is :class:`BesideRecord`.
     """
 
     largest = 900_000
@@ -41,11 +50,11 @@ class ZooKeeperDeadLetters:
         self,
         paths: Paths,
         client: GuardedClient,
-        record: Callable[[FlowKey], tuple[StoredFlow, int]],
+        beside: BesideRecord,
     ) -> None:
         self._paths = paths
         self._client = client
-        self._record = record
+        self._beside = beside
 
     def load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         letters = []
@@ -72,7 +81,6 @@ class ZooKeeperDeadLetters:
         path, data, record = self._path(flow, letter.id), _parcel_to_bytes(parcel), letter_to_json(letter).encode()
         folder = self._folder(flow)
         for _ in range(RACES):
-            version = self._checked(flow, epoch)
             known = self._exists(path)
 
             def put(transaction: Any, known: bool = known) -> None:
@@ -86,7 +94,7 @@ class ZooKeeperDeadLetters:
             if not known:
                 self._client.make([folder])
             try:
-                if self._commit(flow, version, put):
+                if self._commit(flow, epoch, put):
                     return
             except TooLargeError as error:
                 raise _too_large(flow, letter, error.size) from error
@@ -115,8 +123,7 @@ class ZooKeeperDeadLetters:
                 transaction.delete(path)
 
             for _ in range(RACES):
-                version = None if epoch is None else self._checked(flow, epoch)
-                if not self._exists(path) or self._commit(flow, version, delete):
+                if not self._exists(path) or self._commit(flow, epoch, delete):
                     break
             else:
                 raise self._client.too_many_races(f"what {path} depends on")
@@ -128,25 +135,18 @@ class ZooKeeperDeadLetters:
 
     # --- inside ------------------------------------------------------------------------------------------------
 
-    def _checked(self, flow: FlowKey, epoch: int) -> int:
-        """The version of the flow's record, which has to be of ``epoch``."""
+    def _commit(self, flow: FlowKey, epoch: int | None, fill: Fill) -> bool:
+        """One transaction, of a flow that has to be in ``epoch`` (``None``: in any); false when something changed since
+        it was read.
+        """
+        what = f"change the parked updates of {flow_name(*flow)}"
+        if epoch is None:
+            return not self._client.transact(what, fill)
         try:
-            stored, version = self._record(flow)
+            return self._beside(flow, lambda stored: check_epoch(flow, epoch, stored.epoch), what, fill)
         except KeyError:
             check_epoch(flow, epoch, None)
             raise
-        check_epoch(flow, epoch, stored.epoch)
-        return version
-
-    def _commit(self, flow: FlowKey, version: int | None, fill: Fill) -> bool:
-        """One transaction; false when something changed since it was read."""
-
-        def filled(transaction: Any) -> None:
-            if version is not None:
-                transaction.check(self._paths.marker(*flow), version)
-            fill(transaction)
-
-        return not self._client.transact(f"change the parked updates of {flow_name(*flow)}", filled)
 
     def _get(self, flow: FlowKey, id_: str) -> tuple[DeadLetter, int]:
         path = self._path(flow, id_)

@@ -199,7 +199,7 @@ class ZooKeeperMarkerStore:
         self._client.transact_all(f"forget {folder}", [_deleting(name) for name in (*below, folder)])
 
     def dead_letters(self) -> ZooKeeperDeadLetters:
-        return ZooKeeperDeadLetters(self._paths, self._client, self._get)
+        return ZooKeeperDeadLetters(self._paths, self._client, self._beside)
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -348,6 +348,22 @@ class ZooKeeperMarkerStore:
                 except MarkerStoreError as error:  # of this flow only; the others are stored
                     _log.error("%s", error)
         return found
+
+    def _beside(self, flow: FlowKey, check: Callable[[StoredFlow], None], what: str, fill: Fill) -> bool:
+        """See :class:`~publisher.stores.dead_letters.zookeeper.BesideRecord`."""
+        with self._writing:
+            stored, version = self._get(flow, to_write=True)
+            check(stored)
+            write = _setting(self._path(flow), flow_to_json(stored), version)
+
+            def both(transaction: Any) -> None:
+                write(transaction)
+                fill(transaction)
+
+            done = not self._client.transact(what, both)
+            if done:
+                self._wrote(flow, version)
+            return done
 
     def _check_version(self, flow: FlowKey, path: str, stat: Any) -> None:
         """Raises :class:`~wormhole.model.errors.CoordinationLost` when the record is older than it was: the owner of a
