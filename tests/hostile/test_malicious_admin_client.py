@@ -66,7 +66,11 @@ async def test_the_status_of_flows_comes_in_pages_whatever_subscribers_report(
         assert first.more == first.flows[-1].flow
         whole = await asyncio.to_thread(admin_service.describe, address)
         assert [flow.flow for flow in whole.flows] == sorted(flow.name for flow in flows)
-        assert (await status.whole_status(publisher)).flows == whole.flows
+        at_once = await status.whole_status(publisher)
+        for flow in (*whole.flows, *at_once.flows):
+            for age in ("lag_s", "progress_s"):
+                flow.ClearField(age)
+        assert at_once.flows == whole.flows
 
 
 async def test_a_change_needs_to_hear_of_its_flow_alone(

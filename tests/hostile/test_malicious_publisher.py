@@ -165,7 +165,7 @@ async def test_an_epoch_that_is_not_recorded_takes_no_flow_over(
             await publisher.next("ack")
             hello = frames.hello("app", "one", dataset="shop", owner="thief", heartbeat_ms=60_000)
             await thief.send(hello, frames.assign(1, 4, "app", "s", marker_at(0)))
-            await thief.send(frames.assign(2, (1 << 63) - 1, "app", "s", marker_at(0)))
+            await thief.send(frames.assign(2, (1 << 63) - 2, "app", "s", marker_at(0)))
             for flow in (1, 2):
                 failed = (await thief.next("failed")).failed
                 assert (failed.flow, failed.reason) == (flow, push_pb2.Failed.RESEND)

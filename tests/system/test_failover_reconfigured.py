@@ -8,6 +8,8 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.system.harness.candidates import Candidates, Host
 from tests.system.harness.copies import MAIN
 from tests.system.test_failover import TWO_COPIES, finish, move
@@ -40,6 +42,7 @@ class Configurations:
         self._ensemble._several = failover
 
 
+@pytest.mark.soak
 def test_a_failover_that_is_removed_and_configured_again(tmp_path: Path, say: Say) -> None:
     with started(tmp_path, TWO_COPIES) as ensemble:
         serving(ensemble)

@@ -63,7 +63,7 @@ def _publisher(rng: random.Random) -> bytes:
 
 
 def _flow(rng: random.Random) -> bytes:
-    return records.record_to_json(FlowRecord(_text(rng), _text(rng), rng.randrange(1 << 63), "open"))
+    return records.record_to_json(FlowRecord(_text(rng), _text(rng), rng.randrange(1 << 62), "open"))
 
 
 def _monitor(rng: random.Random) -> bytes:
