@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from caravan.log_map import LogMap
+from caravan.plan import NEAR_BYTES
 from wormhole.model.position import Datamarker
 from wormhole.ports.log_source import LogSource
 
 __all__ = ["common_start", "lead_start"]
 
 _NEAR_BYTES: Final = 64 << 20
-_READ_AT_ONCE_BYTES: Final = 4 << 20
 
 
 def lead_start(source: LogSource) -> Datamarker:
@@ -42,5 +42,5 @@ def common_start(end: Datamarker, flows: Iterable[Datamarker]) -> Datamarker:
     begins there serves them from its first moment, and none has to be opened beside it.
     """
     between = LogMap().between  # within one file: how long the others are is not known yet
-    near = [place for place in flows if 0 < (between(place.order, end.order) or 0) <= _READ_AT_ONCE_BYTES]
+    near = [place for place in flows if 0 < (between(place.order, end.order) or 0) <= NEAR_BYTES]
     return min((end, *near), key=lambda place: place.order)

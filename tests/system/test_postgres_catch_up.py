@@ -51,7 +51,7 @@ def test_a_mass_catch_up_reads_copies_of_the_slots(running: Running) -> None:
         left = []
         for name in _LATE:
             ensemble.members[f"{name}-1"].process.kill()
-            ensemble.tell("fill 200 2000")
+            ensemble.tell("fill 500 2000")
             left.append(_end(ensemble))
         ensemble.await_all(["live"])
         ensemble.publisher.kill()  # nothing is in the change buffer of the next one

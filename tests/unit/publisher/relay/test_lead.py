@@ -15,7 +15,8 @@ END = at(100 << 20)
 
 
 def test_it_begins_at_the_earliest_flow_that_is_near() -> None:
-    assert common_start(END, [at(99 << 20), at(98 << 20), END]) == at(98 << 20)
+    near, nearer = at(99 << 20), at((99 << 20) + 1000)
+    assert common_start(END, [nearer, near, END]) == near
 
 
 def test_flows_that_are_far_behind_ahead_or_elsewhere_do_not_keep_it_from_the_end() -> None:
