@@ -14,6 +14,7 @@ import grpc.aio
 import pytest
 
 from publisher.operate import admin, status
+from publisher.publisher import Publisher
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -51,6 +52,12 @@ async def reports(subscriber: ScriptedSubscriber) -> None:
         await subscriber.says(report=push_pb2.Report(flow=assign.flow, epoch=assign.epoch, handler=handler))
 
 
+def _settled(publisher: Publisher, name: str) -> bool:
+    """Whether the flow is live and its one update is under way."""
+    (flow,) = status.status(publisher, only=name).flows
+    return flow.state == "live" and flow.updates == 1
+
+
 async def test_the_status_of_flows_comes_in_pages_whatever_subscribers_report(
     world: World, loud: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +67,10 @@ async def test_the_status_of_flows_comes_in_pages_whatever_subscribers_report(
         await reports(loud)
         flows = publisher.assigner.flows.values()
         await eventually(lambda: all(flow.handler is not None for flow in flows), "reported")
+        await eventually(
+            lambda: all(_settled(publisher, flow.name) for flow in flows),
+            "each flow is live and has sent its update: nothing changes between two answers",
+        )
         first = admin_pb2.PublisherStatus.FromString(await ask(address, "Describe", b""))
         assert 0 < len(first.flows) < len(TABLES)
         assert sum(flow.ByteSize() for flow in first.flows) < 12_000
