@@ -232,6 +232,7 @@ class Candidacy:
             lacking=found.lacking,
             waits=found.problem.text,
             hint=found.problem.hint,
+            promotable=found.promotable,
         )
         if after != me:
             entry.update(after)

@@ -116,7 +116,7 @@ def _ownership(publisher: Publisher) -> Iterator[_Row]:
     yield c.PUBLISHER_TERM, ownership.term or None
     me = candidate_of(owners, ownership.candidate)
     if stands_by and me is not None:
-        yield c.PUBLISHER_STANDBY_READY, not why_not(me)
+        yield c.PUBLISHER_STANDBY_READY, not why_not(me) or me.promotable
 
 
 def _log(publisher: Publisher, now: float) -> Iterator[_Row]:

@@ -110,7 +110,8 @@ class CandidateInfo:
     ``started``: as of a :class:`PublisherInfo`. ``rank``: its place in the order of preference; 0 is the preferred one.
     ``server``: the identity of the server that it reads (empty: not known). ``lacking``: what was delivered and is not
     in that server's log. ``ready``: whether it could take over now; ``waits`` and ``hint``: if not, why, and the next
-    step. ``since``: when it became a candidate (seconds since 1970).
+    step. ``promotable``: not, for the one reason that its server is a standby which is to be promoted first. ``since``:
+    when it became a candidate (seconds since 1970).
     """
 
     copy: str
@@ -125,6 +126,7 @@ class CandidateInfo:
     waits: str = ""
     hint: str = ""
     since: float = 0.0
+    promotable: bool = False
 
     @property
     def name(self) -> str:

@@ -282,6 +282,7 @@ def candidate_from_json(name: str, data: bytes, where: str) -> CandidateInfo:
         _text(given, "waits", where),
         _text(given, "hint", where),
         _number(given, "since", where),
+        given.get("promotable") is True,
     )
 
 

@@ -35,7 +35,9 @@ def standing(address: Address, delivered: Collection[str]) -> Standing:
             ((standby, system),) = connection.query(_ASKED)
             server = system or ""
             if standby == "t":
-                return Standing(server, ready=False, problem=_standby(connection, address))
+                lacks = _standby_lacks(connection, address)
+                problem = lacks or _promoted_later(connection.version)
+                return Standing(server, ready=False, problem=problem, promotable=not lacks)
             try:
                 names = {name: name for name in (slots.held_slot(address.slot), slots.lead_slot(address.slot))}
                 state = read_state(connection, address.publication, names)
@@ -76,17 +78,26 @@ def check_slots(state: ServerState, address: Address) -> None:
     (slots.usable if both else slots.check)(state, address.slot, address.database)
 
 
-def _standby(connection: Connection, address: Address) -> Problem:
-    text = "it is a standby; it can serve once it is promoted"
-    promote = "when its primary is gone: SELECT pg_promote();"
+def _standby_lacks(connection: Connection, address: Address) -> Problem:
+    """What a standby would lack if it were promoted now, and can have before; releases before 17 give it no slots."""
     if connection.version < slots.FAILOVER_SINCE:
-        version = connection.version // 10000
-        return Problem(
-            text,
-            f"{promote}\nPostgreSQL {version} gives a standby no logical slots: make them before anybody writes to it "
-            "(`wormholectl objects create`)",
-        )
-    return _without_publication(connection, address) or _without_slots(connection, address) or Problem(text, promote)
+        return NO_PROBLEM
+    return _without_publication(connection, address) or _without_slots(connection, address)
+
+
+def _promoted_later(version: int) -> Problem:
+    """Why a standby cannot serve now. ``version``: the server's, as it gives its number."""
+    text, promote = (
+        "it is a standby; it can serve once it is promoted",
+        "when its primary is gone: SELECT pg_promote();",
+    )
+    if version >= slots.FAILOVER_SINCE:
+        return Problem(text, promote)
+    return Problem(
+        text,
+        f"{promote}\nPostgreSQL {version // 10000} gives a standby no logical slots: make them before anybody writes "
+        "to it (`wormholectl objects create`)",
+    )
 
 
 def _without_publication(connection: Connection, address: Address) -> Problem:

@@ -100,6 +100,16 @@ async def test_its_metrics_say_whether_it_could_take_over(
     assert (await values(publisher))["wormhole_publisher_standby_ready"] == 0
 
 
+async def test_one_that_is_to_be_promoted_first_is_as_ready_as_it_can_be(
+    other: LogClaim, datastore: Datastore, publisher: Publisher
+) -> None:
+    """Else a healthy PostgreSQL standby would raise an alert for as long as its primary lives."""
+    del other
+    datastore.standing = Standing("S", ready=False, problem=Problem("it is a standby", "promote it"), promotable=True)
+    await eventually(lambda: "it is a standby" in publisher.ownership.waits, "it looked")
+    assert (await values(publisher))["wormhole_publisher_standby_ready"] == 1
+
+
 async def test_one_whose_log_nobody_owns_is_not_ready(datastore: Datastore, publisher: Publisher) -> None:
     datastore.standing = Standing("S", ready=False, problem=Problem("it is a standby", "promote it"))
     await eventually(lambda: "it is a standby" in publisher.ownership.waits, "it looked")

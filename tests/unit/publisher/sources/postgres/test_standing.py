@@ -99,7 +99,7 @@ def test_a_long_list_is_shortened(server: Server) -> None:
 def test_a_standby_waits_for_its_promotion(server: Server, version: int, hint: str) -> None:
     server.standby, server.state = True, replace(STATE, version=version)
     found = server.standing("9:0/1")
-    assert (found.server, found.ready, found.lacking) == ("7", False, "")
+    assert (found.server, found.ready, found.lacking, found.promotable) == ("7", False, "", True)
     assert found.problem.text == "it is a standby; it can serve once it is promoted"
     assert hint in found.problem.hint
 
@@ -130,7 +130,7 @@ def test_a_standby_that_could_not_serve_if_it_were_promoted_says_so(
     for name, value in changes.items():
         setattr(server, name, value)
     found = server.standing("9:0/1")
-    assert (found.server, found.ready, found.lacking) == ("7", False, "")
+    assert (found.server, found.ready, found.lacking, found.promotable) == ("7", False, "", False)
     assert text in found.problem.text
     assert "can serve once it is promoted" not in found.problem.text
     assert hint in found.problem.hint
