@@ -8,7 +8,8 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from tests.simulation.world import Process, World
-from tests.simulation.zookeeper import Change, Committed, VirtualClient
+from tests.simulation.zookeeper import Change, Committed
+from tests.simulation.zookeeper_client import VirtualClient
 from wormhole.coordination.port import LogGroup
 from wormhole.coordination.records import Paths
 

@@ -30,6 +30,7 @@ _STORE: Final = "publisher/stores/markers/zookeeper.py"
 _OWNERSHIP: Final = "publisher/flows/ownership.py"
 _ASSIGNER: Final = "publisher/flows/assigner.py"
 _CLAIM: Final = "wormhole/coordination/log_claim.py"
+_SESSION: Final = "wormhole/coordination/kazoo_session.py"
 _ZOOKEEPER: Final = "wormhole/coordination/zookeeper.py"
 
 SIMULATED_FAULTS: Final[list[Fault]] = [
@@ -70,10 +71,20 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     ),
     _fault(
         "contact-dated-by-its-answer",
-        "wormhole/coordination/kazoo_session.py",
-        "            self._confirm(sent)  # an answer, if not the one hoped for\n",
-        "            self._confirm(self._clock())\n",
+        _SESSION,
+        "earlier + self.timeout_s() * _CREDITED",
+        "self._clock()",
         "the lease begins when a question was sent, not when its answer came",
+    ),
+    _fault(
+        "lease-renewed-by-reads",
+        _SESSION,
+        "        return await answered\n",
+        "        sent = self._clock()\n"
+        "        answers = await answered\n"
+        "        self._last_contact = max(self._last_contact, sent)\n"
+        "        return answers\n",
+        "only what ZooKeeper's leader answers renews the lease",
     ),
     _fault(
         "epoch-not-raised-in-the-store",

@@ -21,7 +21,8 @@ from publisher.stores.markers import zookeeper as marker_store
 from tests.simulation.stream import SimulatedStream
 from tests.simulation.threads import Threads, VirtualLock
 from tests.simulation.world import World
-from tests.simulation.zookeeper import Ensemble, VirtualClient
+from tests.simulation.zookeeper import Ensemble
+from tests.simulation.zookeeper_client import VirtualClient
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination import kazoo_session, log_claim
 from wormhole.coordination.kazoo_client import hosts_and_root
@@ -77,7 +78,7 @@ class _Log(logging.Handler):
 
 def _virtual_client(
     settings: CoordinatorConfig,
-    on_negotiated: Callable[[float], None] = lambda seconds: None,
+    on_negotiated: Callable[[float, float], None] = lambda seconds, asked: None,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> VirtualClient:
     process = Present.world.process

@@ -20,7 +20,8 @@ from tests.simulation.stream import Around, place
 from tests.simulation.subscriber import Subscriber
 from tests.simulation.threads import Threads
 from tests.simulation.world import Process, World
-from tests.simulation.zookeeper import Ensemble, Op, Snapshot, VirtualClient
+from tests.simulation.zookeeper import Ensemble, Op, Snapshot
+from tests.simulation.zookeeper_client import VirtualClient
 from wormhole.config import ApplicationConfig, CoordinatorConfig, DatasetConfig, PublisherConfig, to_json
 from wormhole.coordination.records import Paths
 from wormhole.ports.marker_store import StoredFlow
@@ -37,6 +38,8 @@ _FAULTS_S: Final = (2.5, 6.5)
 _PEACE_S: Final = 60.0
 _UPDATES: Final = 24
 """Of each shard, evenly over the time of the faults."""
+_ISOLATE: Final = 5
+"""How often a follower is isolated, beside the other faults."""
 _SHARDS: Final = ("log.a", "log.b")
 _SUBSCRIBERS: Final = ("s0", "s1")
 
@@ -192,6 +195,8 @@ class _Schedule:
         ensemble.trap = None
         ensemble.slow_s, ensemble.lag_s, ensemble.slow_watches_s, network.slow_s = 0.002, 0.02, 0.001, 0.003
         self.desk.unready.clear()
+        for server in ensemble.servers:
+            server.heal()
         for client in ensemble.clients:
             client.partition(hears=True, speaks=True)
         for pair in sorted(network.blocked):
@@ -255,6 +260,8 @@ class Faults:
             (5, self._put_back),
             (8, self._trap),
         ]
+        if len(schedule.ensemble.servers) > 1:
+            kinds.append((_ISOLATE, self._isolate))
         self._kinds = [kind for weight, kind in kinds for _ in range(weight)]
 
     def one(self) -> None:
@@ -371,6 +378,30 @@ class Faults:
         host = self._chance.choice(self._schedule.hosts)
         self._schedule.desk.unready.add(host)
         self._world.after(self._seconds(), self._schedule.desk.unready.discard, host)
+
+    def _isolate(self) -> None:
+        """At once, or right before the follower would have reported which sessions it has heard, perhaps after a pause
+        in which it heard nothing of one.
+        """
+        when, kind = self._world.now, self._chance.choice(("at once", "before a report", "after a pause"))
+        if kind == "after a pause":
+            process, seconds = self._publisher(), self._chance.uniform(0.2, 0.8) * _SESSION_S
+            process.pause(seconds)
+            when = process.paused_until
+        if kind != "at once":
+            when = self._schedule.ensemble.next_report(when + 0.02) - self._chance.random() * 0.02
+        self._world.at(when, self._isolate_now)
+
+    def _isolate_now(self) -> None:
+        """Mostly the server of the log's owner."""
+        if self._schedule.peace:
+            return
+        leader, *followers = self._schedule.ensemble.servers
+        clients = [one for one in self._publisher().noticing if isinstance(one, VirtualClient)]
+        servers = [one.server for one in clients if one.server not in (None, leader)]
+        server = self._chance.choice([one for one in servers if one is not None] or followers)
+        longest_s = 2.5 * _SESSION_S
+        server.isolate(self._chance.uniform(0.1, longest_s), self._chance.uniform(_SESSION_S, longest_s))
 
     def _restore(self) -> None:
         schedule = self._schedule

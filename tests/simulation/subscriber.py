@@ -16,7 +16,8 @@ from subscriber_sdk.shards import _Shard
 from tests.simulation.checks import Checks
 from tests.simulation.network import End, Network
 from tests.simulation.world import Process, World
-from tests.simulation.zookeeper import Ensemble, Result, VirtualClient
+from tests.simulation.zookeeper import Ensemble
+from tests.simulation.zookeeper_client import Result, VirtualClient
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.coordination.records import Paths, flow_from_json, subscriber_to_json
 from wormhole.model.position import Datamarker

@@ -1,4 +1,5 @@
-"""A virtual ZooKeeper: a leader and followers that lag, sessions judged by the leader's clock, and kazoo's client.
+"""A virtual ZooKeeper: a leader and followers that lag, and sessions judged by the leader's clock. Its clients are in
+:mod:`tests.simulation.zookeeper_client`.
 
 What is true of the real one is true here. Requests of a connection are served in order, and so are its answers and
 watch events. A write is atomic at the leader, and is answered once the client's own server has it. Reads may be old,
@@ -15,35 +16,30 @@ Heartbeats cost no events: a session counts as heard for as long as its connecti
 
 from __future__ import annotations
 
-import contextlib
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.exceptions import (
     BadVersionError,
-    ConnectionClosedError,
-    ConnectionLoss,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     RolledBackError,
     RuntimeInconsistency,
-    SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState, KeeperState
 
 from tests.simulation.threads import Threads
-from tests.simulation.world import Process, World
-from wormhole.coordination.records import Paths
+from tests.simulation.world import World
 
-__all__ = ["Committed", "Ensemble", "Op", "Snapshot", "Stat", "VirtualClient"]
+if TYPE_CHECKING:
+    from tests.simulation.zookeeper_client import Result, VirtualClient
+
+__all__ = ["Change", "Committed", "Connection", "Ensemble", "Op", "Request", "Server", "Snapshot", "Stat"]
 
 _ROUND_TRIP_S: Final = 0.002
-_SLOW: Final = 20
-"""So many times as long a message of a slow connection takes."""
 _SLOWEST_S: Final = 0.3
 _NEW_EPOCH: Final = 1_000_000
 """A quorum numbers its transactions so much higher after it has elected a leader."""
@@ -115,35 +111,41 @@ class Snapshot(NamedTuple):
 
 
 class _Session:
-    __slots__ = ("conn", "dead", "ephemerals", "id", "silences", "timeout_s")
+    """``noted``: when its server last received something of it; ``touched``: when the leader last learned that.
+    ``speaks``: whether its heartbeats reach the server.
+    """
 
-    def __init__(self, number: int, timeout_s: float) -> None:
+    __slots__ = ("conn", "dead", "ephemerals", "id", "noted", "silences", "speaks", "timeout_s", "touched")
+
+    def __init__(self, number: int, timeout_s: float, touched: float) -> None:
         self.id = number
         self.timeout_s = timeout_s
-        self.conn: _Conn | None = None
+        self.noted = self.touched = touched
+        self.speaks = False
+        self.conn: Connection | None = None
         self.dead = False
         self.ephemerals: dict[str, None] = {}
         self.silences = 0
 
 
-class _Request:
+class Request:
     __slots__ = ("kind", "ops", "path", "result", "watcher")
 
     def __init__(self, kind: str, path: str, ops: tuple[Op, ...], watcher: Any, result: Result) -> None:
         self.kind, self.path, self.ops, self.watcher, self.result = kind, path, ops, watcher, result
 
 
-class _Conn:
+class Connection:
     """A connection of a client to one server. ``moved``: the session continued over another one."""
 
     __slots__ = ("busy", "client", "held_in", "held_out", "last_in", "last_out", "queue", "server", "session")
 
-    def __init__(self, client: VirtualClient, server: _Server, session: _Session) -> None:
+    def __init__(self, client: VirtualClient, server: Server, session: _Session) -> None:
         self.client, self.server, self.session = client, server, session
         self.last_out = self.last_in = 0.0
-        self.held_out: list[_Request] = []
+        self.held_out: list[Request] = []
         self.held_in: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-        self.queue: deque[_Request] = deque()
+        self.queue: deque[Request] = deque()
         self.busy = False
 
     def reply(self, call: Callable[..., object], *arguments: Any) -> None:
@@ -158,18 +160,24 @@ class _Conn:
         client.process.deliver(when, call, self, *arguments)
 
 
-class _Server:
-    """One server with its copy of the tree."""
+class Server:
+    """One server with its copy of the tree. ``isolated``: a follower and the leader do not hear each other, and the
+    follower has not noticed, so it answers what it can answer alone; ``looking``: it has, and serves nobody.
+    """
 
     def __init__(self, ensemble: Ensemble, number: int) -> None:
         self.ensemble = ensemble
         self.number = number
+        self.isolated = self.looking = False
         self.nodes: dict[str, _Node] = {"": _Node(b"", 0, 0)}
         self.zxid = 0
-        self.data_watches: dict[str, dict[_Conn, None]] = {}
-        self.child_watches: dict[str, dict[_Conn, None]] = {}
+        self.data_watches: dict[str, dict[Connection, None]] = {}
+        self.child_watches: dict[str, dict[Connection, None]] = {}
         self.waiting: list[tuple[int, Callable[[], None]]] = []
         self._last = 0.0
+        self._held: list[Committed] = []
+        self._stuck: list[tuple[Connection, Request]] = []
+        self._isolations = 0
 
     def follow(self, committed: Committed) -> None:
         """Take over a transaction of the leader, a moment later."""
@@ -181,6 +189,9 @@ class _Server:
         """A follower has the transaction."""
         if era != self.ensemble.era:
             return  # of before its data was put back
+        if self.isolated:
+            self._held.append(committed)
+            return
         zxid, nodes = committed.zxid, self.nodes
         for kind, path, data, owner, _ in committed.changes:
             if kind == "create":
@@ -218,7 +229,7 @@ class _Server:
                 else:
                     self.waiting.append((zxid, go_on))
 
-    def _fire(self, watching: Iterable[_Conn], kind: str, path: str) -> None:
+    def _fire(self, watching: Iterable[Connection], kind: str, path: str) -> None:
         for conn in watching:
             conn.reply(conn.client.event, kind, path)
 
@@ -233,8 +244,49 @@ class _Server:
         """It holds a copy of this, and knows no connection."""
         self.nodes, self.zxid = {path: node.copy() for path, node in nodes.items()}, zxid
         self.data_watches, self.child_watches, self.waiting = {}, {}, []
+        self.isolated = self.looking = False
+        self._held, self._stuck = [], []
+        self._isolations += 1
 
-    def forget(self, conn: _Conn) -> None:
+    def isolate(self, seconds: float, unnoticed_s: float) -> None:
+        """Neither this follower nor the leader hears the other for so long. The follower notices after
+        ``unnoticed_s``, and closes its connections.
+        """
+        if self.isolated:
+            return
+        ensemble, world = self.ensemble, self.ensemble.world
+        world.trace(
+            f"ZooKeeper's server {self.number} is isolated for {seconds:.2f} s, unnoticed for {unnoticed_s:.2f} s"
+        )
+        ensemble.unheard(self)
+        self.isolated = True
+        self._isolations += 1
+        world.after(unnoticed_s, self._look, self._isolations)
+        world.after(seconds, self.heal, self._isolations)
+
+    def _look(self, number: int) -> None:
+        if self.isolated and number == self._isolations:
+            self.ensemble.world.trace(f"ZooKeeper's server {self.number} closes its connections")
+            self.looking = True
+            self._stuck.clear()
+            self.waiting.clear()
+            self.ensemble.close_at(self, lambda session: True)
+
+    def heal(self, number: int | None = None) -> None:
+        """It hears the leader again, and catches up."""
+        if not self.isolated or number not in (None, self._isolations):
+            return
+        self.ensemble.world.trace(f"ZooKeeper's server {self.number} is no longer isolated")
+        self.isolated = self.looking = False
+        held, self._held = self._held, []
+        for committed in held:
+            self.applied(committed, self.ensemble.era)
+        self.ensemble.heard_again(self)
+        stuck, self._stuck = self._stuck, []
+        for conn, request in stuck:
+            self.ensemble.world.after(self.ensemble.delay(), self._lead, conn, request)
+
+    def forget(self, conn: Connection) -> None:
         """Its watches go with a connection."""
         for watches in (self.data_watches, self.child_watches):
             for path in [path for path, watching in watches.items() if conn in watching]:
@@ -242,24 +294,26 @@ class _Server:
 
     # -- requests
 
-    def receive(self, conn: _Conn, request: _Request) -> None:
+    def receive(self, conn: Connection, request: Request) -> None:
         """A request arrived."""
         session = conn.session
-        if session.dead or session.conn is not conn:
+        if session.conn is not conn or (session.dead and not self.isolated) or self.looking:
             return  # the connection is closed here, or the session moved: nobody answers
+        self.ensemble.arrived(session)
         conn.queue.append(request)
         if not conn.busy:
             self._go_on(conn)
 
-    def _go_on(self, conn: _Conn) -> None:
+    def _go_on(self, conn: Connection) -> None:
         ensemble = self.ensemble
         conn.busy = ensemble.frozen_until > ensemble.world.now
         if conn.busy:
             ensemble.world.at(ensemble.frozen_until, self._go_on, conn)
-        while conn.queue and not conn.busy and conn.session.conn is conn and not conn.session.dead:
+        session = conn.session
+        while conn.queue and not conn.busy and session.conn is conn and (not session.dead or self.isolated):
             self._serve(conn, conn.queue.popleft())
 
-    def _serve(self, conn: _Conn, request: _Request) -> None:
+    def _serve(self, conn: Connection, request: Request) -> None:
         ensemble = self.ensemble
         if request.kind in _READS:
             self._answer(conn, request, self._read(conn, request))
@@ -270,10 +324,15 @@ class _Server:
         else:
             ensemble.world.after(ensemble.delay(), self._lead, conn, request)
 
-    def _lead(self, conn: _Conn, request: _Request) -> None:
+    def _lead(self, conn: Connection, request: Request) -> None:
         ensemble = self.ensemble
         if ensemble.frozen_until > ensemble.world.now:
             ensemble.world.at(ensemble.frozen_until, self._lead, conn, request)
+            return
+        if self.isolated:
+            if not self.looking:
+                self._stuck.append((conn, request))
+                conn.client.may_be_deaf()
             return
         if conn.session.dead or conn.session.conn is not conn:
             return
@@ -288,11 +347,11 @@ class _Server:
                 ensemble.trap(conn.client, request.ops)
         self.when_at(ensemble.leader.zxid, lambda: self._served(conn, request, value))
 
-    def _served(self, conn: _Conn, request: _Request, value: Any) -> None:
+    def _served(self, conn: Connection, request: Request, value: Any) -> None:
         self._answer(conn, request, value)
         self._go_on(conn)
 
-    def _read(self, conn: _Conn, request: _Request) -> Any:
+    def _read(self, conn: Connection, request: Request) -> Any:
         node, kind = self.nodes.get(request.path), request.kind
         if request.watcher is not None and (node is not None or kind == "exists"):
             watches = self.child_watches if kind == "children" else self.data_watches
@@ -304,7 +363,7 @@ class _Server:
         stat = Stat(node.version, node.owner, node.czxid, node.mzxid)
         return stat if kind == "exists" else (node.data, stat) if kind == "get" else ([], stat)
 
-    def _answer(self, conn: _Conn, request: _Request, value: Any) -> None:
+    def _answer(self, conn: Connection, request: Request, value: Any) -> None:
         conn.reply(conn.client.answered, request, value, self.zxid)
 
 
@@ -319,7 +378,12 @@ class Ensemble:
         self.world = world
         self.threads = threads
         self.timeout_s = timeout_s
-        self.servers = [_Server(self, number) for number in range(servers)]
+        longest = world.chance.random() < 0.5
+        self.tick_s = timeout_s / 2 if longest else timeout_s * world.chance.uniform(0.05, 0.5)
+        """A session is at least two of the leader's ticks long."""
+        self._report_s = self.tick_s / 2
+        self._first_report_s = world.chance.random() * self._report_s
+        self.servers = [Server(self, number) for number in range(servers)]
         self.leader = self.servers[0]
         self.frozen_until = 0.0
         self.era = 0
@@ -354,6 +418,9 @@ class Ensemble:
             client.process.deliver(self.frozen_until + self.delay(), client.unreachable)
             return
         server = world.chance.choice(self.servers)
+        if server.isolated:
+            client.process.deliver(world.now + self.timeout_s, client.unreachable)  # nobody confirms the session
+            return
         if client.last_zxid > server.zxid:
             client.process.deliver(world.now + self.delay(), client.unreachable)  # it has seen what this one has not
             return
@@ -362,33 +429,121 @@ class Ensemble:
             client.process.deliver(world.now + self.delay(), client.expired)
             return
         if session is None:
-            session = _Session(next(self._numbers), self.timeout_s)
+            session = _Session(next(self._numbers), self.timeout_s, world.now)
             self._sessions[session.id] = session
         if session.conn is not None:
             session.conn.server.forget(session.conn)
-        conn = session.conn = client.offered = _Conn(client, server, session)
+        conn = session.conn = client.offered = Connection(client, server, session)
+        session.noted = session.touched = world.now  # the leader itself opens and continues sessions
         if client.process.paused or not client.speaks:
             self.silent(session)
         else:
             self.heard(session)
         client.process.deliver(world.now + self.delay(), client.established, conn)
 
-    def heard(self, session: _Session) -> None:
-        """Heartbeats of the session arrive from now on."""
-        session.silences += 1
+    # The leader itself hears only of a session's opening and continuation, of what its own clients send, and of which
+    # sessions a follower has heard since its last report; it asks for that twice a tick. It extends a session by its
+    # whole timeout from the moment of the report, rounded up to the next tick. A request that a follower passes on
+    # extends nothing. Sources: ZooKeeper's `Leader.lead`, `LearnerHandler.run` (PING, REVALIDATE, REQUEST),
+    # `LearnerSessionTracker.snapshot`, `ExpiryQueue.update`.
+
+    def arrived(self, session: _Session) -> None:
+        """The session's server received something of it."""
+        self._report(session)
+        session.noted = self.world.now
+
+    def heard(self, session: _Session, *, now: bool = False) -> None:
+        """Heartbeats of the session arrive from now on. ``now``: one does at once."""
+        conn = session.conn
+        if session.dead or conn is None:
+            return
+        session.speaks = True
+        if now:
+            self.arrived(session)
+        if not conn.server.isolated:
+            session.silences += 1
 
     def silent(self, session: _Session) -> None:
-        """No heartbeat of the session arrives from now on; the last one came within a third of its timeout."""
+        """No heartbeat of the session arrives from now on."""
         if session.dead:
             return
+        self._note_heartbeat(session)
+        session.speaks = False
+        self._watch(session)
+
+    def unheard(self, server: Server) -> None:
+        """The leader hears of no session of the server from now on."""
+        for session in self._sessions.values():
+            if session.conn is not None and session.conn.server is server and not session.dead:
+                self._note_heartbeat(session)
+                self._watch(session)
+
+    def heard_again(self, server: Server) -> None:
+        """The leader hears of the server's sessions again, and the server of those that ended."""
+        self.close_at(server, lambda session: session.dead)
+        for session in self._sessions.values():
+            if session.conn is not None and session.conn.server is server:
+                if session.noted > session.touched:
+                    session.noted = self.world.now
+                if session.speaks:
+                    session.silences += 1
+                else:
+                    self._watch(session)
+
+    def close_at(self, server: Server, which: Callable[[_Session], bool]) -> None:
+        """The server closes connections."""
+        for session in self._sessions.values():
+            conn = session.conn
+            if conn is not None and conn.server is server and which(session):
+                server.forget(conn)
+                if session.dead:
+                    session.conn = None
+                conn.reply(conn.client.closed_by_server)
+
+    def _note_heartbeat(self, session: _Session) -> None:
+        """A client that has nothing to ask sends a heartbeat within a third of the timeout."""
+        now, third_s = self.world.now, session.timeout_s / 3
+        self._report(session)
+        if session.speaks and session.noted < now - third_s:
+            session.touched = max(session.touched, now - 2 * third_s)
+            session.noted = now - third_s * self.world.chance.random()
+            self._report(session)
+
+    def _report(self, session: _Session) -> None:
+        """What the session's server noted becomes known to the leader, if it asked since."""
+        if session.noted > session.touched and session.conn is not None and not session.conn.server.isolated:
+            reported = self._reported(session.conn.server, session.noted)
+            if reported <= self.world.now:
+                session.touched = reported
+
+    def _reported(self, server: Server, noted: float) -> float:
+        """When the leader learns, or would learn, what a server noted."""
+        if server is self.leader:
+            return noted
+        return self.next_report(noted)
+
+    def next_report(self, after: float) -> float:
+        """When followers report next which sessions they have heard."""
+        return math.ceil((after - self._first_report_s) / self._report_s) * self._report_s + self._first_report_s
+
+    def _ends(self, session: _Session) -> float:
+        """When the session ends if nothing more is heard of it."""
+        self._report(session)
+        touched, conn = session.touched, session.conn
+        if session.noted > touched and conn is not None and not conn.server.isolated:
+            touched = self._reported(conn.server, session.noted)
+        return (math.floor((touched + session.timeout_s) / self.tick_s) + 1) * self.tick_s
+
+    def _watch(self, session: _Session) -> None:
         session.silences += 1
-        chance, timeout_s = self.world.chance, session.timeout_s
-        # Servers look at sessions in steps, so one may live longer than its timeout, and never shorter.
-        left_s = timeout_s * (1 - chance.random() / 3) + chance.random() * timeout_s / 3
-        self.world.after(left_s, self._expire, session, session.silences)
+        self.world.at(self._ends(session), self._expire, session, session.silences)
 
     def _expire(self, session: _Session, silences: int) -> None:
         if session.silences != silences or session.dead:
+            return
+        ends = self._ends(session)
+        if ends > self.world.now:  # something was still under way
+            self.world.at(ends, self._expire, session, silences)
             return
         if self.frozen_until > self.world.now:
             # Heartbeats that waited meanwhile are read first.
@@ -402,16 +557,17 @@ class Ensemble:
         if session.dead:
             return
         session.dead = True
-        conn, session.conn = session.conn, None
+        conn = session.conn
         ops = tuple(Op("delete", path) for path in session.ephemerals)
         if ops:
             self.commit(client, session, "multi", ops)
-        if conn is not None:
+        if conn is not None and not conn.server.isolated:
+            session.conn = None
             conn.server.forget(conn)
             if client is None:
                 conn.reply(conn.client.closed_by_server)
 
-    def hung_up(self, conn: _Conn) -> None:
+    def hung_up(self, conn: Connection) -> None:
         """The client's end of a connection closed, and the server notices."""
         conn.server.forget(conn)
         if conn.session.conn is conn:
@@ -563,9 +719,8 @@ class Ensemble:
             server.put_back(snapshot.nodes, zxid)
         self.frozen_until = max(self.frozen_until, world.now + down_s)
         for number in snapshot.sessions:
-            session = self._sessions[number] = _Session(number, self.timeout_s)
-            left_s = down_s + session.timeout_s * (1 + world.chance.random() / 3)
-            world.after(left_s, self._expire, session, session.silences)
+            session = self._sessions[number] = _Session(number, self.timeout_s, world.now + down_s)
+            self._watch(session)
         for path, node in snapshot.nodes.items():
             if node.owner:
                 self._sessions[node.owner].ephemerals[path] = None
@@ -584,434 +739,3 @@ class Ensemble:
         """What the leader holds."""
         node = self.leader.nodes.get(path)
         return None if node is None else node.data
-
-
-class Result:
-    """The answer to one question, as kazoo's ``AsyncResult``."""
-
-    __slots__ = ("_client", "_error", "_links", "_ready", "_wake", "value")
-
-    def __init__(self, client: VirtualClient) -> None:
-        self._client = client
-        self._ready = False
-        self._error: Exception | None = None
-        self._links: list[Callable[[Result], object]] | None = None
-        self._wake: Callable[[], None] | None = None
-        self.value: Any = None
-
-    @property
-    def exception(self) -> Exception | None:
-        return self._error
-
-    def ready(self) -> bool:
-        return self._ready
-
-    def successful(self) -> bool:
-        return self._ready and self._error is None
-
-    def settle(self, value: Any) -> None:
-        """The answer came; an exception is one, too."""
-        if self._ready:
-            return
-        self._ready = True
-        if isinstance(value, Exception):
-            self._error = value
-        else:
-            self.value = value
-        if self._wake is not None:
-            self._wake()
-        for link in self._links or ():
-            link(self)
-
-    def rawlink(self, callback: Callable[[Result], object]) -> None:
-        if self._ready:
-            callback(self)
-        elif self._links is None:
-            self._links = [callback]
-        else:
-            self._links.append(callback)
-
-    def get_nowait(self) -> Any:
-        return self.get(block=False)
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if not self._ready and block:
-            threads = self._client.ensemble.threads
-            self._wake = threads.waker()
-            threads.wait(timeout)
-        if not self._ready:
-            raise KazooTimeoutError
-        if self._error is not None:
-            raise self._error
-        return self.value
-
-
-class VirtualClient:
-    """Takes the place of kazoo's client. ``hears`` and ``speaks``: whether messages pass in that direction;
-    ``slowness``: how many times as long they take as usual. ``confirmed``: the last transaction that an answer showed
-    since ZooKeeper's data was put back.
-    """
-
-    def __init__(
-        self, ensemble: Ensemble, process: Process, paths: Paths, negotiated: Callable[[float], None] = lambda s: None
-    ) -> None:
-        self.ensemble = ensemble
-        self.process = process
-        self.paths = paths
-        self.access: Any = None
-        self.identity = ""
-        self.client_state = KeeperState.CLOSED
-        self.connected = False
-        self.closed = True
-        self.session_id = 0
-        self.last_zxid = self.confirmed = 0
-        self.hears = self.speaks = True
-        self.slowness = ensemble.world.chance.choice((1, 1, 1, _SLOW))
-        self._negotiated = negotiated
-        self._listeners: dict[Callable[[str], object], None] = {}
-        self._data_watchers: dict[str, dict[Callable[[object], object], None]] = {}
-        self._child_watchers: dict[str, dict[Callable[[object], object], None]] = {}
-        self._conn: _Conn | None = None
-        self.offered: _Conn | None = None
-        """What a server has, and the client has not heard of perhaps."""
-        self._stray: list[tuple[_Conn, _Request]] = []
-        self._pending: deque[_Request] = deque()
-        self._queue: deque[_Request] = deque()
-        self._tries = 0
-        self._attempts = 0
-        self._deaf = 0
-        self._lost_at: float | None = None
-        self._wake: Callable[[], None] | None = None
-        ensemble.clients.append(self)
-        process.noticing.append(self)
-
-    # -- life
-
-    @property
-    def _session_id(self) -> int:
-        """As kazoo calls it."""
-        return self.session_id
-
-    def add_listener(self, listener: Callable[[str], object]) -> None:
-        self._listeners[listener] = None
-
-    def remove_listener(self, listener: Callable[[str], object]) -> None:
-        self._listeners.pop(listener, None)
-
-    def begin(self) -> None:
-        """Connect, without waiting for it."""
-        self.closed = False
-        self.client_state = KeeperState.CONNECTING
-        self._try_again(0.0)
-
-    def start(self, timeout: float = 15.0) -> None:
-        """Connect. Blocks, and raises kazoo's timeout."""
-        self.begin()
-        if not self.connected:
-            threads = self.ensemble.threads
-            self._wake = threads.waker()
-            threads.wait(timeout)
-        if not self.connected:
-            self.stop()
-            raise KazooTimeoutError("Connection time-out")
-
-    def stop(self) -> None:
-        """End the session; without a connection its timeout does."""
-        if self.closed:
-            return
-        if self._conn is not None:
-            self._send(_Request("close", "", (), None, Result(self)))
-        self.closed, self._conn = True, None
-        if self.offered is not None and self.speaks:
-            self.ensemble.world.after(self.ensemble.delay() * 3, self.ensemble.hung_up, self.offered)
-        self._state(KeeperState.CLOSED, KazooState.LOST, ConnectionClosedError())
-
-    def close(self) -> None:
-        """Free what it holds."""
-        with contextlib.suppress(ValueError):
-            self.process.noticing.remove(self)
-
-    def _state(self, keeper: str, state: str, error: Exception | None) -> None:
-        self.client_state = keeper
-        self.connected = error is None
-        if error is not None:
-            if self._lost_at is None:
-                self._lost_at = self.process.monotonic()
-            for waiting in (self._pending, self._queue):
-                while waiting:
-                    waiting.popleft().result.settle(error)
-        for listener in tuple(self._listeners):
-            listener(state)
-        if error is not None:
-            watchers = [*self._data_watchers.values(), *self._child_watchers.values()]
-            self._data_watchers, self._child_watchers = {}, {}
-            for some in watchers:
-                self._call_watchers(some, "none")
-
-    def _call_watchers(self, watchers: Iterable[Callable[[object], object]], kind: str) -> None:
-        world = self.ensemble.world
-        for watcher in watchers:
-            late = world.chance.random() * self.ensemble.slow_watches_s
-            self.process.deliver(world.now + late, watcher, kind)
-
-    # -- connections
-
-    def _try_again(self, seconds: float) -> None:
-        self._attempts += 1
-        self.process.deliver(self.ensemble.world.now + seconds / self.process.rate, self._attempt, self._attempts)
-
-    def _attempt(self, number: int) -> None:
-        if self.closed or self._conn is not None or number != self._attempts:
-            return
-        if not (self.hears and self.speaks):
-            self.unreachable()
-            return
-        if (
-            self._lost_at is not None
-            and self.last_zxid
-            and self.process.monotonic() - self._lost_at > self.ensemble.timeout_s
-        ):
-            self.last_zxid = 0  # as publishers do: the server may have lost its data
-        self.ensemble.world.after(self.ensemble.delay(), self.ensemble.connect, self)
-
-    def unreachable(self) -> None:
-        """No server took it."""
-        self._tries += 1
-        pause = min(2.0, 0.05 * 2.0**self._tries) * (0.5 + self.ensemble.world.chance.random())
-        self._try_again(pause)
-
-    def established(self, conn: _Conn) -> None:
-        """A server took it."""
-        if self.closed:
-            return
-        if conn.session.conn is not conn or not (self.hears and self.speaks):
-            self.ensemble.hung_up(conn)
-            self.unreachable()
-            return
-        self._conn, self.session_id, self._tries, self._lost_at = conn, conn.session.id, 0, None
-        self.ensemble.heard(conn.session)
-        self._state(KeeperState.CONNECTED, KazooState.CONNECTED, None)
-        self._negotiated(conn.session.timeout_s)
-        if self._wake is not None:
-            self._wake()
-        while self._queue and self._conn is conn:
-            self._send(self._queue.popleft())
-
-    def expired(self) -> None:
-        """The session is over."""
-        if self.closed:
-            return
-        self.session_id = self.last_zxid = 0
-        self._state(KeeperState.EXPIRED_SESSION, KazooState.LOST, SessionExpiredError())
-        self.client_state = KeeperState.CONNECTING
-        self._try_again(0.01)
-
-    def closed_by_server(self, conn: _Conn) -> None:
-        """The server closed the connection."""
-        if self._conn is conn:
-            self.drop()
-
-    def drop(self) -> None:
-        """The connection is broken: what became of what was asked is not known."""
-        conn, self._conn = self._conn, None
-        if conn is None:
-            return
-        ensemble = self.ensemble
-        ensemble.world.trace(f"{self.process.name} loses its connection to ZooKeeper")
-        if self.speaks:
-            ensemble.world.after(ensemble.delay() * 2, ensemble.hung_up, conn)
-        elif ensemble.world.chance.random() < 0.5:
-            self._stray = [(conn, request) for request in conn.held_out]  # its host goes on trying to send them
-        self._state(KeeperState.CONNECTING, KazooState.SUSPENDED, ConnectionLoss())
-        self._try_again(0.05 * ensemble.world.chance.random())
-
-    def may_be_deaf(self) -> None:
-        """Answers may be missing from now on: after two thirds of a session without any it hangs up."""
-        if self._conn is not None:
-            self._deaf += 1
-            patience = self.ensemble.timeout_s * (0.5 + self.ensemble.world.chance.random() / 6)
-            when = self.ensemble.world.now + patience / self.process.rate
-            self.process.deliver(when, self._is_deaf, self._conn, self._deaf)
-
-    def _is_deaf(self, conn: _Conn, number: int) -> None:
-        ensemble = self.ensemble
-        hears = self.hears and self.speaks and ensemble.frozen_until <= ensemble.world.now
-        if self._conn is conn and number == self._deaf and not hears:
-            self.drop()
-
-    # -- faults
-
-    def partition(self, *, hears: bool, speaks: bool) -> None:
-        """Which directions carry messages from now on."""
-        if (hears, speaks) == (self.hears, self.speaks):
-            return
-        spoke, heard = self.speaks, self.hears
-        self.hears, self.speaks = hears, speaks
-        conn, offered = self._conn, self.offered
-        if spoke and not speaks and offered is not None and offered.session.conn is offered:
-            self.ensemble.silent(offered.session)
-        if speaks and not spoke:
-            stray, self._stray = self._stray, []
-            for former, request in stray:
-                self._send_over(former, request)
-        if conn is None:
-            return
-        if not (hears and speaks):
-            self.may_be_deaf()
-        if speaks and not spoke:
-            if conn.session.conn is conn and not self.process.paused:
-                self.ensemble.heard(conn.session)
-            held, conn.held_out = conn.held_out, []
-            for request in held:
-                self._send_over(conn, request)
-        if hears and not heard:
-            answers, conn.held_in = conn.held_in, []
-            for call, arguments in answers:
-                conn.reply(call, *arguments)
-
-    def cut(self) -> None:
-        """The connection breaks at once; answers that are under way are lost."""
-        self.process.deliver(self.ensemble.world.now, self.drop)
-
-    def paused(self) -> None:
-        """Its process stops: no heartbeats."""
-        conn = self.offered
-        if conn is not None and conn.session.conn is conn and self.speaks:
-            self.ensemble.silent(conn.session)
-
-    def resumed(self) -> None:
-        """Its process goes on."""
-        conn = self._conn
-        if conn is not None and conn.session.conn is conn and self.speaks:
-            self.ensemble.heard(conn.session)
-
-    def killed(self) -> None:
-        """Its process ended: the connection closes."""
-        conn, self._conn = self.offered, None
-        self.closed = True
-        if conn is not None and self.speaks:
-            self.ensemble.world.after(self.ensemble.delay(), self.ensemble.hung_up, conn)
-
-    # -- questions
-
-    def _ask(self, kind: str, path: str, ops: tuple[Op, ...] = (), watcher: Any = None) -> Result:
-        result = Result(self)
-        request = _Request(kind, path, ops, watcher, result)
-        if self.closed or self.process.dead:
-            result.settle(ConnectionClosedError("Connection has been closed"))
-        elif self._conn is None:
-            self._queue.append(request)  # sent when there is a connection again
-        else:
-            self._send(request)
-        return result
-
-    def _send(self, request: _Request) -> None:
-        conn = self._conn
-        assert conn is not None
-        self._pending.append(request)
-        if self.speaks:
-            self._send_over(conn, request)
-        else:
-            conn.held_out.append(request)
-
-    def _send_over(self, conn: _Conn, request: _Request) -> None:
-        ensemble = self.ensemble
-        conn.last_out = max(conn.last_out, ensemble.world.now + ensemble.delay(self.slowness))
-        ensemble.world.at(conn.last_out, conn.server.receive, conn, request)
-
-    def answered(self, conn: _Conn, request: _Request, value: Any, zxid: int) -> None:
-        """An answer arrived."""
-        if self._conn is not conn:
-            return
-        assert self._pending.popleft() is request, "answers come in order"
-        self.last_zxid = max(self.last_zxid, zxid)
-        if conn.session.conn is conn:
-            self.confirmed = max(self.confirmed, zxid)
-        watcher, failed = request.watcher, isinstance(value, Exception)
-        if watcher is not None and not failed:
-            watchers = self._child_watchers if request.kind == "children" else self._data_watchers
-            watchers.setdefault(request.path, {})[watcher] = None
-        request.result.settle(value)
-
-    def event(self, conn: _Conn, kind: str, path: str) -> None:
-        """A watch event arrived."""
-        if self._conn is not conn:
-            return
-        watchers = list(self._child_watchers.pop(path, ())) if kind in ("child", "deleted") else []
-        if kind != "child":
-            watchers += self._data_watchers.pop(path, ())
-        self._call_watchers(watchers, kind)
-
-    def get_async(self, path: str, watch: Any = None) -> Result:
-        return self._ask("get", path, (), watch)
-
-    def exists_async(self, path: str, watch: Any = None) -> Result:
-        return self._ask("exists", path, (), watch)
-
-    def get_children_async(self, path: str, watch: Any = None) -> Result:
-        return self._ask("children", path, (), watch)
-
-    def get_acls_async(self, path: str) -> Result:
-        return self._ask("acls", path)
-
-    def sync_async(self, path: str) -> Result:
-        return self._ask("sync", path)
-
-    def set_async(self, path: str, value: bytes, version: int = -1) -> Result:
-        return self._ask("set", path, (Op("set", path, value, version),))
-
-    def create_async(
-        self, path: str, value: bytes = b"", acl: Any = None, *, ephemeral: bool = False, makepath: bool = False
-    ) -> Result:
-        create = Op("create", path, value, -1, ephemeral)
-        if not makepath:
-            return self._ask("create", path, (create,))
-        above = Op("ensure", path.rpartition("/")[0])
-        result = Result(self)
-        self._ask("multi", path, (above, create)).rawlink(lambda answer: result.settle(_last(answer)))
-        return result
-
-    def delete_async(self, path: str, version: int = -1) -> Result:
-        return self._ask("delete", path, (Op("delete", path, b"", version),))
-
-    def ensure_path_async(self, path: str) -> Result:
-        return self._ask("ensure", path, (Op("ensure", path),))
-
-    def ask_access(self) -> Result:
-        return self.get_async(self.paths.access)
-
-    def transaction(self) -> _Transaction:
-        return _Transaction(self)
-
-
-def _last(answer: Result) -> Any:
-    """Of a transaction, the answer to its last operation, or why it failed."""
-    if answer.exception is not None:
-        return answer.exception
-    return next(
-        (one for one in answer.value if isinstance(one, Exception) and not isinstance(one, RolledBackError)),
-        answer.value[-1],
-    )
-
-
-class _Transaction:
-    """Takes the place of kazoo's ``TransactionRequest``."""
-
-    def __init__(self, client: VirtualClient) -> None:
-        self._client = client
-        self._ops: list[Op] = []
-
-    def create(self, path: str, value: bytes = b"", acl: Any = None, *, ephemeral: bool = False) -> None:
-        self._ops.append(Op("create", path, value, -1, ephemeral))
-
-    def set_data(self, path: str, value: bytes, version: int = -1) -> None:
-        self._ops.append(Op("set", path, value, version))
-
-    def delete(self, path: str, version: int = -1) -> None:
-        self._ops.append(Op("delete", path, b"", version))
-
-    def check(self, path: str, version: int) -> None:
-        self._ops.append(Op("check", path, b"", version))
-
-    def commit_async(self) -> Result:
-        return self._client._ask("multi", "", tuple(self._ops))

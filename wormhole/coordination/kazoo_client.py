@@ -151,11 +151,12 @@ class _Transaction(TransactionRequest):  # type: ignore[misc]
 
 def new_client(
     settings: CoordinatorConfig,
-    on_negotiated: Callable[[float], None] = lambda seconds: None,
+    on_negotiated: Callable[[float, float], None] = lambda seconds, asked: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Client:
     """A client that is not started yet. ``on_negotiated`` is called with the session timeout (seconds) that the server
-    granted, at every connect and in kazoo's thread.
+    granted, and with the time at which it was asked to open or continue the session: at every connect and in kazoo's
+    thread.
 
     Reads the file with the credentials, if there is one. Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -201,7 +202,7 @@ class _Connecting:
         self,
         client: Client,
         settings: CoordinatorConfig,
-        granted: Callable[[float], None],
+        granted: Callable[[float, float], None],
         clock: Callable[[], float],
     ) -> None:
         self._client = client
@@ -228,12 +229,13 @@ class _Connecting:
                 self._settings.zookeeper,
             )
             client.last_zxid = 0
+        asked = self._clock()
         result = self._connect(*arguments)
         # kazoo keeps the granted timeout to itself; `_connect` returns 2/3 of it, in milliseconds, as read timeout. A
         # lease computed from what was asked for would be too long where the server grants less.
         seconds = result[0] * 1.5 / 1000
         self._timeout = max(seconds, self._settings.session_timeout)
-        self._granted(seconds)
+        self._granted(seconds, asked)
         return result
 
 

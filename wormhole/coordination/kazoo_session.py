@@ -12,6 +12,7 @@ import logging
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -42,15 +43,26 @@ _log = logging.getLogger(__name__)
 _CALLS_AT_ONCE: Final = 64
 _CALLS_TOGETHER: Final = 64
 """So many count as one of those: they are one piece of work for kazoo's threads."""
-_PROBES_PER_SESSION: Final = 6
+_PROBES_PER_SESSION: Final = 10
+_PROBES_AT_ONCE: Final = 2
+"""So many wait for their answers before no more are sent. A late answer delays the next probe less so. With more, kazoo
+would find no moment without requests, and only then it looks whether the server still answers.
+"""
+_REPORTED: Final = 9 / 32
+"""Within this part of a session a follower reports to the leader which sessions it has heard: it does so every quarter,
+and our clock may be fast by an eighth.
+"""
+_CREDITED: Final = 2 / 9
+"""With the lease of 2/3 this is 8/9 of a session: our clock may be slow by an eighth."""
 
 
 class ZooKeeperSession:
     """A session that reconnects for ever. ``signal`` is notified whenever contact changes.
 
-    :meth:`last_contact` is the time at which the last request *that was answered* was sent. kazoo reports LOST only
-    when a server does, long after the server let the session expire, so contact is proved by asking: a ``sync`` goes to
-    the leader, every sixth of a session timeout.
+    ZooKeeper's leader keeps a session for longer than 2/3 of its timeout from :meth:`last_contact` on. kazoo reports
+    LOST only when a server does, long after the leader let the session expire, so contact is proved by asking: a
+    ``sync``, which the leader answers, every tenth of a session timeout. Any other answer proves nothing. A follower
+    that is cut off from the leader goes on answering reads, while the leader lets its sessions expire.
     """
 
     def __init__(self, settings: CoordinatorConfig, clock: Callable[[], float] = time.monotonic) -> None:
@@ -64,6 +76,9 @@ class ZooKeeperSession:
         self._slots = asyncio.Semaphore(_CALLS_AT_ONCE)
         self._contact = Contact.LOST
         self._last_contact = -math.inf
+        self._answered: deque[tuple[float, float]] = deque()
+        """Probes, also the opening or continuation of the session: when each was sent and answered."""
+        self._probes: set[asyncio.Task[None]] = set()
         self._prober: asyncio.Task[None] | None = None
         self._stopped_by = ""
 
@@ -106,7 +121,6 @@ class ZooKeeperSession:
         self._loop = asyncio.get_running_loop()
         # Threads end when idle calls end; two, so that a call never waits behind one that kazoo's socket holds up.
         self._threads = ThreadPoolExecutor(2, "wormhole-zookeeper")
-        sent = self._clock()
         try:
             self._client = await self._in_thread(new_client, self.settings, self._on_granted, self._clock)
             self._client.add_listener(self._on_state)
@@ -123,7 +137,6 @@ class ZooKeeperSession:
             self._threads.shutdown(wait=False)
             self._client = None
             raise
-        self._confirm(sent)
         self._set(Contact.CONNECTED)
         self._prober = asyncio.create_task(self._probe(), name="zookeeper-probe")
 
@@ -132,9 +145,9 @@ class ZooKeeperSession:
         prober, self._prober = self._prober, None
         if prober is None:
             return
-        prober.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await prober
+        for task in (prober, *self._probes):
+            task.cancel()
+        await asyncio.gather(prober, *self._probes, return_exceptions=True)
         self._client.remove_listener(self._on_state)
         await self._in_thread(disconnect_blocking, self._client)
         assert self._threads is not None
@@ -197,22 +210,40 @@ class ZooKeeperSession:
             raise TimeoutError("not connected")
         assert self._loop is not None
         answered: asyncio.Future[list[Any]] = self._loop.create_future()
-        sent = self._clock()
         await self._in_thread(_Asked(self._client, asks, lambda answers: self.post(_settle, answered, answers)).ask)
-        answers = await answered
-        if not all(isinstance(answer, LOST_ERRORS) for answer in answers):
-            self._confirm(sent)  # an answer, if not the one hoped for
-        return answers
+        return await answered
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         assert self._loop is not None
         return await self._loop.run_in_executor(self._threads, function, *arguments)
 
     def _confirm(self, sent: float) -> None:
-        self._last_contact = max(self._last_contact, sent)
+        """The leader answered a probe that was sent then.
 
-    def _on_granted(self, seconds: float) -> None:  # in kazoo's thread
-        self.post(setattr, self, "_granted", seconds)
+        A session lives on from the moment at which its follower reports it to the leader, not from a request that the
+        follower passes on. So the answer shows that the leader heard of an earlier probe: one that was answered so long
+        before that the follower has reported since. The session ends a whole timeout after that one was sent, at the
+        earliest.
+        """
+        answered, before = self._answered, sent - self._granted * _REPORTED
+        while len(answered) > 1 and answered[1][1] <= before:
+            answered.popleft()
+        earlier, its_answer = answered[0]
+        if its_answer <= before:
+            self._last_contact = max(self._last_contact, earlier + self.timeout_s() * _CREDITED)
+        answered.append((sent, self._clock()))
+
+    def _on_granted(self, seconds: float, asked: float) -> None:  # in kazoo's thread
+        self.post(self._admitted, seconds, asked)
+
+    def _admitted(self, seconds: float, asked: float) -> None:
+        """The leader opened the session, or continued it, after ``asked``: it lives for a whole timeout from then on.
+
+        Source: ZooKeeper's ``LearnerHandler.revalidateSession``, ``ZooKeeperServer.reopenSession``.
+        """
+        self._granted = seconds
+        self._last_contact = max(self._last_contact, asked)
+        self._answered = deque([(asked, self._clock())])
 
     def _on_state(self, state: str) -> None:  # in kazoo's thread
         contact = {KazooState.CONNECTED: Contact.CONNECTED, KazooState.SUSPENDED: Contact.SUSPENDED}
@@ -221,6 +252,8 @@ class ZooKeeperSession:
     def _set_if_running(self, contact: Contact) -> None:
         if self.running:
             self._set(contact)
+            if contact is Contact.CONNECTED:
+                self._send_probe()
 
     def _set(self, contact: Contact) -> None:
         if contact is not self._contact:
@@ -229,14 +262,28 @@ class ZooKeeperSession:
 
     async def _probe(self) -> None:
         while True:
-            await asyncio.sleep(self.timeout_s() / _PROBES_PER_SESSION * random.uniform(0.8, 1.0))
-            with contextlib.suppress(WormholeError):
-                await self.call("probe", lambda client: client.sync_async("/"))
+            await asyncio.sleep(self.timeout_s() / _PROBES_PER_SESSION * random.uniform(0.9, 1.0))
+            if len(self._probes) < _PROBES_AT_ONCE:
+                self._send_probe()
             if self._contact is Contact.SUSPENDED and self._clock() - self._last_contact > self.timeout_s():
                 # kazoo would go on saying SUSPENDED until a server answers; the session may be gone by now.
                 self._set(Contact.LOST)
             if self._client.client_state == KeeperState.CLOSED:
                 await self._revive()
+
+    def _send_probe(self) -> None:
+        if self._client.connected:
+            probe = asyncio.create_task(self._ask_leader(), name="ask ZooKeeper's leader")
+            self._probes.add(probe)
+            probe.add_done_callback(self._probes.discard)
+
+    async def _ask_leader(self) -> None:
+        sent = self._clock()
+        with contextlib.suppress(TimeoutError, KazooException, *LOST_ERRORS):
+            async with asyncio.timeout(self.timeout_s()):
+                (answer,) = await self._ask([lambda client: client.sync_async("/")])
+            if not isinstance(answer, BaseException):
+                self._confirm(sent)
 
     async def _revive(self) -> None:
         """kazoo's connection thread ended, by an error or because credentials were refused: start it again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -24,10 +24,14 @@ _DELETE_IT: Final = "delete it: a publisher that stands by makes its own again"
 
 
 class LogOwnersReader:
-    """``/logs`` of :mod:`wormhole.coordination.records`."""
+    """``/logs`` of :mod:`wormhole.coordination.records`.
 
-    def __init__(self, nodes: Nodes, paths: Paths) -> None:
-        self._nodes, self._paths = nodes, paths
+    ``given_up``: whether an owner's entry of that session is one that this process gave up. ZooKeeper may hold it again
+    after it was put back, while the session lives: nobody acts for it, and the next one to take the log replaces it.
+    """
+
+    def __init__(self, nodes: Nodes, paths: Paths, given_up: Callable[[LogGroup, int], bool]) -> None:
+        self._nodes, self._paths, self._given_up = nodes, paths, given_up
 
     async def read(self, group: LogGroup, changed: Watcher | None = None) -> LogOwners:
         """What is there of one log; a node without a valid record, or without a process behind it, is left out."""
@@ -37,7 +41,12 @@ class LogOwnersReader:
         move = nodes.parsed(path, await nodes.get(path, changed), partial(move_from_json, where=path), _MOVE_AGAIN)
         path = paths.owner(group)
         owner = await nodes.live_record(
-            path, partial(owner_from_json, group, where=path), changed, _STOP_IT, REPLACED_WHEN_TAKEN
+            path,
+            partial(owner_from_json, group, where=path),
+            changed,
+            _STOP_IT,
+            REPLACED_WHEN_TAKEN,
+            partial(self._given_up, group),
         )
         path = paths.term(group)
         record = nodes.parsed(

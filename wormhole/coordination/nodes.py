@@ -224,11 +224,17 @@ class Nodes:
         return self.parsed(path, data, parse, next_step)
 
     async def live_record(
-        self, path: str, parse: Callable[[bytes], _T], changed: Watcher | None, next_step: str, nobodys: str
+        self,
+        path: str,
+        parse: Callable[[bytes], _T],
+        changed: Watcher | None,
+        next_step: str,
+        nobodys: str,
+        left: Callable[[int], bool] = lambda session: False,
     ) -> _T | None:
         """:meth:`record` of a node that goes with the process that made it, watched. One that stays was written by
         hand, or copied with a whole tree, and says nothing of any process: it is left out. ``nobodys``: the next step
-        then.
+        then. One of a session for which ``left`` is true is left out too.
         """
         try:
             found = await self._read(path, changed)
@@ -238,6 +244,8 @@ class Nodes:
         if found is not None and not found[1]:
             text = f"{path}: belongs to no session: it was written by hand or copied, and no process is behind it"
             self.report(path, ConfigError(text, hint=nobodys))
+            return None
+        if found is not None and left(found[1]):
             return None
         return self.parsed(path, None if found is None else found[0], parse, next_step)
 

@@ -105,7 +105,7 @@ class ZooKeeperCoordinator:
         self._on_loopback = all_loopback(hosts)
         self._nodes = Nodes(self._session)
         self._config = ConfigStore(self._session, self._nodes, self._paths)
-        self._logs = LogOwnersReader(self._nodes, self._paths)
+        self._logs = LogOwnersReader(self._nodes, self._paths, self._given_up)
         self._entries: set[EphemeralNode] = set()
         self._owning: set[LogGroup] = set()
         self._claims: dict[LogGroup, ZooKeeperClaim] = {}
@@ -373,6 +373,9 @@ class ZooKeeperCoordinator:
         """What a write for the shard has to check; empty where no log that was owned here includes it."""
         claims = [claim for group, claim in self._claims.items() if group.includes(shard)]
         return max(claims, key=lambda claim: claim.held).fence() if claims else ""
+
+    def _given_up(self, group: LogGroup, session: int) -> bool:
+        return session == self._session.session_id and group not in self._owning
 
     def _claim_ended(self, claim: ZooKeeperClaim, left: Collection[str]) -> None:
         self._owning.discard(claim.group)

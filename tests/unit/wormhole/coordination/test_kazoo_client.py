@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,16 @@ def test_nothing_answers() -> None:
 def test_the_granted_session_timeout_is_reported(
     zookeeper_server: EmbeddedZooKeeper, asked: float, granted: float
 ) -> None:
-    told: list[float] = []
+    told: list[tuple[float, float]] = []
     settings = CoordinatorConfig(zookeeper=zookeeper_server.hosts, session_timeout=asked)
-    client = new_client(settings, told.append)
+    before = time.monotonic()
+    client = new_client(settings, lambda *what: told.append(what))
     connect_blocking(client, settings)
+    after = time.monotonic()
     disconnect_blocking(client)
-    assert told == [pytest.approx(granted, rel=0.01)]
+    [(seconds, when)] = told
+    assert seconds == pytest.approx(granted, rel=0.01)
+    assert before <= when < after, "when the session was asked for"
 
 
 def test_a_lost_answer_says_what_it_was_for() -> None:

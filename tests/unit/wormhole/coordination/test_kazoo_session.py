@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kazoo.exceptions import NoNodeError
 
 from tests.support.eventually import eventually, patience
 from wormhole.config import CoordinatorConfig
@@ -64,13 +63,6 @@ async def test_a_frozen_server_lets_the_lease_run_out_before_kazoo_notices(
     finally:
         os.kill(own_zookeeper.pid, signal.SIGCONT)
     await until(session, lambda: session.contact is Contact.CONNECTED and session.last_contact() > frozen)
-
-
-async def test_an_answer_that_is_an_error_is_contact_too(session: ZooKeeperSession) -> None:
-    before = session.last_contact()
-    with pytest.raises(NoNodeError):
-        await session.call("read", lambda client: client.get_async("/no/such/node"))
-    assert session.last_contact() > before
 
 
 async def test_a_client_that_stopped_by_itself_is_started_again(session: ZooKeeperSession) -> None:

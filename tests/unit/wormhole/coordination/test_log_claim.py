@@ -197,6 +197,26 @@ async def test_what_was_given_up_late_is_not_the_next_ones(
     assert (await owners_of(client)).owner == DB1
 
 
+async def test_an_entry_that_was_given_up_and_came_back_is_nobodys_here_and_is_replaced(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+) -> None:
+    """ZooKeeper was put back to when the log was owned, and the session lives: else the process would stand by for
+    itself.
+    """
+    claim = await owned(client)
+    path, fence = client._paths.owner(GROUP), claim.fence()
+    entry = await client._nodes.get(path)
+    assert entry is not None
+    await claim.close()
+    await make(client, path, entry)
+    await make(client, fence, b"")
+    assert (await owners_of(other)).owner == DB1
+    assert (await owners_of(client)).owner is None
+    again = await owned(client)
+    assert (await owners_of(client)).owner == DB1
+    assert await claims(client) == [again.fence()] != [fence]
+
+
 async def test_a_claim_that_is_closed_without_contact_is_given_up_when_there_is_contact(
     client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, losing: Callable[..., Answers]
 ) -> None:
