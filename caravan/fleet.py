@@ -311,6 +311,7 @@ class Fleet:
         if not views and self._start_marker is not None and wanted:
             try:
                 reader = await asyncio.to_thread(self._source.open, self._start_marker)
+                self._proved(self._start_marker)
                 self._launch(self._start_marker, reader, "the lead")
                 self._changed.set()
             except WormholeError as error:
@@ -452,9 +453,17 @@ class Fleet:
             self._pause(f"cannot read the log for {flow.name}: {error}")
             flow.explain(error.text, error.hint or "")
         else:
-            flow.verify()
+            self._proved(marker)
             return reader
         return None
+
+    def _proved(self, marker: Datamarker) -> None:
+        """The log was opened at ``marker`` just now, and is the one that it came from: flows that are there need not
+        ask.
+        """
+        for flow in self._flows.values():
+            if _without_rows(flow.marker) == marker:
+                flow.verify()
 
     def _pause(self, cause: str) -> None:
         """Nothing is opened for a moment. Logged once however often it repeats, until the log is read again."""

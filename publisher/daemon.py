@@ -43,6 +43,7 @@ from wormhole.coordination.connect import connect, warn
 from wormhole.coordination.port import LogGroup
 from wormhole.formats import open_formats
 from wormhole.host import allocator
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.compiled import warn_interpreted
 from wormhole.host.logs import bind
 from wormhole.host.private_files import keep_private
@@ -62,14 +63,22 @@ _log = logging.getLogger(__name__)
 _SWITCH_S = 0.0005
 # Python looks through all objects for cyclic garbage every few seconds, and nothing is delivered meanwhile (measured at
 # 1,000 transactions a second: 30 to 80 ms). What is there when the publisher is ready stays, and is passed over; the
-# rest, mostly the change buffer, is looked through a tenth as often.
+# rest, mostly the change buffer, is looked through a tenth as often. A publisher that takes a log over has no time for
+# that: it is done before it stands by.
 _GARBAGE = 700, 10, 100
+# The next owner begins meanwhile, with the same database or on the same machine.
+_NEXT_BEGINS_S = 1.0
 # The event loop's, and one for all readers, stores and gRPC.
 _ARENAS = 2
 
 
 async def serve(
-    config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None] = lambda address: None
+    config: Config,
+    dataset: str,
+    copy: str,
+    log: str,
+    ready: Callable[[str], None] = lambda address: None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Serve one log until cancelled: own it, or stand by for as long as another publisher does.
 
@@ -79,8 +88,11 @@ async def serve(
         try:
             await _serve(config, dataset, copy, log, ready)
         except LogHandedOver as error:
-            gc.unfreeze()  # what served until now is in cycles, and goes
             _log.info("%s/%s/%s: %s; this process stands by now", dataset, copy, log, error)
+            if not error.gone:
+                await clock.sleep(_NEXT_BEGINS_S)
+        gc.unfreeze()  # what served until now is in cycles, and goes
+        gc.collect()
 
 
 async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None]) -> None:
@@ -255,12 +267,12 @@ def run(config: Config, dataset: str, copy: str, log: str) -> None:
     keep_private()
     sys.setswitchinterval(_SWITCH_S)
     allocator.bound(_ARENAS)
+    gc.collect()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_signalled(config, dataset, copy, log))
 
 
 def _settle(dataset: str, copy: str, log: str, address: str) -> None:
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
     _log.info("serving %s/%s/%s, admin at %s", dataset, copy, log, address)

@@ -183,6 +183,8 @@ class Applications:
         self._assigner.application(config)
         if known is None:
             self._behind.add(name)
+        if name not in self._watches:  # they are dialled while the flows are looked up
+            self._watches[name] = self._background.spawn(self._watch_subscribers(name), f"subscribers-{name}")
         self.see(await asyncio.to_thread(self._source.shards), but_for=name)
         await self._register(name, config, wanted)
         for key, flow in self._assigner.flows.items():
@@ -198,8 +200,6 @@ class Applications:
                 )
                 flow.configure(wanted, halts_on_bad_value=halts, parks=parks)
                 self._assigner.recall(flow, cause)
-        if name not in self._watches:
-            self._watches[name] = self._background.spawn(self._watch_subscribers(name), f"subscribers-{name}")
 
     def _forget(self, name: str) -> None:
         """The application is configured no longer: its subscribers are let go; its markers stay stored."""

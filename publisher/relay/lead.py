@@ -1,20 +1,17 @@
-"""Where the reader furthest ahead begins at a start: so that the relay goes on without a hole, and flows that stopped a
-moment ago go on at once.
+"""Where the reader furthest ahead begins at a start: so that the relay goes on without a hole, and flows that stopped
+together go on at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from caravan.log_map import LogMap
-from caravan.plan import NEAR_BYTES
+from caravan.plan import NEAR_BYTES, SOON_BYTES
 from wormhole.model.position import Datamarker
 from wormhole.ports.log_source import LogSource
 
 __all__ = ["common_start", "lead_start"]
-
-_NEAR_BYTES: Final = 64 << 20
 
 
 def lead_start(source: LogSource) -> Datamarker:
@@ -34,13 +31,17 @@ def lead_start(source: LogSource) -> Datamarker:
     between = LogMap(status.files).between(start.order, latest.order)
     if between is None or between <= 0:
         return latest
-    return start if between <= _NEAR_BYTES or (holds and relay.tip is not None) else latest
+    return start if between <= SOON_BYTES or (holds and relay.tip is not None) else latest
 
 
 def common_start(end: Datamarker, flows: Iterable[Datamarker]) -> Datamarker:
-    """``end``, or the earliest place of a flow shortly before it, as flows have them after a takeover: one reader that
-    begins there serves them from its first moment, and none has to be opened beside it.
+    """``end``, or the earliest place of the flows that are furthest ahead and near each other, as all are after a
+    takeover: one reader that begins there serves them from its first moment, and none has to be opened beside it. How
+    much was written since they stopped does not matter, as long as it is soon read.
     """
     between = LogMap().between  # within one file: how long the others are is not known yet
-    near = [place for place in flows if 0 < (between(place.order, end.order) or 0) <= NEAR_BYTES]
-    return min((end, *near), key=lambda place: place.order)
+    behind = ((between(place.order, end.order), place) for place in flows)
+    soon = [(left, place) for left, place in behind if left is not None and 0 <= left <= SOON_BYTES]
+    least = min((left for left, _ in soon), default=0)
+    together = (place for left, place in soon if left - least <= NEAR_BYTES)
+    return min((end, *together), key=lambda place: place.order)

@@ -109,8 +109,12 @@ def _context(address: Address) -> ssl.SSLContext | None:
     # On a socket there is nothing to protect, and no host's name to check; MySQL's own clients think so too.
     if address.tls == "off" or (address.tls == "prefer" and address.socket):
         return None
+    checked = address.tls not in ("prefer", "require")
     try:
-        context = ssl.create_default_context(cafile=address.ca)
+        if checked or address.ca:
+            context = ssl.create_default_context(cafile=address.ca)
+        else:  # a default context reads every authority of the host, which takes longer than the login
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if address.cert and address.key:
             context.load_cert_chain(address.cert, address.key)
     except (OSError, ssl.SSLError) as error:
@@ -124,7 +128,7 @@ def _context(address: Address) -> ssl.SSLContext | None:
     # A `ca` that is the server's own certificate pins it, with any signature.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = address.tls == "verify"
-    if address.tls in ("prefer", "require"):
+    if not checked:
         context.verify_mode = ssl.CERT_NONE
     return context
 

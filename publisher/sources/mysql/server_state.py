@@ -140,8 +140,10 @@ class StateQueries:
             again = self._end(connection)
             if (again == end and not gtids["owned"]) or not settled:
                 break
-            end = again
-            time.sleep(_SETTLE_S)
+            if again == end:  # a transaction in front of it is not executed yet
+                time.sleep(_SETTLE_S)
+                again = self._end(connection)
+            end = again  # asked just now: after a pause a busy server is further, each time
         else:
             if self.mariadb:
                 # Exact, but the server reads its file for it.

@@ -204,6 +204,16 @@ async def test_flows_at_one_place_share_one_reader() -> None:
         assert len(yard.fleet.caravans) == 1
 
 
+async def test_flows_at_the_place_of_a_new_caravan_do_not_ask_whether_the_log_is_theirs() -> None:
+    """However far it has read when they board: it was opened there."""
+    yard = Yard(Limits())
+    riders = [yard.rider(name) for name in "abc"]
+    yard.source.write(50)
+    async with running(yard):
+        await until(lambda: all(rider.ids == expected(50) for rider in riders))
+        assert yard.source.openings == 1
+
+
 async def test_the_lead_reads_without_any_flow() -> None:
     async with running(Yard(Limits())) as yard:
         end = yard.source.write(3).order

@@ -16,7 +16,9 @@ import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from publisher import daemon
+from publisher.flows.ownership import LogHandedOver
 from publisher.stores.markers import LocalMarkerStore
+from tests.support.clocks import ScriptedClock
 from tests.support.eventually import patience
 from tests.support.marked import MARK, listening, marked
 from tests.support.otel import read, reader
@@ -219,6 +221,28 @@ async def test_errors_that_nobody_knows_are_not_hidden(
     monkeypatch.setattr(daemon, "serve", broken)
     with pytest.raises(ExceptionGroup, match="tasks"):
         await daemon._until_signalled(configured(database, state), *LOG)
+
+
+# --- after a hand-over
+
+
+@pytest.mark.parametrize(("gone", "rests_s"), [(False, 1.0), (True, 0.0)])
+async def test_who_hands_its_log_over_lets_the_next_owner_begin(
+    database: RocksWriter, state: Path, monkeypatch: pytest.MonkeyPatch, gone: bool, rests_s: float
+) -> None:
+    """Where the log may be another's already, it tries at once: nobody may have taken it."""
+    scripted, begun = ScriptedClock(), list[float]()
+
+    async def serves(*parts: object) -> None:
+        begun.append(scripted.now)
+        if len(begun) > 1:
+            raise ConfigError("the second one ends it")
+        raise LogHandedOver("moved", gone=gone)
+
+    monkeypatch.setattr(daemon, "_serve", serves)
+    with pytest.raises(ConfigError):
+        await daemon.serve(configured(database, state), *LOG, clock=scripted.clock)
+    assert begun == [1000.0, 1000.0 + rests_s]
 
 
 # --- the process itself

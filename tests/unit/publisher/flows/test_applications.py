@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from wormhole.config import DatasetConfig, FailoverConfig
@@ -173,3 +174,23 @@ async def test_the_copies_of_a_failover_serve_the_applications_that_name_none(
         publisher.applications._served = replace(publisher.served, dataset=dataset, copy=copy)
         await publisher.applications.known.wait()
         assert {name for name in names if name in publisher.applications} == served
+
+
+async def test_subscribers_are_dialled_while_their_flows_are_looked_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.application()
+    world.commit("a")
+    answers, latest = threading.Event(), world.source.latest
+
+    def late() -> Datamarker:
+        assert answers.wait(PATIENCE_S)
+        return latest()
+
+    monkeypatch.setattr(world.source, "latest", late)
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await eventually(lambda: [one.connected for one in publisher.assigner.streams()] == [True], "dialled")
+        assert not publisher.assigner.flows
+        answers.set()
+        await taken(s1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from publisher.sources.mysql import handshake
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.connection import connect, login_of
+from publisher.sources.mysql.server_url import TlsMode
 from tests.support.hostile_mysql import serving
 from tests.support.mysql_impostor import Impostor, impostor
 from wormhole.model.errors import SourceUnavailable, UsageError, WormholeError
@@ -106,3 +108,14 @@ def test_a_tls_that_breaks_is_no_reason_to_go_without(server: Impostor) -> None:
     assert isinstance(error, UsageError)
     assert "offers none" in str(error)
     assert not isinstance(error, SourceUnavailable)
+
+
+@pytest.mark.parametrize("tls", ["prefer", "require"])
+def test_the_authorities_of_the_host_are_not_read_where_no_certificate_is_checked(
+    tls: TlsMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes longer than all the rest of a connection."""
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: pytest.fail("they are read"))
+    context = handshake._context(Address("db1", 3306, "reader", tls=tls))
+    assert context is not None
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -123,6 +124,23 @@ def test_settled_means_that_the_log_did_not_move_while_it_was_asked(
     server = mysql(monkeypatch, end=ends, gtids=gtids, logs=[logs])
     found = ask(queries, settled=True)
     assert (found.end, found.gtids) == ((9, 4), "third")
+    assert server.count("at") == 0
+
+
+@pytest.mark.parametrize("queries", [MYSQL, MARIADB])
+def test_the_end_and_what_was_executed_are_asked_without_a_pause_between_them(
+    monkeypatch: pytest.MonkeyPatch, queries: StateQueries
+) -> None:
+    """In a pause a busy server writes another transaction, each time."""
+    ends = [at(100), at(120)]
+
+    def pause(seconds: float) -> None:
+        ends.append(at(int(str(ends.pop(0)[0]["Position"])) + 20))
+
+    server = mysql(monkeypatch, end=ends, gtids=[executed("first"), executed("second")])
+    monkeypatch.setattr(view_module, "time", SimpleNamespace(sleep=pause))
+    found = ask(queries, settled=True)
+    assert (found.end, found.gtids) == ((8, 120), "second")
     assert server.count("at") == 0
 
 
