@@ -5,7 +5,7 @@ tests the decoders with nothing compiled, in a copy of the tree, which is what `
 needs no second environment. It comes first because it takes seconds, and because the last thing pytest prints is then
 the count of the whole suite. `make coverage` runs all unit tests interpreted.
 
-The second uses four processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
+The second uses six processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
 what is decided in tests/support/one_jvm.py. Decoders wait for nothing, so the first pass uses two.
 
 A few tests that failed beside others are run once more, alone. One that passes then is named as unsteady and does not
@@ -28,7 +28,7 @@ from tests.support import scratch
 __all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again"]
 
 _DISTRIBUTED = ("--dist", "loadfile", "--no-loadscope-reorder")
-WORKERS = ("-n", "4", *_DISTRIBUTED)
+WORKERS = ("-n", "6", *_DISTRIBUTED)
 DECODERS = tuple(f"tests/unit/publisher/sources/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
 
 MOST_UNSTEADY = 3  # more failures than this are no coincidence

@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz.runner import fuzz_target
 from tests.fuzz.target import Target, discover
 
-INPUTS = 400
+INPUTS = 250
 SEEDS = (1, 2)
 
 

@@ -52,6 +52,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         found.close()
 
 
+@pytest.mark.soak
 def test_a_replay_runs_where_spark_submit_says(standalone: Cluster, scene: Scene, tmp_path: Path) -> None:
     """On executors that come for its flows, with none at the start: the application takes nothing before two came."""
     scene.publisher.start()
