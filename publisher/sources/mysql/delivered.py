@@ -10,7 +10,12 @@ from collections.abc import Sequence
 
 from publisher.sources.mysql.decode.gtid import GtidSet, MariaPosition
 
-__all__ = ["MariaDelivered", "MySqlDelivered", "delivered_of"]
+__all__ = ["MariaDelivered", "MySqlDelivered", "delivered_of", "is_anonymous"]
+
+
+def is_anonymous(name: str) -> bool:
+    """Whether a transaction, or the source of some, is named by its file: it has no GTID."""
+    return "/" in name
 
 
 class MySqlDelivered:
@@ -34,7 +39,7 @@ class MySqlDelivered:
                 last += 1
                 i += 1
             name = names[source]
-            if "/" not in name:
+            if not is_anonymous(name):
                 self._set.add(name, first, last)
                 self._text = None
 

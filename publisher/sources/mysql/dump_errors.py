@@ -60,6 +60,12 @@ _READING: Final[tuple[tuple[str, type[WormholeError], str, str], ...]] = (
         "it is opened again, which shows whether something is missing",
     ),
     (
+        r"anonymous transaction",
+        UnsupportedLog,
+        "the server does not send transactions from before it had GTIDs",
+        "SET GLOBAL gtid_mode = ON_PERMISSIVE, then resume the flow; set it ON again once its datamarker has GTIDs",
+    ),
+    (
         r"max_allowed_packet",
         UnsupportedLog,
         "the server does not send an event of its binlog",

@@ -9,6 +9,7 @@ from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import reading_answers
 from publisher.sources.mysql.decode.gtid import GtidSet, MariaPosition
+from publisher.sources.mysql.delivered import is_anonymous
 from publisher.sources.mysql.incarnations import GONE
 from publisher.sources.mysql.scan import ANEW
 from publisher.sources.mysql.server_state import ServerState, StateQueries
@@ -53,8 +54,8 @@ class GtidCoverage:
     def check(self, marker: Datamarker) -> None:
         """Raises :class:`Diverged` when the server lacks delivered transactions, :class:`PositionPurged` when it
         purged others."""
+        begin = LogPosition(marker.order.incarnation, self._view.first, FILE_BEGIN)
         if not self._view.gtids:
-            begin = LogPosition(marker.order.incarnation, self._view.first, FILE_BEGIN)
             raise PositionPurged(
                 f"the log begins at {self._view.place(begin)} and no longer holds what follows "
                 f"{self._view.place(marker.order)}; without GTIDs nothing else leads there",
@@ -64,6 +65,16 @@ class GtidCoverage:
                 hint=REPLAY,
             )
         self.check_executed(marker)
+        if marker.anchor is not None and is_anonymous(marker.anchor.id):
+            # Transactions without GTIDs are in no set: whether some of those behind it are gone shows nowhere.
+            raise PositionPurged(
+                f"the datamarker {marker} lies behind a transaction without a GTID, after which nothing can be found "
+                "in the log of another server, or of files that were purged",
+                first_missing=str(marker.order),
+                last_missing=str(begin),
+                position=str(marker.order),
+                hint=REPLAY,
+            )
         missing = self.missing(marker.delivered)
         if missing is not None:
             first, last = missing

@@ -315,8 +315,9 @@ class _Making:
             placed=place is not None,
             passed=passed,
             closed=closing_reader,
+            # What the server has against the GTIDs that it was asked for, it says to nobody who asks for a place.
             confirmed=lambda error, since: self._of.confirmed(
-                error, self._view, since, walk.place, None if place is not None or walk.file.number else start
+                error, self._view, since, walk.place, start if place is None and since == marker.order else None
             ),
         )
         return reader

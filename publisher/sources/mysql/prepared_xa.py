@@ -51,13 +51,15 @@ class Prepared:
         self._held = held
         self._groups: dict[Xid, _Group] = {}
         self._open: _Group | None = None
+        self._released: _Group | None = None  # which is being handed out
         self._used = 0
         self._file = ScratchFile(folder)
 
     @property
     def oldest(self) -> LogPosition | None:
-        """Where the oldest unresolved group begins."""
-        return min((group.begin for group in self._groups.values()), default=None)
+        """Where the oldest group begins that is unresolved, or not handed out as a whole yet."""
+        groups = (*self._groups.values(), self._released)
+        return min((group.begin for group in groups if group is not None), default=None)
 
     @property
     def collecting(self) -> bool:
@@ -142,7 +144,10 @@ class Prepared:
         A large one is read before the next is asked for.
         """
         group = self._groups.pop(xid, None)
-        return None if group is None else self._events(group)
+        if group is None:
+            return None
+        self._released = group
+        return self._events(group)
 
     def drop(self, xid: Xid) -> None:
         """The group is rolled back, or was delivered before."""
@@ -161,6 +166,8 @@ class Prepared:
             else:
                 yield from self._stretch(*part)
         self._forget(group)
+        if self._released is group:
+            self._released = None
 
     def _stretch(self, at: int, size: int) -> Iterator[bytes | LargeEvent]:
         end = at + size
