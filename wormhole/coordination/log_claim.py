@@ -50,13 +50,15 @@ class _Found:
 
     ``holder``: what the owner's node holds (``None``: there is none); ``session``: the session that made it (0: none
     did, so it was written by hand or copied, and nobody owns the log).
-    ``version``: of the term's node (``None``: there is none). ``record``: what that holds (``None``: nothing valid).
+    ``version``: of the term's node (``None``: there is none); ``made``: the transaction that made that node.
+    ``record``: what it holds (``None``: nothing valid).
     """
 
     holder: bytes | None
     session: int
     record: TermRecord | None
     version: int | None
+    made: int
     claims: tuple[str, ...]
     move: bool
 
@@ -207,7 +209,8 @@ class ZooKeeperClaim:
                 return self._why_lost(found)
             self._held_in = 0
             _log.warning("%s: the entry of its owner, this process, is gone: taking the log again", self.group)
-            await self._take(found, TAKEN_AGAIN, moved=False)
+            if not await self._take(found, TAKEN_AGAIN, moved=False):
+                return f"{self._paths.term(self.group)} in ZooKeeper was made anew: another publisher may own the log"
         return ""
 
     def _hold(self, found: _Found) -> bool:
@@ -222,22 +225,37 @@ class ZooKeeperClaim:
         return True
 
     async def _look(self, changed: Watcher | None = None) -> _Found:
+        """What is there at one time: an owner's entry and its claim come and go together, so as long as the entry is
+        the same one the claims are those beside it. Else a former owner's entry could be found without its claim, and
+        its successor's be deleted in its place.
+        """
+        while True:
+            holder, term, claims, move, still = await self._read(changed)
+            if (0 if isinstance(holder, NoNodeError) else holder[1].czxid) == (0 if still is None else still.czxid):
+                return self._found(holder, term, claims, move)
+
+    async def _read(self, changed: Watcher | None) -> list[Any]:
         paths, group = self._paths, self.group
         try:
-            holder, term, claims, move = await self._session.call_together(
+            return await self._session.call_together(
                 f"look at {paths.log(group)}",
                 [
                     lambda client: client.get_async(paths.owner(group), changed),
                     lambda client: client.get_async(paths.term(group)),
                     lambda client: client.get_children_async(paths.claims(group), changed),
                     lambda client: client.exists_async(paths.move(group)),
+                    lambda client: client.exists_async(paths.owner(group)),
                 ],
             )
         except ConfigError as error:
             if not isinstance(error.__cause__, NoAuthError):
                 raise
             raise log_taken(self._info, f"some node below {paths.log(group)} may not be read by us") from error
-        owned, known, path = not isinstance(holder, NoNodeError), not isinstance(term, NoNodeError), paths.term(group)
+
+    def _found(self, holder: Any, term: Any, claims: Any, move: Any) -> _Found:
+        """``holder``, ``term`` and ``claims``: as kazoo answers, or that there are none."""
+        owned, known = not isinstance(holder, NoNodeError), not isinstance(term, NoNodeError)
+        path = self._paths.term(self.group)
         return _Found(
             bytes(holder[0]) if owned else None,
             int(holder[1].ephemeralOwner) if owned else 0,
@@ -245,19 +263,21 @@ class ZooKeeperClaim:
                 path, bytes(term[0]) if known else None, partial(term_from_json, where=path), REPLACED_WHEN_TAKEN
             ),
             int(term[1].version) if known else None,
+            int(term[1].czxid) if known else 0,
             () if isinstance(claims, NoNodeError) else tuple(claims),
             move is not None,
         )
 
-    async def _take(self, found: _Found, why: str, *, moved: bool) -> None:
+    async def _take(self, found: _Found, why: str, *, moved: bool) -> bool:
         """Replace ``found`` by a claim of ours, or nothing where it is not like that any more. ``moved``: what was
-        requested of the log is done with.
+        requested of the log is done with. False: the log was taken, and the term's node was another one by then, with
+        the version of the one that was found.
         """
         paths, group, info = self._paths, self.group, self._info
         await ensure_below_logs(self._nodes, paths, paths.claims(group))
         left = [paths.claim(group, name) for name in found.claims]
         if not await self._removed(left[_TOGETHER:]):
-            return
+            return True
         claim, number = secrets.token_hex(16), found.next_number()
         term = Term(number, info.copy, info.host, info.pid, self._server, self._now(), why)
         known = found.record.terms if found.record is not None else ()
@@ -286,7 +306,7 @@ class ZooKeeperClaim:
         if error is None:
             if found.holder is not None and not found.session:
                 _log.warning("%s belonged to no session, so nobody owned the log: it was replaced", paths.owner(group))
-            return
+            return found.version is None or results[len(deleted) + 2].czxid == found.made
         self._made.discard(claim)
         if isinstance(error, NotEmptyError):
             await self._clear([*deleted, *cleared])
@@ -294,6 +314,7 @@ class ZooKeeperClaim:
             touched = [*deleted, paths.owner(group), paths.claim(group, claim), paths.term(group), *cleared]
             at = next((path for path, result in zip(touched, results, strict=False) if result is error), "")
             raise refused(f"own {group}, at {at}", self._session.settings, error)
+        return True
 
     async def _removed(self, paths: Sequence[str]) -> bool:
         """Delete claims of former owners that one transaction has no room for. Whether they are gone."""

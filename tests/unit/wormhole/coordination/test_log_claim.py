@@ -305,6 +305,63 @@ async def test_a_log_that_another_takes_and_leaves_just_before_it_is_taken_again
     assert (await owners_of(other)).owner is None
 
 
+async def test_a_log_that_another_takes_while_it_is_looked_at_is_lost(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Owner and term are read before ZooKeeper's data goes, the claims after it."""
+    claim, together, theirs = await owned(client), client._session.call_together, list[ZooKeeperClaim]()
+
+    async def in_pieces(what: str, asks: list[Callable[[Any], Any]]) -> list[Any]:
+        if not what.startswith("look at") or theirs:
+            return await together(what, asks)
+        before = await together(what, asks[:2])
+        await wipe(other, client._paths.log(GROUP))
+        after = await together(what, asks[2:])
+        theirs.append(await owned(other))
+        return [*before, *after]
+
+    monkeypatch.setattr(client._session, "call_together", in_pieces)
+    claim._changed.notify()
+    async with patience():
+        assert "took the log in term 1" in await claim.lost()
+    assert await claims(other) == [theirs[0].fence()]
+    await other.write_flows(RECORDS)
+    assert (await owners_of(client)).owner is not None
+
+
+async def test_a_log_that_another_had_since_its_term_was_made_anew_is_lost(
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new node has the version of the former one, so the transaction that takes the log again goes through."""
+    claim, call, taken = await owned(client), client._session.call, list[str]()
+
+    async def late(what: str, ask: Callable[[Any], Any]) -> Any:
+        if what.startswith("own ") and not taken:
+            await delete(other, client._paths.term(GROUP))
+            theirs = await owned(other)
+            taken.append(theirs.fence())
+            await theirs.close()
+        return await call(what, ask)
+
+    monkeypatch.setattr(client._session, "call", late)
+    fence = claim.fence()
+    await client._session.call(
+        "delete both",
+        lambda zookeeper: _deleting(zookeeper, [client._paths.owner(GROUP), fence]),
+    )
+    async with patience():
+        assert "was made anew: another publisher may own the log" in await claim.lost()
+    await vacant(other)
+    assert await claims(other) == []
+
+
+def _deleting(zookeeper: Any, paths: list[str]) -> Any:
+    transaction = zookeeper.transaction()
+    for path in paths:
+        transaction.delete(path)
+    return transaction.commit_async()
+
+
 async def test_who_takes_a_log_whose_owner_somebody_deleted_shuts_that_one_out(
     client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
