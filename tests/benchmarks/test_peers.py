@@ -89,6 +89,7 @@ def test_a_copy_ends_at_the_packet_that_ends_the_log_and_not_at_bytes_that_look_
     assert (tmp_path / "sink").read_bytes() == b"rows" + end + b"more rows" + end
 
 
+@pytest.mark.soak
 def test_readers_without_a_toolchain_read_everything() -> None:
     shape = replace(SHAPES[0], rows=4000)
     wanted = (RAW, OURS, TRANSPORT, "mysql-replication in process")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from benchmarks.peers.binlog import marks
 from benchmarks.peers.figures import Figures
 from benchmarks.peers.rounds import Measured, measured
@@ -30,6 +32,7 @@ def test_the_aim_is_for_small_rows_and_the_others_are_compared_by_their_best() -
     assert "MISSED" in verdicts(SHAPES[2], {FLOOR: floor, OURS: slower})[0]
 
 
+@pytest.mark.soak
 def test_readers_without_a_toolchain_read_everything() -> None:
     shape = replace(SHAPES[0], rows=2000)
     readers = [one for one in every_reader(Path("build/postgres")) if one.name in (FLOOR, OURS)]

@@ -126,6 +126,7 @@ async def test_its_application_and_its_commands(world: World) -> None:
 
 
 @pytest.mark.allow_blocking("the test looks into its own SQLite file")
+@pytest.mark.soak
 async def test_its_verification_and_its_repair(world: World) -> None:
     listen = f"127.0.0.1:{world.port}"
     compare, mend = world.page.command("verify search --yes"), world.page.command("verify search --tables")

@@ -135,7 +135,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "datastore"),
     [
-        (signal.SIGINT, "postgres"),
+        pytest.param(signal.SIGINT, "postgres", marks=pytest.mark.soak),
         pytest.param(signal.SIGINT, "rocksdb", marks=pytest.mark.soak),
         pytest.param(signal.SIGKILL, "rocksdb", marks=pytest.mark.soak),
         (signal.SIGKILL, "mysql"),

@@ -138,6 +138,7 @@ def _began_to_read(ensemble: Ensemble) -> int:
     return log.read_text(errors="replace").count("START_REPLICATION")
 
 
+@pytest.mark.soak
 def test_a_frozen_subscriber_and_one_that_is_away_for_a_day_fill_no_disk(running: Running, say: Say) -> None:
     """PostgreSQL, ``hold``. Then their ten flows catch up, and the server has no reader but the one."""
     with running(_hold()) as ensemble:

@@ -68,6 +68,7 @@ class Story:
         self._say(f"  {time.monotonic() - self._began:5.1f} s: {what}")
 
 
+@pytest.mark.soak
 def test_three_hosts(fleet: Fleet, say: Say) -> None:
     say(f"\nthree hosts, an outage of {OUTAGE_S:g} s")
     story = Story(fleet, say)

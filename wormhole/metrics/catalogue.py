@@ -107,8 +107,8 @@ PUBLISHER_TERM = _publisher(
 PUBLISHER_STANDBY_READY = _publisher(
     "publisher_standby_ready",
     _G,
-    "1 while the publisher stands by and could take over, for a PostgreSQL standby once it is promoted; 0: its "
-    "datastore is not ready, or lacks what was delivered. Left out while it owns its log.",
+    "1 while the publisher stands by and could take over, if need be once its server is promoted; 0: its datastore is "
+    "not ready, or lacks what was delivered. Left out while it owns its log.",
 )
 PUBLISHER_CERTIFICATE_ENDS = _publisher("publisher_certificate_end_time_seconds", _G, _CERTIFICATE_ENDS, "file")
 PUBLISHER_CERTIFICATE_RELOADS = _publisher("publisher_certificate_reloads_total", _C, _CERTIFICATE_RELOADS, "outcome")

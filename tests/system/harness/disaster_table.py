@@ -561,7 +561,7 @@ def _relay() -> list[Cell]:
 
     halts = Sign(Seen.WHY_LAG, "the application halts at a data loss")
     return [
-        hold("older copy restored", "while the publisher is stopped", does.relay_older, _PURGED, halts, quick=True),
+        hold("older copy restored", "while the publisher is stopped", does.relay_older, _PURGED, halts),
         hold("wiped", "while the publisher is stopped", does.relay_wiped, _PURGED, halts),
         hold("wiped", "under a running publisher", does.relay_wiped_live, _PURGED, halts),
         hold(
