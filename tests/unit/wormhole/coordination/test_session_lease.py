@@ -14,6 +14,7 @@ from wormhole.config import CoordinatorConfig
 from wormhole.coordination import kazoo_session
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.port import Contact
+from wormhole.model.errors import CoordinationLost
 
 TIMEOUT_S = 60.0
 """So long that no probe is sent but those of the tests."""
@@ -232,3 +233,15 @@ async def test_a_refused_probe_proves_nothing(session: ZooKeeperSession, client:
     client.syncs()[-1].settle()
     await eventually(lambda: not session._probes, "its answer was heard")
     assert session.last_contact() == 100.0
+
+
+async def test_an_answer_that_kazoo_did_not_expect_is_lost_contact(session: ZooKeeperSession, client: Client) -> None:
+    """kazoo fails the oldest question, and its connection ends."""
+    client.answers = {"sync"}
+    call = asyncio.ensure_future(session.call("look", look))
+    await eventually(lambda: "exists" in (kind for kind, _ in client.asked), "it is asked")
+    (answer,) = [answer for kind, answer in client.asked if kind == "exists"]
+    answer.exception = RuntimeError("xids do not match, expected 3 received 4")
+    answer.settle()
+    with pytest.raises(CoordinationLost, match="xids do not match"):
+        await call
