@@ -66,6 +66,7 @@ LOST_ERRORS: Final = (
     ConnectionLoss,
     KazooTimeoutError,
     OperationTimeoutError,
+    RuntimeError,  # an answer to another question: see `_Connecting`
     SessionExpiredError,
     SessionMovedError,
 )
@@ -189,8 +190,8 @@ def new_client(
 
 
 class _Connecting:
-    """Wraps kazoo's attempts to connect: reports the granted session timeout, and connects to a server that lost its
-    data.
+    """Wraps kazoo's connections: reports the granted session timeout, connects to a server that lost its data, and
+    connects again where a server leaves out an answer.
 
     A server refuses a client that has seen a later transaction than itself ("has seen zxid ... our last zxid is ...";
     source: ZooKeeper's ``ZooKeeperServer.processConnectRequest``), so that no client reads an older state from a server
@@ -213,10 +214,21 @@ class _Connecting:
         self._lost_at: float | None = None
         self._connect = client._connection._connect
         client._connection._connect = self
+        self._read_response = client._connection._read_response
+        client._connection._read_response = self._response
         client.add_listener(self._listen)
 
     def _listen(self, state: str) -> None:
         self._lost_at = None if state == KazooState.CONNECTED else self._lost_at or self._clock()
+
+    def _response(self, *arguments: Any) -> Any:
+        """A server may leave a request out while its leader changes. kazoo ends its thread, and with it the session, by
+        the answer to the next one: "xids do not match". Another connection is all that is needed.
+        """
+        try:
+            return self._read_response(*arguments)
+        except RuntimeError as error:
+            raise ConnectionDropped(str(error)) from error
 
     def __call__(self, *arguments: Any) -> Any:
         client = self._client

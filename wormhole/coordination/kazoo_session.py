@@ -196,9 +196,6 @@ class ZooKeeperSession:
             async with self._slots, asyncio.timeout(max(self.timeout_s() / 2, 0.2)):
                 answers = await self._ask(asks)
             for answer in answers:
-                if isinstance(answer, RuntimeError):
-                    # kazoo ends its connection by it, as when a server leaves a request out: "xids do not match".
-                    raise lost(what, self.settings, answer) from answer
                 if isinstance(answer, BaseException) and not isinstance(answer, ANSWERS):
                     raise answer
         except (TimeoutError, *LOST_ERRORS) as error:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kazoo.protocol.connection import ConnectionHandler
 
 from tests.support.certificates import Authority
+from tests.support.eventually import PATIENCE_S, until
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.coordination.kazoo_client import connect_blocking, disconnect_blocking, hosts_and_root, lost, new_client
+from wormhole.coordination.kazoo_client import (
+    LOST_ERRORS,
+    connect_blocking,
+    disconnect_blocking,
+    hosts_and_root,
+    lost,
+    new_client,
+)
 from wormhole.model.errors import CoordinationLost
 
 
@@ -61,3 +71,29 @@ def test_the_granted_session_timeout_is_reported(
 def test_a_lost_answer_says_what_it_was_for() -> None:
     error = lost("read /x", CoordinatorConfig(zookeeper="zk1:1"), TimeoutError())
     assert str(error).startswith("no contact with ZooKeeper zk1:1 (TimeoutError): read /x. Next: ")
+
+
+def test_a_session_survives_an_answer_that_was_left_out(
+    zookeeper_server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, missing = CoordinatorConfig(zookeeper=zookeeper_server.hosts, session_timeout=5.0), [False]
+    read = ConnectionHandler._read_response
+
+    def left_out(self: Any, header: Any, buffer: Any, offset: Any) -> Any:
+        """As if the request of the oldest one that waits had no answer."""
+        if missing[0]:
+            missing[0] = False
+            header = header._replace(xid=header.xid + 1)
+        return read(self, header, buffer, offset)
+
+    monkeypatch.setattr(ConnectionHandler, "_read_response", left_out)
+    client = new_client(settings)
+    connect_blocking(client, settings)
+    session = client._session_id
+    missing[0] = True
+    with pytest.raises(LOST_ERRORS):
+        client.exists_async("/").get(timeout=PATIENCE_S)
+    until(lambda: client.connected, "it is connected again")
+    client.exists_async("/").get(timeout=PATIENCE_S)
+    assert client._session_id == session
+    disconnect_blocking(client)
