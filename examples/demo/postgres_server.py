@@ -151,7 +151,7 @@ class PostgresServer:
         for _ in range(1 if fixed else _PORTS_TO_TRY):
             self.port = fixed or _free_port()
             try:
-                self._launch()
+                self._come_up()
                 return
             except _PortTakenError:
                 self._end_guard()
@@ -262,6 +262,19 @@ class PostgresServer:
         command = [*self.program("postgres"), "--single", "-D", str(self.data), "-j", database]
         _run("making the accounts", command, self.environment, self._owner(), statements.replace("\n", "\n\n"))
 
+    def _come_up(self) -> None:
+        """Launch the server, as often as it ends because processes of a killed one still have its memory."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            self._launch()
+            try:
+                return self._await_ready()
+            except _MemoryInUseError:
+                self._end_guard()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
+
     def _launch(self) -> None:
         places = {
             "port": str(self.port),
@@ -293,7 +306,6 @@ class PostgresServer:
             )
         assert self._guard.stdout is not None
         self.pid = int(self._guard.stdout.readline() or 0)
-        self._await_ready()
 
     def _await_ready(self) -> None:
         assert self._guard is not None
@@ -305,7 +317,8 @@ class PostgresServer:
                 raise _PortTakenError
             if ended or time.monotonic() > deadline:
                 what = "ended at once" if ended else f"did not answer within {_START_TIMEOUT_S:.0f} s"
-                raise SourceUnavailable(f"the private PostgreSQL {what}; its log ends: {said[-_LOG_TAIL:].strip()}")
+                kind = _MemoryInUseError if ended and "pre-existing shared memory block" in said else SourceUnavailable
+                raise kind(f"the private PostgreSQL {what}; its log ends: {said[-_LOG_TAIL:].strip()}")
             time.sleep(_POLL_S)
 
     def _answers(self) -> bool:
@@ -336,6 +349,10 @@ class PostgresServer:
 
 class _PortTakenError(Exception):
     """Somebody else got the port between our choosing it and the server's binding it."""
+
+
+class _MemoryInUseError(SourceUnavailable):
+    """Processes that a killed server started have not ended yet."""
 
 
 def _reachable() -> str | None:
