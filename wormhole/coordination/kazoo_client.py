@@ -191,7 +191,7 @@ def new_client(
 
 class _Connecting:
     """Wraps kazoo's connections: reports the granted session timeout, connects to a server that lost its data, and
-    connects again where a server leaves out an answer.
+    opens another session where a server leaves out an answer.
 
     A server refuses a client that has seen a later transaction than itself ("has seen zxid ... our last zxid is ...";
     source: ZooKeeper's ``ZooKeeperServer.processConnectRequest``), so that no client reads an older state from a server
@@ -222,13 +222,17 @@ class _Connecting:
         self._lost_at = None if state == KazooState.CONNECTED else self._lost_at or self._clock()
 
     def _response(self, *arguments: Any) -> Any:
-        """A server may leave a request out while its leader changes. kazoo ends its thread, and with it the session, by
-        the answer to the next one: "xids do not match". Another connection is all that is needed.
+        """A server that confuses the requests of a session's connections leaves one of them out, again after each
+        connect (ZOOKEEPER-2684 describes such a state). kazoo ends its thread by the answer to the next one: "xids do
+        not match". Another session is what helps.
         """
         try:
             return self._read_response(*arguments)
         except RuntimeError as error:
-            raise ConnectionDropped(str(error)) from error
+            _log.warning(
+                "ZooKeeper %s left out an answer, so the session is given up: %s", self._settings.zookeeper, error
+            )
+            raise SessionExpiredError(str(error)) from error
 
     def __call__(self, *arguments: Any) -> Any:
         client = self._client
