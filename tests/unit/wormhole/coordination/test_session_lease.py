@@ -218,9 +218,15 @@ async def test_no_more_than_two_probes_wait(
     client.answers = set()
     for _ in range(2):
         await probe(session, client)
-    monkeypatch.setattr(session, "timeout_s", lambda: 0.01)
+    rounds: list[None] = []
+
+    def timeout_s() -> float:
+        rounds.append(None)
+        return 0.001
+
+    monkeypatch.setattr(session, "timeout_s", timeout_s)
     looking = asyncio.ensure_future(session._probe())
-    await asyncio.sleep(0.05)
+    await eventually(lambda: len(rounds) > 10, "it had the time to send more")
     looking.cancel()
     assert len(client.syncs()) == 2
 
