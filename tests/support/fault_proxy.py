@@ -200,10 +200,11 @@ class FaultProxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _end(self) -> None:
+        connecting = [link.connecting for link in self._links]
         self._server.close()
         self._cut()
         self._whole.set()
-        await asyncio.gather(*(link.connecting for link in self._links), return_exceptions=True)
+        await asyncio.gather(*connecting, return_exceptions=True)
         await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn
 
     def _run(self) -> None:

@@ -7,9 +7,10 @@ send the log.
 from __future__ import annotations
 
 import select
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import psycopg
@@ -55,6 +56,11 @@ _RESULT_COST: Final = 4096  # of one that is no row; an honest server sends one 
 _MOST_TEXT: Final = 2000  # of what a server says
 _NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
 _REQUIRE_AUTH_SINCE: Final = 160000  # the version of libpq
+_WAITED_FOR: Final[dict[int, int]] = {
+    pq.PollingStatus.WRITING: select.POLLOUT,
+    pq.PollingStatus.READING: select.POLLIN,
+}
+_CANCEL_S: Final = 1.0
 _TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
 
 
@@ -149,11 +155,20 @@ class Connection:
         self.pgconn.finish()
 
     def cancel(self) -> None:
-        """Ask the server to end the statement that another thread waits for."""
-        try:
-            self.pgconn.get_cancel().cancel()
-        except psycopg.Error:
-            pass  # there is none, or nobody to ask
+        """Ask the server to end the statement that another thread waits for; a server that does not take the request
+        soon is left alone.
+        """
+        deadline = time.monotonic() + _CANCEL_S
+        # Not PGcancel: psycopg holds the interpreter's lock while that waits for the server, and with it every thread.
+        with suppress(psycopg.Error):  # there is no session, nobody to ask, or a libpq before 17
+            request = self.pgconn.cancel_conn()
+            try:
+                request.start()
+                status: int = pq.PollingStatus.WRITING
+                while status in _WAITED_FOR and _ready(request.socket, _WAITED_FOR[status], deadline, _NEVER):
+                    status = request.poll()
+            finally:
+                request.finish()
 
     def refusal(self, result: pq.abc.PGresult) -> ServerError:
         """What the server says in a refusal."""
@@ -267,9 +282,8 @@ def connect(
     pgconn = pq.PGconn.connect_start(_conninfo(address, walsender=walsender))
     try:
         status: int = pq.PollingStatus.WRITING
-        while status not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED) and pgconn.status != pq.ConnStatus.BAD:
-            events = select.POLLOUT if status == pq.PollingStatus.WRITING else select.POLLIN
-            if not _ready(pgconn.socket, events, deadline, interrupt):
+        while status in _WAITED_FOR and pgconn.status != pq.ConnStatus.BAD:
+            if not _ready(pgconn.socket, _WAITED_FOR[status], deadline, interrupt):
                 raise SourceUnavailable(
                     f"{address.where} does not answer within {timeout_s:g} s",
                     hint="check the address, the network and the server's load; it is tried again",
@@ -327,8 +341,10 @@ def _settings(connection: Connection) -> str:
 
 
 def _conninfo(address: Address, *, walsender: bool) -> bytes:
+    found = [] if address.socket else _resolved(address)
     given = {
-        "host": address.socket or address.host,
+        "host": address.socket or ",".join([address.host] * len(found)),
+        "hostaddr": ",".join(found),
         "port": str(address.port),
         "dbname": address.database,
         "user": address.user,
@@ -347,6 +363,22 @@ def _conninfo(address: Address, *, walsender: bool) -> bytes:
     return b" ".join(f"{name}={_quoted(value)}".encode() for name, value in given.items() if value)
 
 
+def _resolved(address: Address) -> list[str]:
+    """The addresses of its host, in the resolver's order. libpq would hold the interpreter's lock, and with it every
+    thread, for as long as the name servers are silent.
+    """
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # the latter for what cannot be a name
+        raise refused_login(
+            address,
+            f'could not translate host name "{address.host}" to address: {getattr(error, "strerror", error)}',
+            needs_password=False,
+            used_password=False,
+        ) from None
+    return list(dict.fromkeys(str(place[0]) for *_, place in found))
+
+
 def _allowed_logins(address: Address) -> str:
     """Not the one that sends the password itself, where whatever answers at the address could ask for it."""
     if address.stays_here or address.verifies or pq.version() < _REQUIRE_AUTH_SINCE:
@@ -363,9 +395,9 @@ def _refused(address: Address, pgconn: pq.abc.PGconn) -> SourceUnavailable | Usa
     )
 
 
-def _ready(socket: int, events: int, deadline: float, interrupt: int) -> bool:
+def _ready(descriptor: int, events: int, deadline: float, interrupt: int) -> bool:
     poll = select.poll()
-    poll.register(socket, events)
+    poll.register(descriptor, events)
     if interrupt != _NEVER:
         poll.register(interrupt, select.POLLIN)
     left = deadline - time.monotonic()
