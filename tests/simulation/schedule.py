@@ -253,6 +253,7 @@ class Faults:
             (2, self._kill_subscriber),
             (1, self._leave_subscriber),
             (2, self._partition_subscriber),
+            (2, self._forget_busy_subscriber),
             (2, self._slow),
             (2, self._lag),
             (1, self._unready),
@@ -306,7 +307,9 @@ class Faults:
         self._publisher().pause(self._seconds())
 
     def _kill(self) -> None:
-        process = self._publisher()
+        self._kill_process(self._publisher())
+
+    def _kill_process(self, process: Process) -> None:
         process.kill()
         self._world.after(self._chance.uniform(0.1, 3.0), self._schedule.start_publisher, process.host)
 
@@ -353,6 +356,23 @@ class Faults:
 
     def _partition_subscriber(self) -> None:
         self._partition_of(self._subscriber().process, self._seconds())
+
+    def _forget_busy_subscriber(self) -> None:
+        """A handler works for nearly as long as it may, and its subscriber's entry is gone when another owner comes."""
+        one, chance, owner = self._subscriber(), self._chance, self._schedule.checks.owner
+        one.busy = self._world.now + 0.5, _HANDLER_S * chance.uniform(0.7, 0.9)
+        self._partition_of(one.process, chance.uniform(*_FAULTS_S))
+        if owner is not None:
+            self._world.after(chance.uniform(0.2, 1.2) * _SESSION_S, self._end, owner)
+
+    def _end(self, process: Process) -> None:
+        """Ask it to end, or kill it."""
+        if self._schedule.peace:
+            return
+        if self._chance.random() < 0.5:
+            self._stop_process(process)
+        elif not process.dead:
+            self._kill_process(process)
 
     def _slow(self) -> None:
         ensemble, network, chance = self._schedule.ensemble, self._schedule.network, self._chance
@@ -457,8 +477,7 @@ class Faults:
             elif kind == "partition":
                 self._partition_of(process, self._seconds())
             elif kind == "kill":
-                process.kill()
-                self._world.after(chance.uniform(0.1, 3.0), self._schedule.start_publisher, process.host)
+                self._kill_process(process)
             elif kind == "freeze":
                 ensemble.freeze(chance.uniform(0.2, 2.0))
             elif kind == "stop":

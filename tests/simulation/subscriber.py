@@ -185,6 +185,8 @@ class Subscriber:
     ) -> None:
         self.world, self.checks, self.process, self.name = world, checks, process, name
         self.calm = False
+        self.busy = 0.0, 0.0
+        """Until when a call of a handler takes so many seconds."""
         self._network, self._paths = network, paths
         self._shards: dict[str, _Shard] = {}
         self._works: dict[_Work, None] = {}
@@ -203,6 +205,9 @@ class Subscriber:
     def handler_s(self) -> float:
         """How long the next call of a handler takes."""
         chance = self.world.chance
+        until, seconds = self.busy
+        if self.world.now < until:
+            return seconds
         kind = chance.random()
         if self.calm or kind < 0.80:
             return 0.004 + 0.03 * chance.random()
