@@ -29,7 +29,7 @@ STARTED = 1_700_000_000.0
 
 @pytest.fixture
 async def coordinator(planted: str) -> AsyncIterator[Coordinator]:
-    client = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=planted, session_timeout=5.0))
+    client = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=planted, session_timeout=20.0))
     await client.start()
     yield client
     await client.stop()

@@ -43,7 +43,7 @@ def store(request: pytest.FixtureRequest, before: Path) -> Iterator[MarkerStore]
     if request.param == "local":
         kept = LocalMarkerStore(before / "markers")
     else:
-        settings = CoordinatorConfig(zookeeper=request.getfixturevalue("planted"), session_timeout=5.0)
+        settings = CoordinatorConfig(zookeeper=request.getfixturevalue("planted"), session_timeout=20.0)
         kept = ZooKeeperMarkerStore(settings, "db1")
     kept.open()
     yield kept

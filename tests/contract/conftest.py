@@ -28,7 +28,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
         elif request.param == "memory":
             store = MemoryMarkerStore(markers)
         else:
-            settings = CoordinatorConfig(zookeeper=request.getfixturevalue("zookeeper"), session_timeout=5.0)
+            settings = CoordinatorConfig(zookeeper=request.getfixturevalue("zookeeper"), session_timeout=20.0)
             store = ZooKeeperMarkerStore(settings, "db1")
         store.open()
         opened.append(store)

@@ -38,7 +38,7 @@ GARBAGE = [b"", b"\xff\xfe", b"[" * 100_000, b"[]", b"null", b'{"version": 99}',
 
 @pytest.fixture
 async def client(zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
-    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0))
+    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0))
     await made.start()
     await publish_config(config(PLAIN), made)
     yield made

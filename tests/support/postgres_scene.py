@@ -72,6 +72,7 @@ def waiting_commit(server: PostgresServer, database: str, *statements: str) -> I
     standby, and there is none."""
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
     until(lambda: server.sql("SHOW synchronous_standby_names") == [("nobody",)], "the setting is not there")
+    server.sql("CHECKPOINT")  # commits wait once the checkpointer has read the setting, which it does before its work
     writing = threading.Thread(target=lambda: server.sql(*statements, database=database))
     writing.start()
     try:

@@ -32,7 +32,7 @@ CONTENT = {"histories": [{"server": "3E11FA47", "number": 2}], "texts": "größe
 
 
 def opened(zookeeper: str) -> ZooKeeperMarkerStore:
-    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0), "db1")
+    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0), "db1")
     store.open()
     return store
 

@@ -16,7 +16,7 @@ from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 
 @pytest.fixture
 async def client(zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
-    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0))
+    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0))
     await made.start()
     await publish_config(config(MORE), made)
     yield made

@@ -34,7 +34,7 @@ class Fleet:
     """A root that holds a configuration, and credentials for who uses it."""
 
     def __init__(self, zookeeper: str, folder: Path) -> None:
-        self.open = CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0)
+        self.open = CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0)
         self.folder = folder
 
     def named(self, who: str) -> CoordinatorConfig:

@@ -76,7 +76,7 @@ def test_a_lost_answer_says_what_it_was_for() -> None:
 def test_an_answer_that_was_left_out_ends_the_session_alone(
     zookeeper_server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, missing = CoordinatorConfig(zookeeper=zookeeper_server.hosts, session_timeout=5.0), [False]
+    settings, missing = CoordinatorConfig(zookeeper=zookeeper_server.hosts, session_timeout=20.0), [False]
     read = ConnectionHandler._read_response
 
     def left_out(self: Any, header: Any, buffer: Any, offset: Any) -> Any:

@@ -24,7 +24,7 @@ RECORDS = {("cache", "db1"): FlowRecord("me", "a", 1, "live")}
 
 @pytest.fixture
 async def other(client: ZooKeeperCoordinator, zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
-    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0))
+    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0))
     await made.start()
     yield made
     await made.stop()

@@ -19,7 +19,7 @@ from wormhole.model.errors import EpochRefused, MarkerStoreError
 
 @pytest.fixture
 def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
-    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0), "db1")
+    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0), "db1")
     store.open()
     store.register(CACHE, marker(1), "latest")
     yield store

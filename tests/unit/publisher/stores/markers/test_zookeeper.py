@@ -18,7 +18,7 @@ from wormhole.model.errors import CoordinationLost, MarkerStoreError
 
 
 def test_lets_another_host_take_over_by_epoch(zookeeper: str) -> None:
-    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0)
+    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0)
     old, new = ZooKeeperMarkerStore(settings, "db1"), ZooKeeperMarkerStore(settings, "db1")
     old.open()
     new.open()
@@ -34,7 +34,7 @@ def test_lets_another_host_take_over_by_epoch(zookeeper: str) -> None:
 
 
 def test_hosts_that_write_at_the_same_time_lose_nothing(zookeeper: str) -> None:
-    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0)
+    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0)
     stores = [ZooKeeperMarkerStore(settings, "db1") for _ in range(2)]
     for store in stores:
         store.open()

@@ -70,7 +70,7 @@ class Scene:
 
 @pytest.fixture
 def scene(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0)
+    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0)
     stores = [ZooKeeperMarkerStore(settings, "db1") for _ in range(2)]
     for store in stores:
         store.open()
