@@ -2,7 +2,7 @@
 #   make PYTHON=/path/to/python3.11 ...     another Python
 #   WORMHOLE_BUILD_EXT=yes|no make ...      insist on the compiled hot modules, or run them interpreted
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench quickstart-test claims fuzz soak coverage mutants proto dist lock build format prepare-demo prepare-dev
+.PHONY: help demo test extended check bench quickstart-test claims fuzz soak coverage mutants proto dist lock build format prepare-demo prepare-dev
 
 PYTHON ?= python3
 RUN := .venv/bin/python
@@ -30,6 +30,9 @@ demo: prepare-demo ## a live store, publisher and subscribers, two kills, and th
 
 test: prepare-dev ## the suite, after a quick pass over the interpreted decoders [ARGS="-k name"]
 	@$(RUN) -m scripts.suite $(ARGS)
+
+extended: prepare-dev ## the longer tests that `make test` leaves out and CI runs too
+	@$(RUN) -m scripts.suite --extended
 
 check: prepare-dev ## style, types, import directions, generated code, maps, links and mutants that fit
 	@$(RUN) -m scripts.check

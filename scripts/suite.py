@@ -1,9 +1,10 @@
-"""`make test`: a quick pass over the interpreted decoders, then the whole suite as built; both always run.
+"""`make test`: a quick pass over the interpreted decoders, then the suite as built; both always run. `make extended`:
+what the suite leaves out (tests/support/extended.py).
 
-The whole suite tests both forms of each hot module, each with the compiled forms of the others. The interpreted pass
+The suite tests both forms of each hot module, each with the compiled forms of the others. The interpreted pass
 tests the decoders with nothing compiled, in a copy of the tree, which is what ``WORMHOLE_BUILD_EXT=no`` builds, so it
 needs no second environment. It comes first because it takes seconds, and because the last thing pytest prints is then
-the count of the whole suite. `make coverage` runs all unit tests interpreted.
+the count of the suite. `make coverage` runs all unit tests interpreted.
 
 The second uses six processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
 what is decided in tests/support/one_jvm.py. Decoders wait for nothing, so the first pass uses two.
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from scripts.prepare import ROOT, hot_sources
 from tests.support import scratch
+from tests.support.extended import EXTENDED
 
 __all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again"]
 
@@ -31,6 +33,7 @@ _DISTRIBUTED = ("--dist", "loadfile", "--no-loadscope-reorder")
 WORKERS = ("-n", "6", *_DISTRIBUTED)
 DECODERS = tuple(f"tests/unit/publisher/sources/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
 
+_FEW_MODULES = 50
 MOST_UNSTEADY = 3  # more failures than this are no coincidence
 TESTS_FAILED = 1  # pytest's exit status
 _LAST_FAILED = Path(".pytest_cache", "v", "cache", "lastfailed")
@@ -60,27 +63,58 @@ def _run_alone(failed: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", "pytest", *failed], cwd=ROOT, check=False).returncode
 
 
+def _write_byte_code() -> None:
+    """Have the test modules compiled where most of them are not, as in a fresh clone.
+
+    Otherwise each of the processes compiles all of them, asserts included, which takes 15 s each.
+    """
+    modules = [file for file in (ROOT / "tests").rglob("test_*.py") if not _has_byte_code(file)]
+    if len(modules) < _FEW_MODULES:
+        return
+    parts = [child for child in (ROOT / "tests").iterdir() if child.is_dir() and any(child.glob("**/test_*.py"))]
+    halves = [["tests/unit"], [f"tests/{child.name}" for child in parts if child.name != "unit"]]
+    collect = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+    started = [subprocess.Popen([*collect, *half], cwd=ROOT, stdout=subprocess.DEVNULL) for half in halves]
+    for process in started:
+        process.wait()  # what cannot be collected fails the run that follows
+
+
+def _has_byte_code(file: Path) -> bool:
+    return any(
+        kept.stat().st_mtime >= file.stat().st_mtime
+        for kept in file.parent.glob(f"__pycache__/{file.stem}.*-pytest-*.pyc")
+    )
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Run both passes; ``arguments`` go to the second. Returns 0 when both passed."""
+    """Run both passes; ``arguments`` go to the second, and ``--extended`` runs what these leave out, in one pass.
+    Returns 0 when all passed.
+    """
     outcomes: list[tuple[str, int, float]] = []
     # The suite starts hundreds of processes. Without byte code each of them compiles the tree again, and so does each
     # worker for every test module.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if not arguments:
+        name, chosen = "suite", [*WORKERS]
+    elif arguments == ["--extended"]:
+        name, chosen = "extended", [*WORKERS, *EXTENDED]
+    else:  # mostly small, and easier to follow in one process
+        name, chosen = "selection", [*arguments]
     compiled = bool(hot_sources()) and os.environ.get("WORMHOLE_BUILD_EXT") != "no"
-    if compiled and not arguments:
+    if compiled and name == "suite":
+        _write_byte_code()
         print(f"== pass 1 of 2: the decoders interpreted ({', '.join(DECODERS)})", flush=True)
         started = time.monotonic()
         copy = scratch.make_copy(ROOT / "build" / "interpreted")
         status, _ = scratch.run_tests(copy, ["-q", "--no-header", "-n", "2", *_DISTRIBUTED, *DECODERS])
         outcomes.append(("interpreted", status, time.monotonic() - started))
-        print("== pass 2 of 2: the whole suite as built", flush=True)
+        print("== pass 2 of 2: the suite as built", flush=True)
     started = time.monotonic()
-    chosen = arguments or WORKERS  # a selection is mostly small, and easier to follow in one process
     (ROOT / _LAST_FAILED).unlink(missing_ok=True)
     status = subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=ROOT, check=False).returncode
-    if status == TESTS_FAILED and not arguments:
+    if status == TESTS_FAILED and name != "selection":
         status = run_again(ROOT, _run_alone)
-    outcomes.append(("whole suite" if not arguments else "selection", status, time.monotonic() - started))
+    outcomes.append((name, status, time.monotonic() - started))
     for name, status, seconds in outcomes:
         print(f"make test: {name}: {'passed' if status == 0 else f'FAILED (pytest exit {status})'} in {seconds:.0f} s")
     return int(any(status for _, status, _ in outcomes))

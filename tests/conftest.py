@@ -26,6 +26,7 @@ from wormhole.config.datastores import schemes
 
 pytest_plugins = [
     "tests.support.databases",
+    "tests.support.extended",
     "tests.support.one_jvm",
     "tests.support.postgres_server",
     "tests.support.s3",
@@ -47,16 +48,19 @@ IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 BUILD_EXT = os.environ.get("WORMHOLE_BUILD_EXT", "")
 
 # Loaded cores make single examples slow without any fault, so no deadline.
-# Every run tries the same examples, a soak draws others.
+# Every run tries the same examples, fewer in a run of the whole suite; a soak draws others.
 _profile = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "print_blob": True}
 hypothesis.settings.register_profile("fixed", **_profile, derandomize=True, database=None, max_examples=50)  # type: ignore[arg-type]
+hypothesis.settings.register_profile("few", hypothesis.settings.get_profile("fixed"), max_examples=25)
 hypothesis.settings.register_profile("soak", **_profile, max_examples=5000)  # type: ignore[arg-type]
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from wormhole.ports.testing import reading  # after its plugin
+    from tests.support.extended import is_whole  # after their plugins
+    from wormhole.ports.testing import reading
 
+    usual = "few" if is_whole(config) else "fixed"
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
     config.addinivalue_line("markers", "allow_blocking(reason): this test may block the event loop, for that reason")
     reading.LIMIT_S = PATIENCE_S
     config.addinivalue_line("markers", "allow_error_log(reason): asyncio may log errors in this test, for that reason")

@@ -166,7 +166,7 @@ class MemoryForm:
 
 
 class ZooKeeperForm:
-    def __init__(self, stack: AsyncExitStack, server: EmbeddedZooKeeper, target: str) -> None:
+    def __init__(self, stack: AsyncExitStack, server: EmbeddedZooKeeper | None, target: str) -> None:
         self.stack, self.server = stack, server
         self.settings = CoordinatorConfig(zookeeper=target, session_timeout=6.0)
         self.may_connect = threading.Event()
@@ -181,9 +181,11 @@ class ZooKeeperForm:
         await publish_config(config(text).model_copy(update={"coordinator": self.settings}))
 
     async def suspend(self, client: Coordinator) -> None:
+        assert self.server is not None
         await asyncio.to_thread(self.server.kill)
 
     async def restore(self, client: Coordinator) -> None:
+        assert self.server is not None
         await asyncio.to_thread(self.server.start)
 
     async def lose_and_restore(self, client: Coordinator) -> None:
@@ -210,7 +212,7 @@ class ZooKeeperForm:
         self.may_connect.set()
 
     def _end_session(self, identity: object) -> None:
-        twin = KazooClient(self.server.hosts, client_id=identity)
+        twin = KazooClient(self.settings.zookeeper.partition("/")[0], client_id=identity)
         twin.start()
         twin.stop()
         twin.close()
@@ -223,14 +225,14 @@ def parsed_before() -> None:
 
 
 # Servers start in plain fixtures: starting one inside the event loop would block it.
-Place = tuple[EmbeddedZooKeeper, str] | None
+Place = tuple[EmbeddedZooKeeper | None, str] | None  # the server only where it may be ended
 
 
 @pytest.fixture(params=["memory", "zookeeper"])
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "memory":
         return None
-    return request.getfixturevalue("zookeeper_server"), request.getfixturevalue("zookeeper")
+    return None, request.getfixturevalue("zookeeper")
 
 
 @pytest.fixture(params=["memory", "zookeeper"])
@@ -245,7 +247,7 @@ def frail_place(request: pytest.FixtureRequest) -> Place:
 def any_place(request: pytest.FixtureRequest) -> Place | str:
     if request.param != "zookeeper":
         return None if request.param == "memory" else "static"
-    return request.getfixturevalue("zookeeper_server"), request.getfixturevalue("zookeeper")
+    return None, request.getfixturevalue("zookeeper")
 
 
 async def made_form(stack: AsyncExitStack, place: Place) -> Form:

@@ -1,9 +1,9 @@
 """Which process of ``pytest -n`` runs which tests, and in which order.
 
 The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark
-load its classes, costs as much as the tests that use it, and a gigabyte besides. A system test starts what it needs
-itself and runs wherever there is room. What takes longest comes first, so that no process is left with a long test
-while the others are through.
+load its classes, costs as much as the tests that use it, and a gigabyte besides. A test of the system or of the
+simulation shares nothing with others and runs wherever there is room. What takes longest comes first, so that no
+process is left with a long test while the others are through.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 _SPARK: Final = "spark"
-_ORDER: Final = (_SPARK, "tests/system/", "tests/docs/", "tests/integration/", "tests/hostile/", "tests/contract/", "")
+_ALONE: Final = ("tests/system/", "tests/simulation/")
+_ORDER: Final = (_SPARK, *_ALONE, "tests/docs/", "tests/integration/", "tests/hostile/", "tests/contract/", "")
 
 
 def scope(nodeid: str) -> str:
@@ -29,7 +30,7 @@ def scope(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if "spark: SparkSession" in _text(file):
         return _SPARK
-    alone = file.startswith("tests/system/") and 'fixture(scope="module"' not in _text(file)
+    alone = file.startswith(_ALONE) and 'fixture(scope="module"' not in _text(file)
     return nodeid if alone else file
 
 

@@ -36,7 +36,7 @@ class Reads:
 
     def __init__(self, world: World, allowed: int) -> None:
         self.chunks = 0
-        self._allowed = threading.Semaphore(allowed)
+        self._allowed, self._unlimited = threading.Semaphore(allowed), threading.Event()
         self._tables = world.tables
         self._chunk = world.tables.chunk
         world.tables.chunk = self.chunk  # type: ignore[method-assign]
@@ -45,14 +45,14 @@ class Reads:
         self, table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
     ) -> Chunk:
         self._tables._interrupted = False
-        while not self._allowed.acquire(timeout=0.02):
+        while not (self._unlimited.is_set() or self._allowed.acquire(timeout=0.02)):
             if self._tables._interrupted:
                 raise SourceUnavailable("the read was interrupted")
         self.chunks += 1
         return self._chunk(table, after, until, replace(limits, rows=100), not_before)
 
     def go_on(self) -> None:
-        self._allowed.release(1_000_000)
+        self._unlimited.set()
 
 
 def filled(world: World, rows: int, table: str = "t") -> None:

@@ -12,7 +12,6 @@ from kazoo.protocol.connection import ConnectionHandler
 from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S, until
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_client import (
     LOST_ERRORS,
     connect_blocking,
@@ -53,11 +52,9 @@ def test_nothing_answers() -> None:
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(0.1, 0.4), (5.0, 5.0), (600.0, 120.0)])
-def test_the_granted_session_timeout_is_reported(
-    zookeeper_server: EmbeddedZooKeeper, asked: float, granted: float
-) -> None:
+def test_the_granted_session_timeout_is_reported(zookeeper_hosts: str, asked: float, granted: float) -> None:
     told: list[tuple[float, float]] = []
-    settings = CoordinatorConfig(zookeeper=zookeeper_server.hosts, session_timeout=asked)
+    settings = CoordinatorConfig(zookeeper=zookeeper_hosts, session_timeout=asked)
     before = time.monotonic()
     client = new_client(settings, lambda *what: told.append(what))
     connect_blocking(client, settings)
@@ -74,9 +71,9 @@ def test_a_lost_answer_says_what_it_was_for() -> None:
 
 
 def test_an_answer_that_was_left_out_ends_the_session_alone(
-    zookeeper_server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+    zookeeper_hosts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, missing = CoordinatorConfig(zookeeper=zookeeper_server.hosts, session_timeout=20.0), [False]
+    settings, missing = CoordinatorConfig(zookeeper=zookeeper_hosts, session_timeout=20.0), [False]
     read = ConnectionHandler._read_response
 
     def left_out(self: Any, header: Any, buffer: Any, offset: Any) -> Any:

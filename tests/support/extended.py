@@ -1,0 +1,115 @@
+"""What `make test` leaves out and `make extended` runs: tests that cost more than a second or two of a core.
+
+CI runs both at every push, so nothing is tested less. `make test` is what a developer waits for, so it keeps one test
+of each promise, of each datastore and of each way to lose something. A new test of more than a second belongs here,
+unless nothing else shows what it shows.
+
+An entry is a file, or a test with all its parameters. Only a run of the whole suite leaves them out: what the command
+line names, also by a folder, runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from scripts.prepare import ROOT
+
+__all__ = ["EXTENDED", "is_whole"]
+
+EXTENDED: Final = (
+    # What one copy of a server knows and another one does not; peers' own cases.
+    "tests/integration/test_binlog_folder.py",
+    "tests/integration/test_mysql_histories.py",
+    "tests/integration/test_mysql_servers.py",
+    "tests/integration/test_peers_failover.py",
+    "tests/integration/test_peers_failures.py",
+    "tests/integration/test_postgres_histories.py",
+    "tests/integration/test_relay_repair.py",
+    "tests/system/test_failover_diverged.py",
+    "tests/system/test_postgres_catch_up.py",
+    "tests/system/test_relay.py",
+    "tests/system/test_server_replay.py",
+    # Every value, type, collation and form of statement, compared with what the server says.
+    "tests/integration/test_mysql_differential.py",
+    "tests/integration/test_mysql_existing_bounds.py",
+    "tests/integration/test_mysql_existing_keys.py",
+    "tests/integration/test_mysql_existing_refused.py",
+    "tests/integration/test_mysql_existing_values.py",
+    "tests/integration/test_mysql_rare.py",
+    "tests/integration/test_mysql_statements.py",
+    "tests/integration/test_rocksdb_tables.py",
+    "tests/integration/test_value_filters.py",
+    "tests/integration/test_verification.py",
+    # Damage at every place, kill -9 at every step, and growth.
+    "tests/hostile/test_redaction.py::test_time_grows_with_the_length_alone",
+    "tests/system/test_archive_bit_flips.py",
+    "tests/system/test_archive_kill_nine.py",
+    "tests/system/test_archive_week.py",
+    "tests/system/test_baseline.py",
+    "tests/system/test_connections.py",
+    "tests/system/test_existing_rows_postgres.py",
+    "tests/system/test_export_kill_nine.py",
+    "tests/system/test_log_lines.py",
+    "tests/system/test_memory.py",
+    "tests/system/test_monitor.py",
+    "tests/system/test_mysql_flips.py",
+    "tests/system/test_mysql_search.py",
+    "tests/system/test_torn_binlog.py",
+    "tests/system/test_verify.py",
+    "tests/unit/publisher/sources/mysql/test_bounded_connection.py::test_a_source_survives_every_damaged_answer",
+    "tests/unit/spark_replay/archive/test_checkpoints.py::test_a_file_is_listed_in_three_checkpoints_in_its_life",
+    "tests/unit/spark_replay/archive/test_checkpoints.py::test_older_files_are_in_checkpoints",
+    "tests/unit/spark_replay/archive/test_checkpoints.py::test_what_a_commit_writes_and_reads_does_not_grow",
+    # The pages, word for word, and the examples.
+    "tests/docs/test_existing_rows_page.py",
+    "tests/docs/test_mysql_page.py",
+    "tests/docs/test_postgres_page.py",
+    "tests/docs/test_quickstart_page.py",
+    "tests/docs/test_readme.py",
+    "tests/docs/test_tls_page.py",
+    "tests/integration/test_example_source.py",
+    "tests/integration/test_init.py",
+    "tests/integration/test_tail_command.py",
+    "tests/system/test_command_line.py::test_the_page_word_for_word",
+    "tests/system/test_demo.py",
+    # What the tests, the benchmarks and the installation stand on.
+    "tests/benchmarks/test_caravans.py",
+    "tests/benchmarks/test_latency.py",
+    "tests/benchmarks/test_many_flows.py",
+    "tests/benchmarks/test_values_read.py",
+    "tests/contract/test_relayed_log_source.py",
+    "tests/hostile/test_zookeeper_access.py",
+    "tests/integration/test_database_servers.py",
+    "tests/unit/examples/demo/test_datastore.py",
+    "tests/unit/test_setup.py",
+    "tests/unit/wormhole/coordination/test_embedded_zookeeper.py",
+)
+
+_FILES: Final = frozenset(ROOT / entry for entry in EXTENDED if "::" not in entry)
+_TESTS: Final = frozenset(entry for entry in EXTENDED if "::" in entry)
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Whether the suite is run, and nothing was named."""
+    return bool(config.args == config.getini("testpaths"))
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say what is missing."""
+    return f"without {len(EXTENDED)} files and tests of `make extended`" if is_whole(config) else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files."""
+    return True if collection_path in _FILES and is_whole(config) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out single tests."""
+    if is_whole(config):
+        left_out = {item for item in items if item.nodeid.partition("[")[0] in _TESTS}
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
