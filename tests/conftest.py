@@ -88,13 +88,15 @@ def _our_packages() -> list[ModuleType]:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
     """Nothing of what is made for twelve thousand tests is garbage before the run ends, and the garbage collector would
-    look at it again and again: half a second each time, in each process.
+    look at it again and again: half a second each time, in each process. What tests leave is looked for seldom: that
+    took every twelfth second.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 
