@@ -242,7 +242,8 @@ def test_a_repair_goes_on_whoever_is_killed(make: Make) -> None:
             until(lambda: scene.compared() == 0, "anew")
         until(lambda: scene.backfill().state == "done", lambda: f"done: {scene.backfill()}")
         (table,) = scene.backfill().verified
-        assert (table.ended, table.trouble.text, table.differs + table.missing) == (True, "", 0), table
+        assert (table.ended, table.trouble.text) == (True, ""), table
+        assert table.differs + table.missing == table.repaired <= 2, "those that no earlier pass came to"
         assert table.extra == table.removed == 1, "it is found when all keys were seen, so in the last pass"
         quiet = {key(number) for number in range(scene.rows // 2)} | {added}
         assert touched(scene.copy) & quiet == {flipped, deleted, added}
