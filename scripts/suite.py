@@ -116,7 +116,8 @@ def main(arguments: Sequence[str]) -> int:
         status = run_again(ROOT, _run_alone)
     outcomes.append((name, status, time.monotonic() - started))
     for name, status, seconds in outcomes:
-        print(f"make test: {name}: {'passed' if status == 0 else f'FAILED (pytest exit {status})'} in {seconds:.0f} s")
+        outcome = "passed" if status == 0 else f"FAILED (pytest exit {status})"
+        print(f"make {'extended' if name == 'extended' else f'test: {name}'}: {outcome} in {seconds:.0f} s")
     return int(any(status for _, status, _ in outcomes))
 
 

@@ -49,10 +49,10 @@ BUILD_EXT = os.environ.get("WORMHOLE_BUILD_EXT", "")
 
 # Loaded cores make single examples slow without any fault, so no deadline.
 # Every run tries the same examples, fewer in a run of the whole suite; a soak draws others.
-_profile = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "print_blob": True}
-hypothesis.settings.register_profile("fixed", **_profile, derandomize=True, database=None, max_examples=50)  # type: ignore[arg-type]
-hypothesis.settings.register_profile("few", hypothesis.settings.get_profile("fixed"), max_examples=25)
-hypothesis.settings.register_profile("soak", **_profile, max_examples=5000)  # type: ignore[arg-type]
+_any = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True)
+hypothesis.settings.register_profile("fixed", _any, derandomize=True, database=None, max_examples=50)
+hypothesis.settings.register_profile("few", _any, derandomize=True, database=None, max_examples=25)
+hypothesis.settings.register_profile("soak", _any, max_examples=5000)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -95,7 +95,7 @@ EXTENDED: Final = (
     "tests/integration/test_database_servers.py",
     "tests/unit/examples/demo/test_datastore.py",
     "tests/unit/test_setup.py",
-    "tests/unit/wormhole/coordination/test_apply_access.py::test_an_entry_that_a_subscriber_closed_to_others_is_left_out_by_name",
+    "tests/unit/wormhole/coordination/test_apply_access.py::test_an_entry_that_is_closed_to_others_is_left_out_by_name",
     "tests/unit/wormhole/coordination/test_embedded_zookeeper.py",
 )
 

@@ -194,7 +194,7 @@ async def test_a_subscriber_owns_no_log_and_takes_none_from_its_owner(closed: Fl
         await publisher.write_flows(FLOW)
 
 
-async def test_an_entry_that_a_subscriber_closed_to_others_is_left_out_by_name(
+async def test_an_entry_that_is_closed_to_others_is_left_out_by_name(
     closed: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Red before: nobody could list subscribers any more, of no application, and no operator could make credentials.
