@@ -120,7 +120,7 @@ def bit(name: str, bits: int) -> Col:
 
 
 def year(name: str) -> Col:
-    return Col(name, 13, lambda y: bytes([y - 1900 if y else 0]))
+    return Col(name, 13, lambda y: bytes([y - 1900 if y else 0]), unsigned=True)
 
 
 def date(name: str) -> Col:
@@ -214,7 +214,7 @@ def bitmap(flags: Sequence[bool]) -> bytes:
     return bytes(data)
 
 
-_NUMERIC = {1, 2, 3, 4, 5, 8, 9, 246}
+_SIGNED = {0, 1, 2, 3, 4, 5, 8, 9, 13, 246}
 _CHARACTER = {15, 252, 253, 254, 242, 140, 141}
 
 
@@ -237,9 +237,9 @@ def table_map(
     body = table_id.to_bytes(6, "little") + b"\1\0" + bytes([len(database)]) + database + b"\0"
     body += bytes([len(table)]) + table + b"\0" + packed(len(columns)) + bytes(c.type for c in columns)
     body += packed(len(meta)) + meta + bitmap([c.nullable for c in columns])
-    numeric = [c.unsigned for c in columns if c.real in _NUMERIC]
-    if numeric:
-        body += optional(1, _msb(numeric))
+    signed = [c.unsigned for c in columns if c.real in _SIGNED]
+    if signed:
+        body += optional(1, _msb(signed))
     charsets = [c.collation for c in columns if c.real in _CHARACTER]
     if charsets:
         body += optional(3, b"".join(map(packed, charsets)))

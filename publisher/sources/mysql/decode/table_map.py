@@ -34,7 +34,7 @@ __all__ = [
     "type_name",
 ]
 
-_TINY, _SHORT, _LONG, _FLOAT, _DOUBLE, _TIMESTAMP = 1, 2, 3, 4, 5, 7
+_DECIMAL, _TINY, _SHORT, _LONG, _FLOAT, _DOUBLE, _TIMESTAMP = 0, 1, 2, 3, 4, 5, 7
 _LONGLONG, _INT24, _DATE, _TIME, _DATETIME, _YEAR, _NEWDATE = 8, 9, 10, 11, 12, 13, 14
 _VARCHAR, _BIT, _TIMESTAMP2, _DATETIME2, _TIME2 = 15, 16, 17, 18, 19
 _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
@@ -46,7 +46,7 @@ _VECTOR, _JSON, _NEWDECIMAL, _ENUM, _SET = 242, 245, 246, 247, 248
 _TINY_BLOB, _MEDIUM_BLOB, _LONG_BLOB, _BLOB, _VAR_STRING, _STRING, _GEOMETRY = 249, 250, 251, 252, 253, 254, 255
 
 _NAMES: Final = {
-    0: "DECIMAL of before 5.0",
+    _DECIMAL: "DECIMAL of before 5.0",
     _TINY: "TINYINT",
     _SHORT: "SMALLINT",
     _LONG: "INT",
@@ -88,7 +88,9 @@ _ONE_BYTE: Final = frozenset(
 )
 _TWO_BYTES: Final = frozenset({_VARCHAR, _VARCHAR_COMPRESSED, _VAR_STRING, _BIT})
 _TWO_BYTES_HIGH_FIRST: Final = frozenset({_NEWDECIMAL, _ENUM, _SET, _STRING})
-_NUMERIC: Final = frozenset({_TINY, _SHORT, _INT24, _LONG, _LONGLONG, _NEWDECIMAL, _FLOAT, _DOUBLE})
+# Both servers count YEAR and the DECIMAL of before 5.0, though their bit means nothing: without it, the bits of all
+# columns behind them would be the next column's.
+_SIGNED: Final = frozenset({_DECIMAL, _TINY, _SHORT, _INT24, _LONG, _LONGLONG, _YEAR, _FLOAT, _DOUBLE, _NEWDECIMAL})
 _BLOBS: Final = frozenset({_TINY_BLOB, _MEDIUM_BLOB, _LONG_BLOB, _BLOB})
 _CHARACTER: Final = _BLOBS | {_STRING, _VAR_STRING, _VARCHAR, _VECTOR, _BLOB_COMPRESSED, _VARCHAR_COMPRESSED}
 _MEMBERS: Final = frozenset({_ENUM, _SET})
@@ -260,13 +262,17 @@ class _Optional:
                 self._default_charset(part, self._those(_MEMBERS))
             case 11:
                 self._column_charset(part, self._those(_MEMBERS))
+            case _:
+                return
+        if part.left:  # the server counts other columns than these: the values would be those of other columns
+            raise DecodeError(f"{part.what}: {part.left} bytes of optional metadata of type {field} are left over")
 
     def _those(self, types: AbstractSet[int]) -> list[int]:
         """Positions of the columns of these types."""
         return [i for i, kind in enumerate(self._types) if kind in types]
 
     def _signedness(self, part: Cursor) -> dict[int, bool]:
-        positions = self._those(_NUMERIC)
+        positions = self._those(_SIGNED)
         data = part.take((len(positions) + 7) // 8, "signedness")
         return {position: bool(data[i // 8] >> (7 - i % 8) & 1) for i, position in enumerate(positions)}
 
@@ -291,8 +297,6 @@ class _Optional:
 
     def _column_charset(self, part: Cursor, positions: list[int]) -> None:
         self.collations.update({position: part.length("charset") for position in positions})
-        if part.left:
-            raise DecodeError(f"{part.what}: more charsets than the {len(positions)} columns that have one")
 
     def _strings(self, part: Cursor, positions: list[int]) -> None:
         for position in positions:

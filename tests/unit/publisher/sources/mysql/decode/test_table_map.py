@@ -60,6 +60,35 @@ def test_a_table_with_full_metadata() -> None:
     ]
 
 
+def test_year_and_the_old_decimal_have_a_bit_of_signedness() -> None:
+    columns = [
+        build.year("y"),
+        build.integer("v", 4),
+        build.Col("d", 0, bytes),
+        build.integer("w", 8, unsigned=True),
+        build.bit("b", 4),
+        build.integer("x", 1),
+    ]
+    body = build.table_map(1, "d.t", columns, extra=build.optional(1, bytes([0b10010000])))
+    assert [column.unsigned for column in parse_table_map(body).columns] == [True, False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        build.optional(1, b"\0\0"),
+        build.optional(3, b"\x2d\x2d"),
+        build.optional(5, b"\1\1a\1\1b"),
+        build.optional(6, b"\1\1a\1\1b"),
+        build.optional(11, b"\x2d\x2d\x2d"),
+    ],
+)
+def test_metadata_of_more_columns_than_are_counted_is_refused(extra: bytes) -> None:
+    columns = [build.integer("n", 4), build.varchar("v"), build.enum("e", "a"), build.set_of("s", "a")]
+    with pytest.raises(DecodeError, match="left over"):
+        parse_table_map(build.table_map(1, "d.t", columns, extra=extra))
+
+
 def test_default_charsets_with_exceptions() -> None:
     columns = [
         build.varchar("a"),
@@ -81,7 +110,7 @@ def test_mariadb_counts_geometries_among_the_columns_with_a_charset() -> None:
     body = body[: body.index(build.optional(3, b"\x08"))]
     assert [c.collation for c in parse_table_map(body + build.optional(3, b"\x3f\x08"), True).columns] == [63, 8]
     assert [c.collation for c in parse_table_map(body + build.optional(3, b"\x08")).columns] == [0, 8]
-    with pytest.raises(DecodeError, match="more charsets than the 1 columns"):
+    with pytest.raises(DecodeError, match="1 bytes of optional metadata of type 3 are left over"):
         parse_table_map(body + build.optional(3, b"\x3f\x08"))
 
 
