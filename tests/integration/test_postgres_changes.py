@@ -9,7 +9,7 @@ import pytest
 
 from publisher.sources.postgres.opening import MESSAGES_SINCE
 from tests.support.postgres_changes import Slot, decoded, keyed
-from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer, new_database
 from tests.support.postgres_types import VERSION
 from wormhole.model.values import UNAVAILABLE
 
@@ -119,6 +119,19 @@ def test_unchanged_toast(sql: Sql, slot: Slot, full: bool) -> None:
     _, kept, gone = decoded(slot.messages(), find_key=keyed("id"))
     assert kept.after == {"id": 1, "v": large if full else UNAVAILABLE, "n": 2}
     assert gone.after == {"id": 1, "v": None, "n": 2}
+
+
+def test_a_large_transaction_that_is_rolled_back_leaves_nothing(postgres_of_each: PostgresServer) -> None:
+    """Version 18 sends a Stream Abort for its subtransaction, though nothing is streamed."""
+    rows = "INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, {})"
+    with new_database(postgres_of_each) as database:
+        postgres_of_each.sql("CREATE TABLE t (id serial PRIMARY KEY, v text)", database=database)
+        slot = Slot(postgres_of_each, database, logical_decoding_work_mem="64kB")
+        made = ("BEGIN", rows.format(1), "SAVEPOINT a", rows.format(100), "RELEASE a", rows.format(5000), "ROLLBACK")
+        postgres_of_each.sql(*made, "INSERT INTO t VALUES (1, 'a')", database=database)
+        changes = decoded(slot.messages())
+        slot.close()
+    assert [(change.op, change.key) for change in changes] == [("insert", (1,))]
 
 
 @pytest.mark.skipif(VERSION * 10_000 < MESSAGES_SINCE, reason="this server sends no logical messages")

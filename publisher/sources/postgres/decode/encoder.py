@@ -44,6 +44,8 @@ _TYPE: Final = 0x59
 _ORIGIN: Final = 0x4F
 _TRUNCATE: Final = 0x54
 _MESSAGE: Final = 0x4D
+_STREAM_ABORT: Final = 0x41
+_ROLLBACK_PREPARED: Final = 0x72
 
 _BEGIN_BYTES: Final = 21
 _END_BYTES: Final = 26
@@ -62,7 +64,20 @@ _NAMES: Final = {
     _ORIGIN: "Origin",
     _TRUNCATE: "Truncate",
     _MESSAGE: "Message",
+    # Of protocols 2 to 4, which are not asked for.
+    _STREAM_ABORT: "Stream Abort",
+    _ROLLBACK_PREPARED: "Rollback Prepared",
+    0x53: "Stream Start",
+    0x45: "Stream Stop",
+    0x63: "Stream Commit",
+    0x70: "Stream Prepare",
+    0x62: "Begin Prepare",
+    0x50: "Prepare",
+    0x4B: "Commit Prepared",
 }
+_PASSED_OVER: Final = frozenset({_ORIGIN, _STREAM_ABORT, _ROLLBACK_PREPARED})
+"""Where a transaction comes from, and that one ends without changes. PostgreSQL 18 sends the second of large
+transactions that were rolled back, of which it sent nothing else."""
 
 
 class Encoder:
@@ -210,7 +225,9 @@ class Encoder:
                 self._truncate(data)
             elif kind == _MESSAGE:
                 self._message(data)
-            elif kind != _ORIGIN:
+            elif kind in _NAMES and kind not in _PASSED_OVER:
+                raise self._bad(data, "it is about a transaction that is not committed, which was not asked for")
+            elif kind not in _NAMES:
                 raise self._bad(data, "this kind of message is not known; is the server newer than this publisher?")
         except DecodeError as error:
             raise error if error.hint else self._bad(data, error.message) from None

@@ -330,11 +330,25 @@ def test_what_is_learnt_of_tables_and_types_is_bounded(encoder: ModuleType, monk
         assert "it is opened again" in (error.value.hint or "")
 
 
+@pytest.mark.parametrize("kind", [b"A", b"r", b"O"])
+def test_what_changes_nothing_is_passed_over(encoder: ModuleType, kind: bytes) -> None:
+    found = made(encoder, build.log_data(kind + bytes(8)), *transaction(TABLE, build.insert(7, ["1", "a"])))
+    found.add(build.log_data(kind + bytes(8)))
+    assert [change.key for change in changes(found)] == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
         ([b"k" + bytes(17)], "18 bytes that begin with b'k' are no log data"),
-        ([build.log_data(b"S")], r"of kind b'S' at 1/10: this kind of message is not known"),
+        ([build.log_data(b"?")], r"of kind b'\?' at 1/10: this kind of message is not known"),
+        ([build.log_data(b"S")], "Stream Start at 1/10: it is about a transaction that is not committed"),
+        ([build.log_data(b"E")], "Stream Stop at 1/10"),
+        ([build.log_data(b"c")], "Stream Commit at 1/10"),
+        ([build.log_data(b"p")], "Stream Prepare at 1/10"),
+        ([build.log_data(b"b")], "Begin Prepare at 1/10"),
+        ([build.log_data(b"P")], "the message Prepare at 1/10"),
+        ([build.log_data(b"K")], "Commit Prepared at 1/10"),
         ([build.insert(7, ["1"])], "Insert at 1/10: it is outside a transaction"),
         ([build.truncate(7)], "Truncate at 1/10: it is outside a transaction"),
         ([build.message("p", b"", 90)], "Message at 0/5A: it is outside a transaction"),
