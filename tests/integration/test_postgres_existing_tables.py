@@ -74,6 +74,7 @@ def test_tables_that_cannot_be_read_in_chunks(scene: PostgresScene) -> None:
         "CREATE TABLE none (n int UNIQUE)",
         "CREATE TABLE bare ()",
         "CREATE TABLE late (n int PRIMARY KEY DEFERRABLE)",
+        "CREATE TABLE later (n int PRIMARY KEY DEFERRABLE); ALTER TABLE later REPLICA IDENTITY FULL",
         "CREATE TABLE whole (n int, v int); ALTER TABLE whole REPLICA IDENTITY FULL",
         "CREATE TABLE indexed (n int NOT NULL); CREATE UNIQUE INDEX i ON indexed (n); ALTER TABLE indexed REPLICA "
         "IDENTITY USING INDEX i; DROP INDEX i",
@@ -94,7 +95,8 @@ def test_tables_that_cannot_be_read_in_chunks(scene: PostgresScene) -> None:
         "public.none": ("no primary key that is checked at once", "ADD PRIMARY KEY"),
         "public.bare": ("no primary key that is checked at once", "ADD PRIMARY KEY"),
         "public.late": ("no primary key that is checked at once", "ADD PRIMARY KEY"),
-        "public.whole": ("has no primary key: its", "ADD PRIMARY KEY"),
+        "public.later": ("no primary key that is checked at once", "ADD PRIMARY KEY"),
+        "public.whole": ("has no primary key that is checked at once: its", "ADD PRIMARY KEY"),
         "public.indexed": ("the index of its REPLICA IDENTITY is gone", "REPLICA IDENTITY DEFAULT"),
         "public.a.b": ("has a dot in its name", "rename it"),
         "public.skipped": ("is in skip_tables", "take it out"),

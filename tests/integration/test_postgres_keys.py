@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from publisher.sources.postgres import server_state, slots
+from publisher.sources.postgres.datastore import DATASTORE
+from publisher.sources.postgres.existing_rows.source import PostgresTables
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.errors import SourceUnavailable
@@ -140,6 +142,83 @@ def test_a_key_that_was_made_with_its_table_is_the_key_at_once(sql: Sql, started
     start = source.latest()
     sql("CREATE TABLE t (a int, b int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES (1, 2)")
     assert _keys(read_log(source, start), "t") == [(2,)]
+
+
+_DEFERRABLE = ("DEFERRABLE", "DEFERRABLE INITIALLY IMMEDIATE", "DEFERRABLE INITIALLY DEFERRED")
+_PART = "ALTER TABLE t ATTACH PARTITION p FOR VALUES FROM (0) TO (100); ALTER TABLE p REPLICA IDENTITY FULL;"
+
+
+@pytest.mark.parametrize(
+    ("made", "change"),
+    [
+        *((f"CREATE TABLE t (id int PRIMARY KEY {kind}, v int);", "id = id + 1") for kind in _DEFERRABLE),
+        (
+            (
+                "CREATE TABLE t (id int NOT NULL, v int); CREATE UNIQUE INDEX u ON t (id);"
+                "ALTER TABLE t ADD PRIMARY KEY USING INDEX u DEFERRABLE;"
+            ),
+            "id = id + 1",
+        ),
+        # A deferrable key of a partition is attached to the immediate one of its root.
+        (
+            (
+                "CREATE TABLE t (id int, v int, PRIMARY KEY (id, v)) PARTITION BY RANGE (v);"
+                f"CREATE TABLE p (id int, v int, PRIMARY KEY (id, v) DEFERRABLE); {_PART}"
+            ),
+            "v = v + 1, id = id + 1",
+        ),
+        # A root's key is there at once, without its partitions.
+        (
+            (
+                "CREATE TABLE t (id int NOT NULL, v int NOT NULL) PARTITION BY RANGE (v);"
+                f"CREATE TABLE p (id int NOT NULL, v int NOT NULL); {_PART} ALTER TABLE ONLY t ADD PRIMARY KEY (id, v);"
+            ),
+            "id = 7, v = 7",
+        ),
+    ],
+    ids=["plain", "immediate", "deferred", "index", "partition", "root"],
+)
+def test_a_key_that_rows_may_share_inside_a_statement_is_none(
+    postgres_server: PostgresServer,
+    postgres_database: str,
+    sql: Sql,
+    started: Open,
+    tmp_path: Path,
+    made: str,
+    change: str,
+) -> None:
+    """A copy by such a key loses rows: the first row moves onto the second, which is then taken for the moved one. The
+    log, the models and the existing rows agree that the table has no key."""
+    sql(f"{made} ALTER TABLE t REPLICA IDENTITY FULL")
+    source = started("state")
+    start = source.latest()
+    sql("INSERT INTO t SELECT n, n FROM generate_series(1, 6) n", f"UPDATE t SET {change}")
+    read = read_log(source, start)
+    assert not read.broken
+    assert set(_keys(read, "t")) == {()}
+    updated = [update.after for update in read.updates if update.op == "update"]
+    assert sorted(updated) == sorted(sql("SELECT id, v FROM t"))
+    login = Login(postgres_server.password_file)
+    url = f"{postgres_server.url(postgres_database)}?publication=of_{postgres_database}"
+    assert [one.key for one in DATASTORE.describe(url, login, lambda name: name == "public.t")] == [()]
+    with closing(PostgresTables(url, SourceOptions("log", tmp_path, Sharding("table"), 1 << 20, 0, login))) as tables:
+        (table,) = tables.tables(lambda name: name == "public.t")
+    assert "no primary key that is checked at once" in table.refused.text
+
+
+def test_inserts_of_a_key_that_partitions_lack_are_without_it_and_a_change_halts(sql: Sql, started: Open) -> None:
+    """With the root's REPLICA IDENTITY DEFAULT the log has the root's key, and nothing else of a row before."""
+    sql("CREATE TABLE t (id int NOT NULL, v int) PARTITION BY RANGE (id)", "CREATE TABLE p (id int NOT NULL, v int)",
+        _PART, "ALTER TABLE ONLY t ADD PRIMARY KEY (id)")  # fmt: skip
+    source = started("state")
+    start = source.latest()
+    sql("INSERT INTO t VALUES (1, 1), (1, 2)")
+    assert [update.after for update in read_log(source, start).updates] == [(1, 1), (1, 2)]
+    assert _keys(read_log(source, start), "t") == [(), ()]
+    sql("DELETE FROM t WHERE v = 1", "INSERT INTO other VALUES (1)")
+    read = read_log(source, start)
+    assert [error.tables for error in read.broken] == [("public.t",)]
+    assert _keys(read, "other") == [(1,)]
 
 
 def test_a_copy_of_the_server_that_answers_meanwhile_lends_no_key(

@@ -14,7 +14,7 @@ from publisher.sources.postgres.decode import encoder as compiled
 from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
 from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
 from publisher.sources.postgres.decode.messages import Relation
-from publisher.sources.postgres.decode.tables import FindGenerated, FindKey, Tables
+from publisher.sources.postgres.decode.tables import FindKey, FindLoggedKeys, Tables
 from publisher.sources.postgres.opening import MESSAGES_SINCE
 from tests.support.postgres_messages import log_data
 from tests.support.postgres_server import PostgresServer
@@ -137,11 +137,11 @@ def decoded(
     sharding: Sharding = Sharding("log"),  # noqa: B008 - frozen
     skipped: frozenset[str] = frozenset(),
     find_key: FindKey | None = None,
-    find_generated: FindGenerated | None = None,
+    find_logged: FindLoggedKeys | None = None,
     max_update_bytes: int = 1 << 20,
 ) -> list[Change]:
     """The changes in whole transactions. Raises what breaks a table."""
-    tables = Tables("log", sharding, skipped, find_key, find_generated)
+    tables = Tables("log", sharding, skipped, find_key, find_logged)
     encoder = module.Encoder(tables, max_update_bytes, sharding.count)
     for message in messages:
         encoder.add(message)

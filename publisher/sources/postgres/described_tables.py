@@ -9,6 +9,7 @@ from typing import Final
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Row, connect, understood
 from publisher.sources.postgres.decode.kinds import BOOL, BYTES, DECIMAL, DOUBLE, INT, UINT, kind_of
+from publisher.sources.postgres.key_indexes import KEY_INDEX
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 
 __all__ = ["describe"]
@@ -16,7 +17,7 @@ __all__ = ["describe"]
 _TIMEOUT_S: Final = 60.0
 _MOST_BYTES: Final = 1 << 30  # a million columns
 # A domain has the form of the type it is based on; typbasetype may be a domain again.
-_COLUMNS: Final = """\
+_COLUMNS: Final = f"""\
 WITH RECURSIVE base (id, oid) AS (
     SELECT oid, oid FROM pg_type
     UNION ALL
@@ -31,10 +32,10 @@ JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdroppe
 JOIN pg_type d ON d.oid = a.atttypid
 JOIN base b ON b.id = a.atttypid JOIN pg_type t ON t.oid = b.oid AND t.typtype <> 'd'
 LEFT JOIN pg_index i ON i.indrelid = c.oid
-    AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false ELSE i.indisprimary END
+    AND c.relreplident <> 'n' AND {KEY_INDEX}
 WHERE (c.relkind = 'p' OR c.relkind = 'r') AND NOT c.relispartition AND c.relpersistence = 'p'
     AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND has_schema_privilege(n.oid, 'USAGE')
-ORDER BY 1, 2, a.attnum"""
+ORDER BY 1, 2, a.attnum"""  # noqa: S608
 _BY_KIND: Final = {
     BOOL: Content.BOOLEAN,
     BYTES: Content.BYTES,

@@ -19,7 +19,7 @@ from typing import Final
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal, understood
-from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey, LoggedKeys
 from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
 from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
@@ -38,7 +38,7 @@ from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.seen_keys import SeenKeys
 from publisher.sources.postgres.server_state import ServerState, Slot, check_same
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
-from publisher.sources.postgres.table_keys import generated_keys_until, read_key
+from publisher.sources.postgres.table_keys import logged_keys_until, read_key
 from publisher.sources.postgres.timelines import Timelines
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -218,8 +218,8 @@ class Opening:
 
     def _decoder(self, log: Log) -> tuple[Tables, Encoder]:
         options = self._options
-        find_key, find_generated = partial(self._find_key, log.state), partial(self._find_generated, log.state)
-        tables = Tables(options.log, options.sharding, options.skip_tables, find_key, find_generated)
+        find_key, find_logged = partial(self._find_key, log.state), partial(self._find_logged, log.state)
+        tables = Tables(options.log, options.sharding, options.skip_tables, find_key, find_logged)
         count = options.sharding.count if options.sharding.by == "hash" else 0
         return tables, Encoder(tables, options.max_update_bytes, count)
 
@@ -227,9 +227,9 @@ class Opening:
         with self._catalogue(state) as connection:
             return read_key(connection, relation.id, commit, self._seen_keys)
 
-    def _find_generated(self, state: ServerState) -> tuple[int, dict[int, tuple[str, ...]]]:
+    def _find_logged(self, state: ServerState) -> tuple[int, LoggedKeys]:
         with self._catalogue(state) as connection:
-            return generated_keys_until(connection)
+            return logged_keys_until(connection)
 
     @contextmanager
     def _catalogue(self, state: ServerState) -> Iterator[Connection]:

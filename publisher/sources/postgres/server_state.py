@@ -8,6 +8,7 @@ from typing import Final
 
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, Row, quote_literal, understood
+from publisher.sources.postgres.key_indexes import AT_ONCE
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog
 
@@ -158,7 +159,8 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         f"WHERE pubname = {quote_literal(publication)}), "
         "(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical'), "
         "(SELECT string_agg(format('%s %s', conrelid, k.oid), ' ') FROM pg_constraint k JOIN pg_class c "
-        "ON c.oid = conrelid WHERE contype = 'p' AND relreplident IN ('f', 'n'))"
+        "ON c.oid = conrelid JOIN pg_index i ON i.indexrelid = conindid "
+        f"WHERE contype = 'p' AND relreplident IN ('f', 'n') AND {AT_ONCE})"
     )
     system, timeline, started, session, end, flushed, block, segment, wal_level, *others = row
     keep_mb, timeout_ms, oid, listed, standbys, keys = others

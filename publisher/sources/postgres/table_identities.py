@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from publisher.sources.postgres.connection import Connection, quote_identifier, quote_literal
+from publisher.sources.postgres.key_indexes import KEY_INDEX
 
 __all__ = ["MOST_NAMED", "TableIdentity", "named", "read_tables"]
 
@@ -47,10 +48,8 @@ def read_tables(connection: Connection, publication: str) -> list[TableIdentity]
     Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`.
     """
     rows = connection.query(
-        "SELECT n.nspname, c.relname, c.relreplident, CASE c.relreplident "  # noqa: S608
-        "WHEN 'i' THEN (SELECT i.indnkeyatts FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident) "
-        "WHEN 'n' THEN 0 "
-        "ELSE (SELECT i.indnkeyatts FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) END, "
+        "SELECT n.nspname, c.relname, c.relreplident, CASE c.relreplident WHEN 'n' THEN 0 ELSE "  # noqa: S608
+        f"(SELECT i.indnkeyatts FROM pg_index i WHERE i.indrelid = c.oid AND {KEY_INDEX}) END, "
         "greatest(c.reltuples, 0)::bigint, p.tablename IS NOT NULL, "
         "has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "

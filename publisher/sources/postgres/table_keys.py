@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from publisher.sources.postgres.connection import Connection, quote_literal
-from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
+from publisher.sources.postgres.key_indexes import AT_ONCE
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from publisher.sources.postgres.seen_keys import SeenKeys
 
-__all__ = ["generated_keys", "generated_keys_until", "read_key"]
+__all__ = ["generated_keys", "logged_keys_until", "read_key"]
 
 _NEVER: Final = (1 << 31) - 1
 # The rows of catalogues have the id of the transaction that wrote them (xmin); in place of one from 2^31 transactions
@@ -22,7 +23,8 @@ WITH known AS (SELECT coalesce(min(age(s.catalog_xmin)), {never}) AS age FROM pg
 made AS (SELECT m.xmin AS id FROM pg_attribute m WHERE m.attrelid = {number} AND m.attnum = -1),
 key AS (SELECT k.oid, k.conkey, (SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_constraint'::regclass
     AND d.objid = k.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid = k.conrelid AND d.refobjsubid > 0
-    LIMIT 1) AS id FROM pg_constraint k WHERE k.conrelid = {number} AND k.contype = 'p')
+    LIMIT 1) AS id FROM pg_constraint k JOIN pg_index i ON i.indexrelid = k.conindid
+    WHERE k.conrelid = {number} AND k.contype = 'p' AND {at_once})
 SELECT a.attnum, a.attname, a.atttypid, a.attnum = ANY (key.conkey),
     age(a.xmin) NOT BETWEEN 0 AND known.age OR a.xmin = made.id, a.attisdropped, a.attgenerated <> '',
     a.xmin = key.id, key.oid, age(key.id) NOT BETWEEN 0 AND known.age OR key.id = made.id
@@ -37,7 +39,8 @@ def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) ->
 
     Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`, and ``ValueError`` for what is no answer.
     """
-    rows = connection.query(_KEY.format(place=quote_literal(format_lsn(place)), never=_NEVER, number=number))
+    at = quote_literal(format_lsn(place))
+    rows = connection.query(_KEY.format(place=at, never=_NEVER, number=number, at_once=AT_ONCE))
     if not rows:
         return None
     columns = tuple(
@@ -71,9 +74,15 @@ def generated_keys(connection: Connection) -> dict[int, tuple[str, tuple[str, ..
     return found
 
 
-def generated_keys_until(connection: Connection) -> tuple[int, dict[int, tuple[str, ...]]]:
-    """A place of the log, and these columns as transactions saw them that were committed before. Raises as
+def logged_keys_until(connection: Connection) -> tuple[int, LoggedKeys]:
+    """A place of the log, and the keys as transactions saw them that were committed before. Raises as
     :func:`generated_keys`.
     """
     ((end,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
-    return parse_lsn(end or ""), {number: columns for number, (_, columns) in generated_keys(connection).items()}
+    generated = {number: columns for number, (_, columns) in generated_keys(connection).items()}
+    repeated = connection.query(
+        "SELECT c.oid FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid "  # noqa: S608
+        "AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END "
+        f"WHERE c.relkind = 'p' AND NOT {AT_ONCE}"
+    )
+    return parse_lsn(end or ""), LoggedKeys(generated, frozenset(int(number or 0) for (number,) in repeated))

@@ -12,12 +12,23 @@ catalogue's key is taken only where it was the key of that time:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from publisher.sources.postgres.decode.messages import Relation
 
-__all__ = ["CatalogueColumn", "CatalogueKey", "KeyPlaces", "places_of"]
+__all__ = ["CatalogueColumn", "CatalogueKey", "KeyPlaces", "LoggedKeys", "places_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedKeys:
+    """What the log does not show of the keys that it contains, by the tables' numbers (OIDs).
+
+    ``generated``: generated columns in a key. ``repeated``: partitioned tables of which two rows may have equal keys.
+    """
+
+    generated: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    repeated: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class Encoder:
         table = self._table
         if not (self.suppress or table.skipped):
             try:
-                if table.error is not None:
+                if table.error is not None and not (table.inserts and kind == _INSERT):
                     raise table.error
                 if kind == _INSERT:
                     self.rows.insert(data, at + 4, size, table)

@@ -13,3 +13,4 @@ cdef class Table:
     cdef readonly unsigned int barrier_shard
     cdef readonly bint skipped
     cdef readonly object error
+    cdef readonly bint inserts

@@ -15,7 +15,8 @@ class Table:
     key tuple in the log holds. ``key``: positions of the key's columns, ``keyed``: 1 for each of them.
 
     ``schema`` and ``shard``: ordinals of its updates, ``barrier_schema`` and ``barrier_shard`` those of a TRUNCATE.
-    ``skipped``: nothing of it is handed on. ``error``: why its rows cannot be read, if they cannot.
+    ``skipped``: nothing of it is handed on. ``error``: why its rows cannot be read, if they cannot; ``inserts``: except
+    those that were inserted.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Table:
         barrier_shard: int,
         skipped: bool = False,
         error: DecodeError | None = None,
+        inserts: bool = False,
     ) -> None:
         if not len(columns) == len(kinds) == len(identity):
             raise ValueError(f"{name}: {len(columns)} columns, {len(kinds)} kinds, {len(identity)} flags")
@@ -49,3 +51,4 @@ class Table:
         self.barrier_shard = barrier_shard
         self.skipped = skipped
         self.error = error
+        self.inserts = inserts

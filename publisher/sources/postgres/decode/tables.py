@@ -7,11 +7,11 @@ time. Names are ``schema.table``. Shards: the whole log, one per schema (``log.s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED
-from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey, KeyPlaces, places_of
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey, KeyPlaces, LoggedKeys, places_of
 from publisher.sources.postgres.decode.kinds import SCHEMA_TYPES, TEXT, kind_of
 from publisher.sources.postgres.decode.messages import FULL, MESSAGES, NOTHING, Relation, TypeName
 from publisher.sources.postgres.decode.table import Table
@@ -19,7 +19,7 @@ from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.schema import Column, Schema
 from wormhole.model.sharding import Sharding, shard_of_table
 
-__all__ = ["FindGenerated", "FindKey", "Tables", "shard_name"]
+__all__ = ["FindKey", "FindLoggedKeys", "Tables", "shard_name"]
 
 _MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
 
@@ -28,10 +28,10 @@ FindKey = Callable[[Relation, int], CatalogueKey | None]
 the log does not contain the key (REPLICA IDENTITY FULL and NOTHING), with the LSN of the commit of the transaction that
 is decoded."""
 
-FindGenerated = Callable[[], tuple[int, Mapping[int, tuple[str, ...]]]]
-"""The generated columns in the keys of all tables, by their numbers, and a place: they are as transactions saw them
-that were committed before. Called by a table whose key the log should contain, in a transaction that was committed
-later than at the last answer's place."""
+FindLoggedKeys = Callable[[], tuple[int, LoggedKeys]]
+"""What the log does not show of the keys of all tables, and a place: it is as transactions saw it that were committed
+before. Called by a table whose key the log should contain, in a transaction that was committed later than at the last
+answer's place."""
 
 _AFTER_ALL: Final = 1 << 64
 _MOST_BYTES: Final = 64 << 20
@@ -52,8 +52,8 @@ def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
 
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes. ``skipped``: names of tables whose rows are passed over and
-    break nothing, ``schema.*`` for all of a schema. ``find_key`` and ``find_generated`` ask the catalogue; ``None``:
-    tables whose key the log does not contain have none, and no key has a generated column.
+    break nothing, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` ask the catalogue; ``None``:
+    tables whose key the log does not contain have none, and the others are whole and unique.
 
     Nothing that was learnt is forgotten: it takes 64 MiB at most, and then the reader ends, whose next one begins with
     nothing."""
@@ -64,7 +64,7 @@ class Tables:
         sharding: Sharding,
         skipped: frozenset[str] = frozenset(),
         find_key: FindKey | None = None,
-        find_generated: FindGenerated | None = None,
+        find_logged: FindLoggedKeys | None = None,
     ) -> None:
         self.schemas: list[Schema] = []
         self.shards: dict[int, str] = {}
@@ -72,9 +72,9 @@ class Tables:
         self._sharding = sharding
         self._skipped = skipped
         self._find_key = find_key
-        self._find_generated = find_generated
-        self._generated: Mapping[int, tuple[str, ...]] = {}  # as transactions saw it that were committed before ...
-        self._generated_until = 0
+        self._find_logged = find_logged
+        self._logged = LoggedKeys()  # as transactions saw it that were committed before ...
+        self._logged_until = 0
         self._found_keys: dict[int, KeyPlaces] = {}  # what was last found for a table whose key is not in the log
         self._types: dict[int, tuple[str, str]] = {}
         self._numbers: set[int] = set()  # of the tables that were learnt
@@ -104,6 +104,7 @@ class Tables:
         kinds = [kind_of(column.type, self._types.get(column.type)) for column in columns]
         skipped = self._skips(relation.schema, relation.table)
         key, error = ((), None) if skipped else self._key(relation, commit)
+        repeated = relation.identity not in {FULL, NOTHING} and relation.id in self._logged.repeated
         typed = tuple(Column(column.name, SCHEMA_TYPES[kind]) for column, kind in zip(columns, kinds, strict=True))
         own = shard_name(self._log, self._sharding, relation.schema, relation.table)
         hashed = self._sharding.by == "hash" and bool(key)
@@ -120,6 +121,7 @@ class Tables:
             barrier_shard=ALL_SHARDS if hashed else self._shard(own),
             skipped=skipped,
             error=error,
+            inserts=repeated,
         )
 
     def messages(self) -> Table:
@@ -162,7 +164,7 @@ class Tables:
         if relation.identity not in {FULL, NOTHING}:
             self._found_keys.pop(relation.id, None)  # unseen, it may change
             key = tuple(i for i, column in enumerate(relation.columns) if column.is_key)
-            return key, self._generated_key(relation, commit)
+            return self._logged_key(relation, key, commit)
         if self._find_key is None:
             return (), None
         found = self._find_key(relation, commit)
@@ -176,15 +178,19 @@ class Tables:
         self._found_keys[relation.id] = places
         return places.places, None
 
-    def _generated_key(self, relation: Relation, commit: int) -> DecodeError | None:
-        """Why a key that the log contains is not whole."""
-        if self._find_generated is not None and commit >= self._generated_until:
-            self._generated_until, self._generated = self._find_generated()
+    def _logged_key(
+        self, relation: Relation, key: tuple[int, ...], commit: int
+    ) -> tuple[tuple[int, ...], DecodeError | None]:
+        """The key that the log contains, and why it is not whole or not one."""
+        if self._find_logged is not None and commit >= self._logged_until:
+            self._logged_until, self._logged = self._find_logged()
+        if relation.id in self._logged.repeated:
+            return (), _repeated_key(relation)
         there = {column.name for column in relation.columns}
-        missing = [name for name in self._generated.get(relation.id, ()) if name not in there]
+        missing = [name for name in self._logged.generated.get(relation.id, ()) if name not in there]
         if not missing:
-            return None
-        return DecodeError(
+            return key, None
+        return key, DecodeError(
             f"the key of {relation.name} has the generated column {missing[0]}, which the server leaves out of the log",
             hint="give the table a key without it, or from PostgreSQL 18 on publish it "
             "(publish_generated_columns = stored); or name the table in skip_tables and restart the publisher",
@@ -219,6 +225,18 @@ class Tables:
                 "leads to a PostgreSQL server, with nothing in between, and that no transaction writes to thousands "
                 "of tables",
             )
+
+
+def _repeated_key(relation: Relation) -> DecodeError:
+    """Inserts need no key, and a changed row has nothing else in the log."""
+    return DecodeError(
+        f"the key of {relation.name} does not identify a row: a partition lacks it, or has it DEFERRABLE, so two rows "
+        "may have equal keys",
+        hint="give each partition the key, not deferrable, and attach its index to the root's; or log whole rows: "
+        f"ALTER TABLE {relation.name} REPLICA IDENTITY FULL; for what is logged already, name the table in skip_tables "
+        "and restart the publisher",
+        tables=(relation.name,),
+    )
 
 
 def _unknown_key(relation: Relation, what: str) -> DecodeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from publisher.sources.postgres.connection import quote_literal
+from publisher.sources.postgres.key_indexes import KEY_INDEX
 
 __all__ = ["described", "named", "published"]
 
@@ -27,8 +28,8 @@ SELECT coalesce(json_agg(json_build_object(
   'labels', (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = a.atttypid)
 ) ORDER BY a.attnum), '[]')
 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""  # noqa: S608
-# The key that the log has: the REPLICA IDENTITY's index; with FULL and NOTHING the primary key.
-_KEY = """(
+# The key that the updates have.
+_KEY = f"""(
 SELECT coalesce(json_agg(json_build_object(
   'number', k.number, 'collation', quote_ident(s.nspname) || '.' || quote_ident(l.collname), 'version', l.collversion,
   'operators', (SELECT json_agg(quote_ident(z.nspname) || '.' || y.oprname ORDER BY o.amopstrategy)
@@ -40,10 +41,7 @@ FROM pg_index i
 CROSS JOIN unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[])
 WITH ORDINALITY AS k (number, coll, opclass, at)
 LEFT JOIN pg_collation l ON l.oid = k.coll LEFT JOIN pg_namespace s ON s.oid = l.collnamespace
-WHERE i.indrelid = c.oid AND k.at <= i.indnkeyatts AND CASE c.relreplident
-WHEN 'i' THEN i.indisreplident AND i.indisvalid
-WHEN 'd' THEN i.indisprimary AND i.indimmediate AND i.indisvalid
-ELSE i.indisprimary END)"""
+WHERE i.indrelid = c.oid AND k.at <= i.indnkeyatts AND {KEY_INDEX})"""  # noqa: S608
 _ROWS = """(
 SELECT CASE WHEN bool_or(t.reltuples >= 0) THEN sum(greatest(t.reltuples, 0))::bigint END
 FROM pg_class t WHERE t.relkind = 'r' AND (t.oid = c.oid OR c.relkind = 'p' AND t.oid IN (

@@ -199,8 +199,7 @@ def _no_key(row: Mapping[str, Any], published: set[int]) -> Problem:
         )
     if not key:
         return Problem(
-            f"{name} has no primary key{' that is checked at once' if row['identity'] == DEFAULT else ''}: its rows "
-            "cannot be read in chunks",
+            f"{name} has no primary key that is checked at once: its rows cannot be read in chunks",
             f"{alter} ADD PRIMARY KEY (...); or, with a unique index of columns that are NOT NULL: {alter} REPLICA "
             "IDENTITY USING INDEX ...;",
         )

@@ -8,9 +8,9 @@ import pytest
 
 from publisher.sources.postgres import seen_keys
 from publisher.sources.postgres.connection import Connection, Row
-from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
 from publisher.sources.postgres.seen_keys import SeenKeys
-from publisher.sources.postgres.table_keys import generated_keys_until, read_key
+from publisher.sources.postgres.table_keys import logged_keys_until, read_key
 
 
 class Server:
@@ -70,8 +70,11 @@ def test_what_is_no_answer_is_a_value_error() -> None:
 
 
 def test_generated_columns_are_as_of_the_log_s_end_before_they_were_asked_for() -> None:
-    server = Server([("0/64",)], [("9", "shop", "t", "sum"), ("9", "shop", "t", "more"), ("8", "shop", "u", "x")])
-    assert generated_keys_until(cast("Connection", server)) == (100, {9: ("sum", "more"), 8: ("x",)})
+    server = Server(
+        [("0/64",)], [("9", "shop", "t", "sum"), ("9", "shop", "t", "more"), ("8", "shop", "u", "x")], [("7",)]
+    )
+    expected = LoggedKeys({9: ("sum", "more"), 8: ("x",)}, frozenset({7}))
+    assert logged_keys_until(cast("Connection", server)) == (100, expected)
     assert "pg_current_wal_insert_lsn" in server.asked[0]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from publisher.sources.encode.piece import ALL_SHARDS
 from publisher.sources.postgres.decode import tables as tables_module
-from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
+from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
 from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
 from tests.support import postgres_messages as build
@@ -293,15 +293,37 @@ def test_a_table_that_is_skipped_is_not_looked_up(encoder: ModuleType) -> None:
 def test_a_key_of_which_the_server_leaves_out_a_generated_column_breaks_the_table(encoder: ModuleType) -> None:
     rows = transaction(build.relation(8, "shop.full", COLUMNS, (0,), "d"), build.insert(8, ["1", "a"]))
     with pytest.raises(DecodeError, match=r"the key of shop\.full has the generated column total, which"):
-        decoded(rows, encoder, find_generated=lambda: (0, {8: ("total",)}))
-    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: (0, {9: ("total",)}))] == [(1,)]
-    assert [one.key for one in decoded(rows, encoder, find_generated=lambda: (0, {8: ("id",)}))] == [(1,)]
+        decoded(rows, encoder, find_logged=lambda: (0, LoggedKeys({8: ("total",)})))
+    assert [one.key for one in decoded(rows, encoder, find_logged=lambda: (0, LoggedKeys({9: ("total",)})))] == [(1,)]
+    assert [one.key for one in decoded(rows, encoder, find_logged=lambda: (0, LoggedKeys({8: ("id",)})))] == [(1,)]
+
+
+def test_a_logged_key_that_rows_may_share_is_none_and_a_change_by_it_breaks_the_table(encoder: ModuleType) -> None:
+    """Inserts need no key. With REPLICA IDENTITY FULL the rows are whole, and the catalogue's answer counts."""
+
+    def find() -> tuple[int, LoggedKeys]:
+        return 0, LoggedKeys(repeated=frozenset({8}))
+
+    keyed = build.relation(8, "shop.t", COLUMNS, (0,), "d")
+    inserted = transaction(keyed, build.insert(8, ["1", "a"]), build.insert(8, ["1", "b"]))
+    assert [one.key for one in decoded(inserted, encoder, find_logged=find)] == [(), ()]
+    for change in (build.update(8, ["1", "a"]), build.delete(8, ["1", None])):
+        with pytest.raises(DecodeError, match=r"the key of shop\.t does not identify a row") as raised:
+            decoded(transaction(keyed, change), encoder, find_logged=find)
+        assert "REPLICA IDENTITY FULL" in (raised.value.hint or "")
+        assert raised.value.tables == ("shop.t",)
+    whole = build.relation(8, "shop.t", COLUMNS, (0, 1), "f")
+    (one,) = decoded(
+        transaction(whole, build.update(8, ["1", "b"], old=["1", "a"])), encoder, find_logged=find,
+        find_key=lambda *_: CatalogueKey(()),
+    )  # fmt: skip
+    assert (one.key, one.before, one.after) == ((), {"id": 1, "name": "a"}, {"id": 1, "name": "b"})
 
 
 def test_generated_columns_are_as_of_a_place_and_are_looked_up_again_behind_it(encoder: ModuleType) -> None:
     """A key may get one between the look and the Relation message."""
-    looks: list[tuple[int, dict[int, tuple[str, ...]]]] = [(150, {}), (250, {9: ("total",)})]
-    found = made(encoder, sharding=Sharding("table"), find_generated=lambda: looks.pop(0))
+    looks = [(150, LoggedKeys()), (250, LoggedKeys({9: ("total",)}))]
+    found = made(encoder, sharding=Sharding("table"), find_logged=lambda: looks.pop(0))
     for number, lsn in ((8, 100), (9, 149), (8, 150), (9, 249)):
         relation = build.relation(number, f"shop.t{number}", COLUMNS, (0,), "d")
         for message in transaction(relation, build.insert(number, ["1", "a"]), lsn=lsn, end=lsn + 1):

@@ -70,7 +70,7 @@ def test_an_index_in_another_order_and_an_extensions_type() -> None:
         ({"select": False}, "may not read", 'GRANT SELECT ON "shop"."t" TO "w";'),
         ({"row_security": True}, "row-level security", 'ALTER ROLE "w" BYPASSRLS;'),
         ({"key": []}, "no primary key that is checked at once", "ADD PRIMARY KEY"),
-        ({"key": [], "identity": "f"}, "has no primary key: its", "REPLICA IDENTITY USING INDEX"),
+        ({"key": [], "identity": "f"}, "no primary key that is checked at once", "REPLICA IDENTITY USING INDEX"),
         ({"key": [], "identity": "i"}, "REPLICA IDENTITY is gone", "REPLICA IDENTITY DEFAULT"),
         ({"listed": [3]}, "leaves out a column of its key", "add the key"),
     ],
