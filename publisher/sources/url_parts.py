@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["UrlParts", "options_of"]
+__all__ = ["EXPOSED", "UrlParts", "options_of"]
+
+EXPOSED: Final = "may-read-password"
+"""The one value of ``unverified_server``: the password goes to whatever answers at the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,10 @@ def options_of(
     for name in paths:
         if not options.get(name, "/").startswith("/"):
             raise ValueError(f"must give {name} as an absolute path")
+    if options.get("unverified_server", EXPOSED) != EXPOSED:
+        raise ValueError(
+            f"may have unverified_server={EXPOSED} only: whatever answers at the address gets the password"
+        )
     cert, key = certificate
     if (cert in options) != (key in options):
         raise ValueError(f"must give {cert} and {key} together")

@@ -5,6 +5,9 @@ Each outcome is one error with its next step, the memory is bounded, and other l
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,14 +17,16 @@ from typing import Literal
 import pytest
 
 from publisher.sources.postgres import source as source_module
-from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.address import Address, parse
 from publisher.sources.postgres.connection import connect
 from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.source import PostgresSource
+from tests.support.certificates import Authority
 from tests.support.postgres_impostor import (
     COPY_BOTH,
     COPY_OUT,
+    SALT,
     STREAM,
     Impostor,
     Talk,
@@ -36,7 +41,7 @@ from tests.support.postgres_impostor import (
     rows,
 )
 from tests.support.postgres_messages import begin, commit, insert, relation, type_name
-from wormhole.model.errors import SourceSilent, SourceUnavailable, WormholeError
+from wormhole.model.errors import SourceSilent, SourceUnavailable, UsageError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
@@ -346,3 +351,125 @@ def test_a_copy_is_handed_on_in_pieces_and_has_to_be_one(server: Impostor) -> No
     server.play("COPY b", _says(rows(("1",))))
     with closing(connect(address)) as connection, pytest.raises(SourceUnavailable, match="a COPY was to send"):
         list(connection.copy_rows("COPY b TO STDOUT", timeout_s=60.0))
+
+
+_PASSWORD = "not a long one"
+_MD5_SALT = b"salt"
+
+
+def _cheap_proof(made_of: bytes) -> bytes:
+    """What a proof of one iteration would be."""
+    salted = hashlib.pbkdf2_hmac("sha256", _PASSWORD.encode(), SALT, 1)
+    client = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client).digest(), made_of, "sha256")
+    return bytes(one ^ other for one, other in zip(client, signature, strict=True))
+
+
+def _scram(iterations: int) -> Callable[[Talk], None]:
+    def ask(talk: Talk) -> None:
+        made_of, proof = talk.ask_scram(iterations)
+        talk.learned.append(("a proof", proof))
+        if proof == _cheap_proof(made_of):
+            talk.learned.append(("a cheap proof", proof))
+
+    return ask
+
+
+def _plain(request: int, content: bytes = b"") -> Callable[[Talk], None]:
+    return lambda talk: talk.learned.append(("the password", talk.ask(request, content)))
+
+
+_ASKS: dict[str, Callable[[Talk], None]] = {
+    "cleartext": _plain(3),
+    "md5": _plain(5, _MD5_SALT),
+    "scram of one iteration": _scram(1),
+    "scram that keeps a processor busy": _scram((1 << 31) - 1),
+}
+
+
+@pytest.mark.parametrize("way", ["", "sslmode=require", "sslmode=allow", "socket"])
+@pytest.mark.parametrize(
+    ("ask", "first"),
+    [(ask, False) for ask in _ASKS] + [(ask, True) for ask in ("cleartext", "md5", "scram of one iteration")],
+)
+@pytest.mark.parametrize("walsender", [False, True])
+def test_an_impostor_learns_nothing_of_the_password(
+    ask: str, first: bool, way: str, walsender: bool, tmp_path: Path
+) -> None:
+    """Neither when it asks at once, nor when it first asks as an honest server does."""
+    files = Authority(tmp_path).issue("db1")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.cert, files.key)
+    asks = [_scram(4096), _ASKS[ask]] if first else [_ASKS[ask]]
+    learned: list[tuple[str, bytes]] = []
+
+    def play(talk: Talk) -> None:
+        talk.learned = learned
+        talk.start(context if way == "sslmode=require" else None)
+        asks.pop(0)(talk) if len(asks) > 1 else asks[0](talk)
+
+    with impostor(tmp_path if way == "socket" else None) as server:
+        server.play("login", play)
+        url = f"postgres://w@127.0.0.1:{server.port}/shop?{way}".rstrip("?")
+        if way == "socket":
+            url = f"postgres://w@/shop?host={tmp_path}"
+        (tmp_path / "password").touch(0o600)
+        (tmp_path / "password").write_text(_PASSWORD)
+        address = parse(url, "log", password_file=tmp_path / "password")
+        with pytest.raises(WormholeError) as error:
+            connect(address, walsender=walsender, timeout_s=10.0)
+        _check(error.value)
+    found = [what for what, _ in learned]
+    assert "the password" not in found
+    assert "a cheap proof" not in found
+    if not first:
+        assert not found
+        assert "was not sent" in error.value.message
+
+
+def test_the_environment_gives_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", _PASSWORD)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "passfile"))
+    (tmp_path / "passfile").touch(0o600)
+    (tmp_path / "passfile").write_text(f"*:*:*:*:{_PASSWORD}\n")
+    learned: list[bytes] = []
+
+    def play(talk: Talk) -> None:
+        talk.start()
+        learned.append(talk.ask(3))
+
+    with impostor() as server:
+        server.play("login", play)
+        with pytest.raises(UsageError):
+            connect(parse(f"postgres://w@127.0.0.1:{server.port}/shop", "log"))
+    assert not learned
+
+
+def test_whatever_answers_gets_the_password_where_the_url_says_so(tmp_path: Path) -> None:
+    learned: list[bytes] = []
+
+    def play(talk: Talk) -> None:
+        talk.start()
+        learned.append(talk.ask(3))
+
+    (tmp_path / "password").touch(0o600)
+    (tmp_path / "password").write_text(_PASSWORD)
+    with impostor() as server:
+        server.play("login", play)
+        url = f"postgres://w@127.0.0.1:{server.port}/shop?unverified_server=may-read-password"
+        with pytest.raises(WormholeError):
+            connect(parse(url, "log", password_file=tmp_path / "password"))
+    assert learned == [_PASSWORD.encode() + b"\0"]
+
+
+@pytest.mark.parametrize("said", ["r=other,s=c2FsdHNhbHQ=,i=4096", "r=%s+,s=,i=4096", "r=%s+,s=c2FsdHNhbHQ=,i=x", "e"])
+def test_a_challenge_of_another_form_is_one_error(said: str, server: Impostor, tmp_path: Path) -> None:
+    def play(talk: Talk) -> None:
+        talk.start()
+        nonce = talk.ask(10, b"SCRAM-SHA-256\0\0").rpartition(b"r=")[2].decode()
+        talk.ask(11, said.replace("%s", nonce).encode())
+
+    server.play("login", play)
+    with pytest.raises(WormholeError) as error:
+        _source(server, tmp_path).start()
+    _check(error.value)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from publisher.sources.postgres.address import Address, parse
 from publisher.sources.postgres.connection import ServerError, connect
+from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S, until
 from tests.support.fault_proxy import FaultProxy
-from tests.support.postgres_server import PostgresServer
-from wormhole.model.errors import SourceUnavailable
+from tests.support.postgres_server import NewPostgres, PostgresServer
+from wormhole.model.errors import SourceUnavailable, UsageError
 
 _CANCELS = """
 import sys, threading
@@ -98,3 +101,54 @@ def test_names_are_resolved_where_other_threads_go_on(
         connect(replace(known, host="unknown.invalid"))
     assert asked == ["database.example", "unknown.invalid"]
     assert "it is tried again" in str(refused.value.hint)
+
+
+def _logins(server: PostgresServer, method: str) -> None:
+    """From now on the server asks each account for its password by ``method``."""
+    (server.data / "pg_hba.conf").write_text(
+        f"local all postgres trust\nhost all postgres 127.0.0.1/32 trust\nlocal all all {method}\n"
+        f"host all all 127.0.0.1/32 {method}\n"
+    )
+    server.sql("SELECT pg_reload_conf()")
+
+
+def test_a_proof_takes_no_setting(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    """By TCP, TLS and a socket, with passwords that SASLprep changes, and such as it prohibits."""
+    files = Authority(tmp_path).issue("db1")
+    server = new_postgres()
+    for file in (files.cert, files.key):
+        shutil.copy(file, server.data)
+        (server.data / file.name).chmod(0o600)
+    server.own_data()
+    server.restart(ssl="on", ssl_cert_file=files.cert.name, ssl_key_file=files.key.name)
+    password_file = tmp_path / "password"
+    password_file.touch(0o600)
+    urls = (
+        server.url("postgres"),
+        server.url("postgres") + "?sslmode=require",
+        server.url("postgres") + "?sslmode=disable",
+        f"postgres://{server.user}@:{server.port}/postgres?host={server.folder}",
+    )
+    _logins(server, "scram-sha-256")
+    prepared = ("pässwörd", "soft\u00adhyphen", "\u2168", "a\u00a0b", "\u0627\u0031", "\u0007é", "\u00ad")
+    for password, ways in (*((one, urls[:1]) for one in prepared), ("a hole", urls)):
+        password_file.write_text(password + "\n", encoding="utf-8")
+        server.sql("SET password_encryption = 'scram-sha-256'", f"ALTER ROLE {server.user} PASSWORD '{password}'")
+        for url in ways:
+            connection = connect(parse(url, "log", password_file=password_file))
+            assert connection.query("SELECT current_user") == [(server.user,)]
+            connection.close()
+    for method, stored in (("password", "scram-sha-256"), ("md5", "md5")):
+        _logins(server, method)
+        server.sql(f"SET password_encryption = '{stored}'", f"ALTER ROLE {server.user} PASSWORD '{password}'")
+        for url in urls:
+            address = parse(url, "log", password_file=password_file)
+            with pytest.raises(UsageError, match="was not sent"):
+                connect(address)
+            connect(replace(address, exposed=True)).close()
+    assert "terminated" not in server.log.read_text()  # by a client that went away
+
+
+def test_a_wrong_password_is_the_servers_word(postgres_server: PostgresServer) -> None:
+    with pytest.raises(UsageError, match="password authentication failed"):
+        connect(replace(_address(postgres_server), password="another"))

@@ -15,6 +15,14 @@ TRUST_FAULTS: list[Fault] = [
         promise="a data folder that another user put beside the file, a link included, is not used",
     ),
     Fault(
+        name="proof-of-any-iterations",
+        file="publisher/sources/postgres/scram.py",
+        old="        return FEWEST_ITERATIONS <= self.iterations <= MOST_ITERATIONS",
+        new="        return self.iterations <= MOST_ITERATIONS",
+        tests=("tests/hostile/test_postgres_impostor.py",),
+        promise="no server gets a proof from which the password is guessed cheaply",
+    ),
+    Fault(
         name="stranger-at-the-port-of-a-subscriber",
         file="wormhole/push/connection.py",
         old="        if peer.trust is None:\n            await asyncio.to_thread(check_user, peer)\n",

@@ -51,6 +51,7 @@ EXTENDED: Final = (
     "tests/fuzz/test_fuzz_short.py",
     "tests/hostile/test_hostile_log.py",
     "tests/hostile/test_postgres_impostor.py",
+    "tests/integration/test_postgres_connection.py::test_a_proof_takes_no_setting",
     "tests/hostile/test_redaction.py::test_time_grows_with_the_length_alone",
     "tests/integration/test_rocksdb_source.py::test_recycled_files_are_copied",
     "tests/system/test_archive_bit_flips.py",

@@ -1,13 +1,16 @@
 """Passes for a PostgreSQL server on loopback: it lets everybody in, answers what a source asks, and misbehaves where it
-is told to."""
+is told to. In place of letting a session in it may ask for the password, in any way, and keeps what it learns."""
 
 from __future__ import annotations
 
+import base64
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from tests.support.eventually import PATIENCE_S
@@ -16,6 +19,7 @@ from tests.support.postgres_messages import begin, commit, insert, relation
 __all__ = [
     "COPY_BOTH",
     "COPY_OUT",
+    "SALT",
     "STREAM",
     "Impostor",
     "Talk",
@@ -29,6 +33,7 @@ __all__ = [
     "rows",
 ]
 
+SALT: Final = b"12345678123456781234567812345678"
 _SSL, _GSS = 80877103, 80877104
 _READY: Final = b"Z\0\0\0\5I"
 _FLOOD: Final = 256 << 20
@@ -111,10 +116,11 @@ ANSWERS: Final[Mapping[str, bytes]] = {
 
 
 class Talk:
-    """One connection, as the server has it."""
+    """One connection, as the server has it. ``learned``: of the password."""
 
     def __init__(self, client: socket.socket) -> None:
         self.client = client
+        self.learned: list[tuple[str, bytes]] = []
 
     def send(self, data: bytes) -> None:
         self.client.sendall(data)
@@ -135,13 +141,35 @@ class Talk:
             if kind == b"Q":
                 return content[:-1].decode()
 
-    def log_in(self) -> None:
+    def start(self, context: ssl.SSLContext | None = None) -> None:
+        """Receive the start of a session, over TLS with ``context``."""
         while True:
             size, version = struct.unpack(">II", self._exactly(8))
             self._exactly(size - 8)
             if version not in {_SSL, _GSS}:
                 break
-            self.send(b"N")
+            if version == _SSL and context is not None:
+                self.send(b"S")
+                self.client = context.wrap_socket(self.client, server_side=True)
+            else:
+                self.send(b"N")
+
+    def ask(self, request: int, content: bytes = b"") -> bytes:
+        """Ask for a proof of the password; the answer."""
+        self.send(message(b"R", struct.pack(">I", request) + content))
+        assert self._exactly(1) == b"p"
+        return self._exactly(struct.unpack(">I", self._exactly(4))[0] - 4)
+
+    def ask_scram(self, iterations: int, salt: bytes = SALT) -> tuple[bytes, bytes]:
+        """What a proof of SCRAM is computed of, and the proof."""
+        first = self.ask(10, b"SCRAM-SHA-256\0\0").split(b",,", 1)[1]
+        server = first.split(b"r=")[1] + b"impostor"
+        said = b"r=%s,s=%s,i=%d" % (server, base64.b64encode(salt), iterations)
+        final, _, proof = self.ask(11, said).rpartition(b",p=")
+        return b",".join((first, said, final)), base64.b64decode(proof)
+
+    def log_in(self) -> None:
+        self.start()
         known = {"server_version": "15.4", "server_encoding": "UTF8", "client_encoding": "UTF8"}
         status = (message(b"S", f"{name}\0{value}\0".encode()) for name, value in known.items())
         self.send(message(b"R", bytes(4)) + b"".join(status) + message(b"K", bytes(8)) + _READY)
@@ -163,15 +191,19 @@ Trick = Callable[[Talk], None]
 class Impostor:
     """Listens at ``port``. ``at``: what a statement contains at which ``trick`` is played; ``login`` before that.
 
-    ``asked``: the statements.
+    ``asked``: the statements. ``socket_folder``: listens there, in place of ``127.0.0.1``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, socket_folder: Path | None = None) -> None:
         self.at = ""
         self.trick: Trick = lambda _: None
         self.asked: list[str] = []
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listening.getsockname()[1]
+        self.port = 5432
+        if socket_folder is None:
+            self._listening = socket.create_server(("127.0.0.1", 0))
+            self.port = self._listening.getsockname()[1]
+        else:
+            self._listening = socket.create_server(str(socket_folder / f".s.PGSQL.{self.port}"), family=socket.AF_UNIX)
         self._clients: set[socket.socket] = set()
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
@@ -205,7 +237,10 @@ class Impostor:
         with suppress(OSError), client:
             talk = Talk(client)
             if self.at == "login":
-                self.trick(talk)
+                try:
+                    self.trick(talk)
+                finally:
+                    talk.client.close()  # another one with TLS
                 return
             talk.log_in()
             while True:
@@ -219,9 +254,9 @@ class Impostor:
 
 
 @contextmanager
-def impostor() -> Iterator[Impostor]:
+def impostor(socket_folder: Path | None = None) -> Iterator[Impostor]:
     """One for the time of a ``with``."""
-    made = Impostor()
+    made = Impostor(socket_folder)
     try:
         yield made
     finally:

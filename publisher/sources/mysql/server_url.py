@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from publisher.sources.url_parts import UrlParts, options_of
+from publisher.sources.url_parts import EXPOSED, UrlParts, options_of
 
 __all__ = ["EXPOSED", "SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode"]
 
@@ -20,9 +20,6 @@ TlsMode = Literal["off", "prefer", "require", "verify-ca", "verify"]
 certificate comes from the authority; ``verify``: and carries the host's name.
 """
 TLS_MODES: Final[tuple[TlsMode, ...]] = get_args(TlsMode)
-
-EXPOSED: Final = "may-read-password"
-"""The one value of ``unverified_server``: the password goes to whatever answers at the address."""
 
 _OPTIONS: Final = ("socket", "tls", "ca", "cert", "key", "server_public_key", "unverified_server")
 _PATHS: Final = ("socket", "ca", "cert", "key", "server_public_key")
@@ -78,12 +75,7 @@ class ServerUrl:
 
 
 def _options(query: str) -> dict[str, str]:
-    options = options_of(query, _OPTIONS, _PATHS, ("cert", "key"))
-    if options.get("unverified_server", EXPOSED) != EXPOSED:
-        raise ValueError(
-            f"may have unverified_server={EXPOSED} only: whatever answers at the address gets the password"
-        )
-    return options
+    return options_of(query, _OPTIONS, _PATHS, ("cert", "key"))
 
 
 def _tls_mode(options: dict[str, str]) -> TlsMode | None:

@@ -29,6 +29,7 @@ class Address:
     """A database of a server and an account on it. ``socket``: the folder of a Unix socket, in place of a host.
 
     ``publication``, ``slot``: names on the server; ``names_publication``, ``names_slot``: the URL says it.
+    ``exposed``: a server that nothing vouches for may have the password too.
     ``password_from``: where the password was found, for messages.
     ``remarks``: what the user should be warned of about the files.
     """
@@ -45,6 +46,7 @@ class Address:
     sslrootcert: str = ""
     sslcert: str = ""
     sslkey: str = ""
+    exposed: bool = False
     kind: str = "postgres"
     password_from: str = "no password was given"  # noqa: S105 - says where one comes from
     remarks: tuple[str, ...] = ()
@@ -126,6 +128,7 @@ def parse(
         sslrootcert=given.sslrootcert,
         sslcert=given.sslcert,
         sslkey=given.sslkey,
+        exposed=given.exposed,
         kind=given.kind,
         password_from=source,
         remarks=tuple(remarks),

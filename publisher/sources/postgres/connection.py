@@ -18,7 +18,10 @@ from psycopg import pq
 
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
+from publisher.sources.postgres.login import Asked, ask, withheld
 from publisher.sources.postgres.refused_logins import refused_login
+from publisher.sources.postgres.scram import derive
+from publisher.sources.postgres.waiting import NEVER, ready
 from wormhole.model.errors import SourceSilent, SourceUnavailable, UsageError
 
 __all__ = [
@@ -40,7 +43,6 @@ TIMEOUT_S: Final = 30.0
 Row = tuple[str | None, ...]
 
 _ENDED: Final = frozenset({"57P01", "57P02"})
-_NEVER: Final = -1
 _NO_SUCH_FILE: Final = "58P01"
 _LOG_REMOVED: Final = (
     "if the log was reset (pg_resetwal) or files of it removed, no slot says so: run `wormholectl objects drop` "
@@ -55,7 +57,8 @@ _VALUE_COST: Final = 60
 _RESULT_COST: Final = 4096  # of one that is no row; an honest server sends one for each statement
 _MOST_TEXT: Final = 2000  # of what a server says
 _NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
-_REQUIRE_AUTH_SINCE: Final = 160000  # the version of libpq
+_NOT_GIVEN: Final = b"no password supplied"  # libpq's words
+_KEYS_SINCE: Final = 180000  # the version of libpq
 _WAITED_FOR: Final[dict[int, int]] = {
     pq.PollingStatus.WRITING: select.POLLOUT,
     pq.PollingStatus.READING: select.POLLIN,
@@ -83,7 +86,7 @@ class Connection:
     :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed.
     """
 
-    def __init__(self, pgconn: pq.abc.PGconn, address: Address, interrupt: int = _NEVER) -> None:
+    def __init__(self, pgconn: pq.abc.PGconn, address: Address, interrupt: int = NEVER) -> None:
         self.pgconn = pgconn
         self._address = address
         self._interrupt = interrupt
@@ -165,7 +168,7 @@ class Connection:
             try:
                 request.start()
                 status: int = pq.PollingStatus.WRITING
-                while status in _WAITED_FOR and _ready(request.socket, _WAITED_FOR[status], deadline, _NEVER):
+                while status in _WAITED_FOR and ready(request.socket, _WAITED_FOR[status], deadline, NEVER):
                     status = request.poll()
             finally:
                 request.finish()
@@ -259,11 +262,11 @@ class Connection:
 
     def _wait(self, events: int, deadline: float) -> None:
         try:
-            ready = _ready(self.pgconn.socket, events, deadline, self._interrupt)
+            found = ready(self.pgconn.socket, events, deadline, self._interrupt)
         except SourceUnavailable:
             self.close()
             raise
-        if not ready:
+        if not found:
             self.close()
             raise SourceSilent(
                 f"{self._address}: the server does not answer in time", hint="check the server's load and its network"
@@ -271,7 +274,7 @@ class Connection:
 
 
 def connect(
-    address: Address, *, walsender: bool = False, timeout_s: float = TIMEOUT_S, interrupt: int = _NEVER
+    address: Address, *, walsender: bool = False, timeout_s: float = TIMEOUT_S, interrupt: int = NEVER
 ) -> Connection:
     """A session with fixed forms of dates, numbers and bytes. ``interrupt``: see :class:`Connection`.
 
@@ -279,11 +282,16 @@ def connect(
     session now, :class:`~wormhole.model.errors.UsageError` for a login that it refuses.
     """
     deadline = time.monotonic() + timeout_s
-    pgconn = pq.PGconn.connect_start(_conninfo(address, walsender=walsender))
+    places = [address.socket] if address.socket else _resolved(address)
+    asked = None
+    if address.password and not (address.verifies or address.exposed):
+        asked = ask(address, places, walsender=walsender, deadline=deadline, interrupt=interrupt)
+        places = [asked.place] if asked else places
+    pgconn = pq.PGconn.connect_start(_conninfo(address, places, _proof(address, asked), walsender=walsender))
     try:
         status: int = pq.PollingStatus.WRITING
         while status in _WAITED_FOR and pgconn.status != pq.ConnStatus.BAD:
-            if not _ready(pgconn.socket, _WAITED_FOR[status], deadline, interrupt):
+            if not ready(pgconn.socket, _WAITED_FOR[status], deadline, interrupt):
                 raise SourceUnavailable(
                     f"{address.where} does not answer within {timeout_s:g} s",
                     hint="check the address, the network and the server's load; it is tried again",
@@ -340,16 +348,14 @@ def _settings(connection: Connection) -> str:
     return ";".join(f"SET {name} = {quote_literal(value)}" for name, value in settings.items())
 
 
-def _conninfo(address: Address, *, walsender: bool) -> bytes:
-    found = [] if address.socket else _resolved(address)
+def _conninfo(address: Address, found: list[str], proof: dict[str, str], *, walsender: bool) -> bytes:
     given = {
         "host": address.socket or ",".join([address.host] * len(found)),
-        "hostaddr": ",".join(found),
+        "hostaddr": "" if address.socket else ",".join(found),
         "port": str(address.port),
         "dbname": address.database,
         "user": address.user,
-        "password": address.password,
-        "passfile": "" if address.password else _NO_FILE,
+        "passfile": _NO_FILE,
         "sslmode": address.sslmode,
         "sslrootcert": address.sslrootcert or ("system" if address.sslmode == "verify-full" else ""),
         "sslcert": address.sslcert,
@@ -357,10 +363,11 @@ def _conninfo(address: Address, *, walsender: bool) -> bytes:
         "client_encoding": "UTF8",
         "application_name": "wormhole",
         "replication": "database" if walsender else "",
-        "require_auth": _allowed_logins(address),
         **({} if address.socket else _TCP),
     }
-    return b" ".join(f"{name}={_quoted(value)}".encode() for name, value in given.items() if value)
+    # Without these two libpq would take what is in its environment variables.
+    given = {name: value for name, value in given.items() if value} | {"password": "", "options": ""} | proof
+    return b" ".join(f"{name}={_quoted(value)}".encode() for name, value in given.items())
 
 
 def _resolved(address: Address) -> list[str]:
@@ -379,32 +386,31 @@ def _resolved(address: Address) -> list[str]:
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
-def _allowed_logins(address: Address) -> str:
-    """Not the one that sends the password itself, where whatever answers at the address could ask for it."""
-    if address.stays_here or address.verifies or pq.version() < _REQUIRE_AUTH_SINCE:
-        return ""
-    return "!password"
+def _proof(address: Address, asked: Asked | None) -> dict[str, str]:
+    """What libpq may answer with. Where nothing vouches for the server, that is never the password itself."""
+    if address.verifies or address.exposed or not address.password:
+        return {"password": address.password}
+    if asked is None or asked.challenge is None:
+        return {}
+    if pq.version() < _KEYS_SINCE:
+        raise UsageError(
+            f"{address}: libpq {pq.version() // 10000} cannot prove the password to a server that nothing vouches for",
+            hint="install psycopg[binary] 3.3 or later, which brings libpq 18; or write "
+            "?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL",
+        )
+    keys = derive(address.password, asked.challenge)
+    return {"scram_client_key": keys.client, "scram_server_key": keys.server}
 
 
 def _refused(address: Address, pgconn: pq.abc.PGconn) -> SourceUnavailable | UsageError:
+    if _NOT_GIVEN in pgconn.error_message and address.password:
+        return withheld(address, "in another way than a moment before")
     return refused_login(
         address,
         _one_line(pgconn.error_message),
-        needs_password=bool(pgconn.needs_password),
+        needs_password=bool(pgconn.needs_password) and not address.password,
         used_password=bool(pgconn.used_password),
     )
-
-
-def _ready(descriptor: int, events: int, deadline: float, interrupt: int) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, events)
-    if interrupt != _NEVER:
-        poll.register(interrupt, select.POLLIN)
-    left = deadline - time.monotonic()
-    ready = [found for found, _ in poll.poll(max(0.0, left) * 1000)]
-    if interrupt in ready:
-        raise SourceUnavailable("the server was no longer waited for", hint="it is tried again")
-    return bool(ready) and left > 0  # who never stops sending has not answered either
 
 
 def _quoted(value: str) -> str:

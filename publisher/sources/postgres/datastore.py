@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from publisher.sources.postgres.decode.messages import MESSAGES
 from publisher.sources.postgres.lsn import PLACE, format_lsn, parse_delivered
-from publisher.sources.postgres.server_url import DEFAULT_PORT, ServerUrl
+from publisher.sources.postgres.server_url import DEFAULT_PORT, EXPOSED, ServerUrl
 from wormhole.host.tls import is_loopback
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import PositionError
@@ -147,6 +147,7 @@ class PostgresDatastore(Datastore):
             "sslrootcert": given.sslrootcert,
             "sslcert": given.sslcert,
             "sslkey": given.sslkey,
+            "unverified_server": EXPOSED if given.exposed else None,
             "publication": given.publication,
             "slot": given.slot,
         }

@@ -14,6 +14,7 @@ from publisher.sources.postgres.growth import measure_growth
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import OLDEST_VERSION, ServerState, read_state
+from publisher.sources.postgres.server_url import EXPOSED
 from publisher.sources.postgres.table_identities import TableIdentity, named, read_tables
 from publisher.sources.postgres.wal_bytes import PROOF_BYTES, checksum_of_log
 from wormhole.model.errors import WormholeError
@@ -184,6 +185,15 @@ def _sessions(state: ServerState, address: Address) -> Iterator[Finding]:
 def _way(connection: Connection, address: Address) -> Iterator[Finding]:
     for remark in address.remarks:
         yield Finding("password", WARN, remark, "somebody who reads it may read the whole log", "make it private")
+    if address.exposed and address.password:
+        yield Finding(
+            "login",
+            WARN,
+            f"unverified_server={EXPOSED}: the password goes to whatever answers at {address.where}",
+            "a process that answers in place of the database gets the password, and with it the whole log",
+            "let the server ask for scram-sha-256, or write ?sslmode=verify-full&sslrootcert=/path/of/ca.pem "
+            "in its place",
+        )
     if address.stays_here:
         yield Finding("tls", OK, "the connection stays on this host")
     elif not connection.encrypted:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 from urllib.parse import unquote
 
-from publisher.sources.url_parts import UrlParts, options_of
+from publisher.sources.url_parts import EXPOSED, UrlParts, options_of
 
-__all__ = ["DEFAULT_PORT", "SCHEMES", "SSL_MODES", "ServerUrl", "SslMode"]
+__all__ = ["DEFAULT_PORT", "EXPOSED", "SCHEMES", "SSL_MODES", "ServerUrl", "SslMode"]
 
 SCHEMES: Final = ("postgres", "postgresql")
 """Both mean the same."""
@@ -22,7 +22,7 @@ SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-
 """As libpq's ``sslmode``."""
 SSL_MODES: Final[tuple[SslMode, ...]] = get_args(SslMode)
 
-_OPTIONS: Final = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey", "publication", "slot")
+_OPTIONS: Final = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey", "unverified_server", "publication", "slot")
 _PATHS: Final = ("host", "sslcert", "sslkey")
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,40}")
 _LONGEST_NAME: Final = 63
@@ -34,7 +34,7 @@ class ServerUrl:
     where there is none.
 
     ``socket``: folder of a Unix socket, in place of a host. ``publication``, ``slot``: names on the server; empty: made
-    from the log's name.
+    from the log's name. ``exposed``: `EXPOSED` was written.
     """
 
     kind: str
@@ -48,6 +48,7 @@ class ServerUrl:
     sslrootcert: str = ""
     sslcert: str = ""
     sslkey: str = ""
+    exposed: bool = False
     publication: str = ""
     slot: str = ""
 
@@ -78,6 +79,7 @@ class ServerUrl:
             sslrootcert=options.get("sslrootcert", ""),
             sslcert=options.get("sslcert", ""),
             sslkey=options.get("sslkey", ""),
+            exposed="unverified_server" in options,
             publication=options.get("publication", ""),
             slot=options.get("slot", ""),
         )
@@ -108,7 +110,9 @@ def _ssl_mode(options: dict[str, str]) -> SslMode | None:
     if "sslcert" in options and mode in ("disable", "allow", "prefer"):
         raise ValueError(f"must not give a sslcert with sslmode={mode}, which may go without TLS: write require")
     if mode is None and "sslrootcert" in options:
-        return "verify-full"
+        mode = "verify-full"
+    if "unverified_server" in options and mode in ("verify-ca", "verify-full"):
+        raise ValueError(f"must not give unverified_server with sslmode={mode}, which verifies the server")
     return "require" if mode is None and "sslcert" in options else mode
 
 

@@ -1,0 +1,30 @@
+"""Waiting for a server's socket: until a deadline, and not when whoever waits is interrupted."""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import Final
+
+from wormhole.model.errors import SourceUnavailable
+
+__all__ = ["NEVER", "ready"]
+
+NEVER: Final = -1
+"""In place of a descriptor: nothing interrupts."""
+
+
+def ready(descriptor: int, events: int, deadline: float, interrupt: int) -> bool:
+    """Wait for ``events`` (of ``select.poll``); false once ``deadline`` has passed.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the descriptor ``interrupt`` can be read.
+    """
+    poll = select.poll()
+    poll.register(descriptor, events)
+    if interrupt != NEVER:
+        poll.register(interrupt, select.POLLIN)
+    left = deadline - time.monotonic()
+    found = [one for one, _ in poll.poll(max(0.0, left) * 1000)]
+    if interrupt in found:
+        raise SourceUnavailable("the server was no longer waited for", hint="it is tried again")
+    return bool(found) and left > 0  # who never stops sending has not answered either
