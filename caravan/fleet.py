@@ -32,6 +32,7 @@ _TICK_S = 0.1
 _LEAST_PLAN_S = 0.01  # readers that catch up ask for a plan with every segment
 _QUIET_S = 0.1  # flows often come together (a publisher or an application starts): caravans are chosen for all of them
 _QUIET_MOST_S = 0.5
+_VERIFIED_LAST = 2
 _SETTLED_S = 1.0  # how long a caravan serves its own before it is sent back for another: each gets on, turn by turn
 _HISTORY = 256
 _LEAST_READ = 1 << 10
@@ -325,7 +326,11 @@ class Fleet:
                         if waiting.state is CaravanFlowState.WAITING:
                             waiting.explain(error.text, error.hint or "")
             return
-        for action in self._due(plan(views, flows, self.limits.caravans, self.governor.log_map.between), now):
+        due = self._due(plan(views, flows, self.limits.caravans, self.governor.log_map.between), now)
+        for action in sorted(due, key=self._after):
+            if self._after(action) == _VERIFIED_LAST and self._clock.monotonic() - now > _QUIET_S:
+                self._changed.set()  # a caravan may be due by now
+                return
             if isinstance(action, Close):
                 self._close(action.caravan, action.cause)
                 continue
@@ -337,11 +342,18 @@ class Fleet:
                     if await self._verify(flow):
                         self._board(flow, number, cause)
                 case Start(_, cause):
-                    started = await self._start_for(flow, cause)
-                    if started is not None:
-                        self._board(flow, started, cause)
+                    await self._start_for(flow, cause)
                 case SendBack(_, number, cause):
                     await self._send_back(flow, number, cause)
+
+    def _after(self, action: Action) -> int:
+        """The rank of an action in its plan. The log is opened for one at a time, which takes a moment each: what needs
+        no opening comes first, then what starts a reader. Flows that join a caravan are verified after that.
+        """
+        if isinstance(action, Start | SendBack):
+            return 1
+        flow = self._flows.get(action.flow) if isinstance(action, Board) else None
+        return 0 if flow is None or flow.verified else _VERIFIED_LAST
 
     async def _bring_over(self) -> None:
         """Give flows whose markers are of a former history of the log (of another server) their places in the present
@@ -423,8 +435,18 @@ class Fleet:
             flow.leave(state, cause)
 
     async def _start_for(self, flow: CaravanFlow, cause: str) -> int | None:
+        """Start a caravan at the flow's marker. Every flow that waits at that marker joins it at once: it begins to
+        read in this moment, and the next plan might find it beyond their place.
+        """
+        marker = _without_rows(flow.marker)
         reader = await self._open(flow)
-        return None if reader is None else self._launch(_without_rows(flow.marker), reader, f"{flow.name}: {cause}")
+        if reader is None:
+            return None
+        started = self._launch(marker, reader, f"{flow.name}: {cause}")
+        waiting = (one for one in self._flows.values() if one.state is CaravanFlowState.WAITING and not one.blocked)
+        for one in [flow, *(one for one in waiting if one is not flow and _without_rows(one.marker) == marker)]:
+            self._board(one, started, cause)
+        return started
 
     async def _verify(self, flow: CaravanFlow) -> bool:
         """Whether the log is still the one that the flow's marker came from. A flow that boards without being asked
@@ -496,7 +518,7 @@ class Fleet:
         self._close(number, f"goes to {flow.place} for {flow.name}: {cause}")
         started = await self._start_for(flow, cause)
         if started is not None:
-            for rider in (flow, *riders):
+            for rider in riders:
                 if rider.state is CaravanFlowState.WAITING:
                     self._board(rider, started, cause)
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
 
 from tests.support.eventually import until
 from tests.system.harness.ensemble import Application, Ensemble, Plan
+from wormhole.admin import admin_service
+from wormhole.wire.v1 import admin_pb2
+from wormholectl.options import Where
 
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
 
 _LATE = ("late", "later")
+_CHANGE_BUFFER = "2MiB"
+_MORE_THAN_A_CHANGE_BUFFER = "fill 400 10000"
 
 
 def _plan() -> Plan:
@@ -23,6 +30,7 @@ def _plan() -> Plan:
         datastore="postgres",
         zookeeper=False,
         shard_by="{ hash = 2 }",
+        publisher=f'change_buffer = "{_CHANGE_BUFFER}"',
         log='relay = "off"',  # else nobody reads a copy
     )
 
@@ -43,26 +51,45 @@ def _readers(ensemble: Ensemble) -> int:
     return int(ensemble.server.server.sql("SELECT count(*) FROM pg_replication_slots WHERE temporary")[0][0])
 
 
+def _copies_read(ensemble: Ensemble) -> set[str]:
+    """Every copy of a slot that was ever read, as the server wrote it down."""
+    written = ensemble.server.server.log.read_text(errors="replace")
+    return set(re.findall(r'starting logical decoding for slot "(wormhole_db1_[^"]+)"', written))
+
+
+def _started(ensemble: Ensemble, application: str) -> list[int]:
+    """Where caravans for the application's flows were started, as the publisher's history has it."""
+    (answer,) = admin_service.ask(Where(coordinator=str(ensemble.config)))
+    assert answer.status is not None
+    started = (event.what for event in answer.status.events if event.kind == admin_pb2.CaravanEvent.STARTED)
+    return [int(one[1]) for what in started if (one := re.match(rf"starts at \d+/0/(\d+): {application}/", what))]
+
+
 def test_a_mass_catch_up_reads_copies_of_the_slots(running: Running) -> None:
     """The held slot stays at the oldest datamarker, and the lead's goes on; both follow in the end."""
     with running(_plan()) as ensemble:
         ensemble.tell("fill 20 100")
         ensemble.await_all()
-        left = []
+        left, running_still = [], ["live", *_LATE]
         for name in _LATE:
-            ensemble.members[f"{name}-1"].process.kill()
-            ensemble.tell("fill 500 2000")
+            ensemble.members[f"{name}-1"].process.stop()  # which acknowledges what it has
+            running_still.remove(name)
+            ensemble.tell(_MORE_THAN_A_CHANGE_BUFFER)
+            ensemble.await_all(running_still)
             left.append(_end(ensemble))
-        ensemble.await_all(["live"])
-        ensemble.publisher.kill()  # nothing is in the change buffer of the next one
+        ensemble.publisher.stop()  # nothing is in the change buffer of the next one
         ensemble.publisher.start()
         ensemble.tell("fill 20 100")
         ensemble.await_all(["live"])
         until(lambda: _place(ensemble, "lead") > left[-1], "the lead's slot does not follow")
         assert _place(ensemble, "held") < left[0], "the held slot passed what an application has not got"
-        for name in _LATE:
-            ensemble.start_subscriber(f"{name}-1", pause=0.05)
-        until(lambda: _readers(ensemble) >= 2, lambda: f"nobody reads a copy\n{ensemble.told()}")
+        copies = _copies_read(ensemble)
+        # From the front: no caravan is behind a flow that comes, and none holds its place, however fast they are.
+        for name, bound in zip(reversed(_LATE), reversed(left), strict=True):
+            ensemble.start_subscriber(f"{name}-1")
+            (start, *_) = until(partial(_started, ensemble, name), lambda: f"no caravan starts\n{ensemble.told()}")
+            assert start < bound, "it was not behind"
+        assert len(_copies_read(ensemble) - copies) >= len(_LATE)
         ensemble.await_all()
         until(lambda: _place(ensemble, "held") > left[-1], "the held slot does not follow")
         until(lambda: _readers(ensemble) == 1, "copies are left")

@@ -1,7 +1,8 @@
 """One log line about many flows, instead of one for each.
 
 A publisher that starts assigns a thousand flows, and a caravan that ends leaves as many: a line for each would hide
-everything else. The first event is logged at once. The more events follow, the longer they are collected into one line.
+everything else. The first event is logged at once. The more events follow, the longer they are collected into one line. Such a
+line contains how long ago the first of them was.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _LEAST_S: Final = 1.0
 _MOST_S: Final = 60.0
 _NAMES: Final = 8
 _KINDS: Final = 64
+_OLD_S: Final = 0.5
 
 
 class BatchedLog:
@@ -32,6 +34,7 @@ class BatchedLog:
         self._say = say
         self._waiting: dict[str, list[str]] = {}
         self._more: dict[str, int] = {}
+        self._first_at: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._said_at = -math.inf
         self._pause = _LEAST_S
@@ -40,13 +43,14 @@ class BatchedLog:
         """``what`` happened to ``name``; of several names the first one's ``detail`` is logged."""
         if what not in self._waiting and len(self._waiting) >= _KINDS:
             self.flush()
+        loop = asyncio.get_running_loop()
+        self._first_at.setdefault(what, loop.time())
         names = self._waiting.setdefault(what, [])
         if len(names) < _NAMES:
             names.append(f"{name} {detail}".rstrip() if not names else name)
         else:
             self._more[what] = self._more.get(what, 0) + 1
         if self._timer is None:
-            loop = asyncio.get_running_loop()
             quiet = loop.time() - self._said_at
             if quiet > 2 * self._pause:
                 self._pause = _LEAST_S
@@ -58,11 +62,17 @@ class BatchedLog:
             return
         self._timer.cancel()
         self._timer = None
+        now = asyncio.get_running_loop().time()
         for what, names in self._waiting.items():
-            more = self._more.get(what, 0)
-            count = "" if len(names) == 1 else f" ({len(names) + more})"
-            self._say(f"{what}{count}: {', '.join(names)}{f' and {more} more' if more else ''}")
+            more, ago_s = self._more.get(what, 0), now - self._first_at[what]
+            count = "" if len(names) == 1 else str(len(names) + more)
+            ago = "" if ago_s < _OLD_S else f"{'the first ' if count else ''}{ago_s:.1f} s ago"
+            about = ", ".join(filter(None, (count, ago)))
+            self._say(
+                f"{what}{f' ({about})' if about else ''}: {', '.join(names)}{f' and {more} more' if more else ''}"
+            )
         self._waiting.clear()
         self._more.clear()
-        self._said_at = asyncio.get_running_loop().time()
+        self._first_at.clear()
+        self._said_at = now
         self._pause = min(_MOST_S, 2 * self._pause)

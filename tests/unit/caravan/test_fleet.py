@@ -48,6 +48,7 @@ class Source(MemorySource):
     def __init__(self) -> None:
         super().__init__(log=SHARD, sharding=Sharding("log"))
         self.openings = 0
+        self.takes_s = 0.0
         self.gate = threading.Event()
         self.gate.set()
         self.reading = threading.Event()
@@ -60,6 +61,7 @@ class Source(MemorySource):
     def open(self, marker: Datamarker) -> LogReader:  # type: ignore[override]
         self.openings += 1
         self.gate.wait(PATIENCE_S)
+        time.sleep(self.takes_s)
         return _Reader(super().open(marker), self, self.openings)
 
     def write(self, count: int, value: bytes = VALUE) -> Datamarker:
@@ -212,6 +214,36 @@ async def test_flows_at_the_place_of_a_new_caravan_do_not_ask_whether_the_log_is
     async with running(yard):
         await until(lambda: all(rider.ids == expected(50) for rider in riders))
         assert yard.source.openings == 1
+
+
+async def test_flows_at_the_place_of_a_new_caravan_travel_with_it_however_little_it_buffers() -> None:
+    """It reads on at once: a plan later their place may have left its buffer, and each would start one of its own."""
+    yard = Yard(small())
+    yard.begin = yard.source.write(400)
+    async with running(yard):
+        await until(lambda: yard.fleet.lead)
+        riders = [yard.rider(name) for name in "abcdef"]
+        await until(lambda: all(rider.ids == expected(400) for rider in riders))
+        assert yard.fleet.started == 2
+
+
+async def test_a_caravan_starts_before_many_flows_that_join_others_are_verified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Opening the log takes a moment for each of them: a flow that is behind does not wait until all are through."""
+    monkeypatch.setattr(fleet_module, "_QUIET_S", 0.01)
+    yard = Yard(Limits(buffer_bytes=4 << 20))
+    behind = yard.source.write(2000)
+    yard.begin = yard.source.write(3000)
+    places = [yard.source.write(1) for _ in range(40)]
+    async with running(yard):
+        await until(lambda: (lead := yard.fleet.lead) is not None and lead.buffer.place == places[-1].order)
+        yard.source.takes_s = 0.02
+        near = [yard.rider(f"near-{number}", place) for number, place in enumerate(places)]
+        far = yard.rider("far", behind)
+        await until(lambda: all(one.flow.state is CaravanFlowState.TRAVELLING for one in (far, *near)))
+    joined = [event.what.split(" ")[0] for event in yard.fleet.history if event.kind is CaravanEventKind.JOINED]
+    assert joined.index("far/log") < len(near) // 2
 
 
 async def test_the_lead_reads_without_any_flow() -> None:
