@@ -1,8 +1,8 @@
 """One log line about many flows, instead of one for each.
 
 A publisher that starts assigns a thousand flows, and a caravan that ends leaves as many: a line for each would hide
-everything else. The first event is logged at once. The more events follow, the longer they are collected into one line. Such a
-line contains how long ago the first of them was.
+everything else. The first event is logged at once. The more events follow, the longer they are collected into one line,
+which contains how long ago the first of them was.
 """
 
 from __future__ import annotations
