@@ -179,6 +179,8 @@ def _made(found: "Datastore", url: str, login: "Login", objects: "ServerObjects"
     """
     from wormholectl.objects import show_statements
 
+    if objects.left_out:
+        print_text(objects.left_out)
     if not objects.missing:
         return False
     show_statements("The publisher needs these in the datastore:", objects.missing)

@@ -27,6 +27,7 @@ Url = Annotated[str, typer.Argument(metavar="URL", help=LOG_HELP, show_default=F
 _CREATE: Final = """Example:
 
   wormholectl objects create "$LOG" --password-file admin.password
+  wormholectl objects create "$LOG" --password-file admin.password --tables 'public.orders'
 """
 _DROP: Final = """Example:
 
@@ -36,9 +37,27 @@ _DROP: Final = """Example:
 
 @app.command(epilog=_CREATE)
 @with_where
-def create(url: Url, where: Where, log: LogName = "", password_file: PasswordFile = None, yes: Yes = False) -> None:
+def create(
+    url: Url,
+    where: Where,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tables",
+            metavar="PATTERN",
+            help="Tables to be published, as SCHEMA.TABLE with * and ?; may be repeated. Without it a new publication "
+            "gets every table that can be published, and one that is there stays as it is.",
+            show_default=False,
+        ),
+    ] = None,
+    log: LogName = "",
+    password_file: PasswordFile = None,
+    yes: Yes = False,
+) -> None:
     """Show the statements that make what is missing, ask, and run them."""
-    known = _found(url, where, log, password_file)
+    known = _found(url, where, log, password_file, tables or ())
+    if known.objects.left_out:
+        print_text(known.objects.left_out)
     if not known.objects.missing:
         print_text(f"nothing is missing{known.of_log}")
         return
@@ -104,7 +123,7 @@ class _Found(NamedTuple):
         return f" for the log {self.log}" if self.log else ""
 
 
-def _found(url: str, where: Where, log: str, password_file: Path | None) -> _Found:
+def _found(url: str, where: Where, log: str, password_file: Path | None, tables: Sequence[str] = ()) -> _Found:
     from wormhole.config.datastores import installed
     from wormhole.config.passwords import without_password
     from wormholectl.existing_rows import chosen_log
@@ -120,7 +139,7 @@ def _found(url: str, where: Where, log: str, password_file: Path | None) -> _Fou
     named = known.name or found.name_in(url)
     url = found.url_of_log(url, named, known.source) if named else url
     with installed(found):
-        objects = found.server_objects(url, login)
+        objects = found.server_objects(url, login, tables)
     if objects is None:
         raise UsageError(f"a publisher of {found.capabilities.title} needs nothing there", hint="start the publisher")
     return _Found(found, url, login, objects, named, known.applications)

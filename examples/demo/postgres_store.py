@@ -28,7 +28,7 @@ _DELETE = "DELETE FROM shop.{table} WHERE id = '\\x{key}'"
 
 
 class DemoStore(Store):
-    """A connection to the server that listens at ``place``, ``host:port``; one table for each of the workload's.
+    """A connection to the server that listens at ``place``, ``host:port``; with the workload's tables.
 
     The log goes on in another file, and a table gets a column and loses it while some subscribers have yet to get what
     was written before.
@@ -41,8 +41,6 @@ class DemoStore(Store):
         self._connection = psycopg.connect(
             host=host, port=port, dbname=_DATABASE, user="postgres", sslmode="disable", autocommit=True
         )
-        columns = "id bytea PRIMARY KEY, value bytea NOT NULL"
-        self._run("CREATE SCHEMA shop", *(f"CREATE TABLE shop.{table} ({columns})" for table in TABLES))
 
     def _run(self, *statements: str) -> None:
         """One transaction in one message: the server takes the statements of a message together."""
@@ -83,7 +81,10 @@ class DemoDatastore(Datastore):
     def start(self) -> None:
         self._server.start()
         self._server.sql(f"CREATE DATABASE {_DATABASE}")
-        # As `wormholectl objects create` does, after the operator's yes.
+        columns = "id bytea PRIMARY KEY, value bytea NOT NULL"
+        tables = (f"CREATE TABLE shop.{table} ({columns})" for table in TABLES)
+        self._server.sql("CREATE SCHEMA shop", *tables, database=_DATABASE)
+        # As `wormholectl objects create` does, after the operator's yes: it publishes the tables that are there.
         url = DATASTORE.url_of_log(f"postgres://postgres@{self.place}/{_DATABASE}", LOG)
         DATASTORE.run_statements(url, Login(), DATASTORE.server_objects(url, Login()).missing)
         password = self.folder / "password"

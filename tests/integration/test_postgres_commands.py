@@ -56,7 +56,7 @@ def test_init_makes_publication_and_slots_on_yes_and_a_command_drops_them(databa
     name = f"wormhole_{database.name}"
     code, out, err = run("init", database.admin)
     assert (code, err) == (1, ""), "publication and slots are missing"
-    assert f'CREATE PUBLICATION "{name}" FOR ALL TABLES' in out
+    assert f'CREATE PUBLICATION "{name}" FOR TABLE "public"."users" WITH' in out
     assert f"pg_create_logical_replication_slot('{name}_held', 'pgoutput'" in out
     assert "Nothing was made" in out
     assert not database.slots() + database.publications()
@@ -105,6 +105,7 @@ def test_tables_without_a_key_are_not_published(database: Database) -> None:
     code, out, _ = run("doctor", database.admin)
     assert "leaves out public.events" in out
     assert "first a primary key, or REPLICA IDENTITY FULL, for public.events" in out
+    assert "ADD TABLE" not in out
 
 
 def test_of_two_logs_of_one_database_none_is_taken_for_the_other(database: Database, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from publisher.sources.postgres import server_state, slots
 from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.existing_rows.source import PostgresTables
 from publisher.sources.postgres.source import PostgresSource
+from tests.support.postgres_harness import all_tables
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.sharding import Sharding
@@ -40,7 +41,7 @@ def started(postgres_server: PostgresServer, postgres_database: str, tmp_path: P
 
     def start(folder: str = "state") -> PostgresSource:
         if not found:
-            sql(slots.statement_of_publication(name), *slots.create_statements(name))
+            sql(all_tables(name), *slots.create_statements(name))
         login = Login(postgres_server.password_file)
         options = SourceOptions("log", tmp_path / folder, Sharding("table"), 1 << 20, 0, login)
         source = PostgresSource(f"{postgres_server.url(postgres_database)}?publication={name}&slot={name}", options)

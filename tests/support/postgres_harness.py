@@ -19,9 +19,14 @@ from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.source_state import SourceState
 from wormhole.ports.testing.contract import Change, Harness
 
-__all__ = ["DATABASE", "PostgresHarness", "prepare_database", "source_of"]
+__all__ = ["DATABASE", "PostgresHarness", "all_tables", "prepare_database", "source_of"]
 
 DATABASE: Final = "contract"
+
+
+def all_tables(publication: str) -> str:
+    """The statement that publishes every table there is and will be."""
+    return f"CREATE PUBLICATION {publication} FOR ALL TABLES WITH (publish_via_partition_root = true)"
 
 
 def prepare_database(server: PostgresServer, database: str, *statements: str, name: str = "wormhole_log") -> None:
@@ -29,8 +34,7 @@ def prepare_database(server: PostgresServer, database: str, *statements: str, na
     if not server.sql(f"SELECT 1 FROM pg_database WHERE datname = '{database}'"):
         server.sql(f"CREATE DATABASE {database}")
     drop_slots(server)
-    publication = slots.statement_of_publication(name)
-    made = (publication, *slots.create_statements(name))
+    made = (all_tables(name), *slots.create_statements(name))
     server.sql(f"DROP PUBLICATION IF EXISTS {name}", *statements, *made, database=database)
 
 

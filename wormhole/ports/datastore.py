@@ -93,7 +93,8 @@ class ServerObjects:
     """What a publisher needs to have been made in the datastore. ``missing``: the statements that make what is not
     there, in order; ``present``: those that drop what is. ``publisher``: which one works with it now, ``in_use``: who
     does, a command too; each empty for nobody. ``kept``: what is lost with it, empty for nothing. ``others``: the
-    parameters of a URL that name what else is there, of other logs.
+    parameters of a URL that name what else is there, of other logs. ``left_out``: tables whose changes do not reach the
+    log's readers, each with the reason, in words; empty for none.
     """
 
     missing: tuple[str, ...]
@@ -102,6 +103,7 @@ class ServerObjects:
     in_use: str = ""
     kept: str = ""
     others: tuple[str, ...] = ()
+    left_out: str = ""
 
 
 def number_is_behind(number: int, marker: Datamarker) -> bool:
@@ -242,8 +244,10 @@ class Datastore(ABC):
         """
         return ""
 
-    def server_objects(self, url: str, login: Login) -> ServerObjects | None:
+    def server_objects(self, url: str, login: Login, tables: Sequence[str] = ()) -> ServerObjects | None:
         """What there is of that, and what is missing; ``None``, the default: nothing is needed. Only reads.
+        ``tables``: patterns of the tables that are wanted, where they have to be named in the datastore; none: those
+        that are there, or else all.
 
         Raises as :meth:`examine`.
         """

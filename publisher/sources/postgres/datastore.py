@@ -97,13 +97,13 @@ class PostgresDatastore(Datastore):
         where = given.socket or f"{'localhost' if here else given.host}:{given.port or DEFAULT_PORT}"
         return f"the replication slots {given.slot or slot_name(log)}_* of {where}"
 
-    def server_objects(self, url: str, login: Login) -> ServerObjects:
+    def server_objects(self, url: str, login: Login, tables: Sequence[str] = ()) -> ServerObjects:
         from publisher.sources.postgres import server_objects
         from publisher.sources.postgres.connection import understood
 
         address = _address(url, login)
         with understood(address):
-            return server_objects.find(address)
+            return server_objects.find(address, tables)
 
     def run_statements(self, url: str, login: Login, statements: Sequence[str]) -> None:
         from publisher.sources.postgres import server_objects

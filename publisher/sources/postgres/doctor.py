@@ -51,7 +51,7 @@ def check(address: Address) -> Report:
         report.findings += _privileges(address, tables, replicates=replicates)
         report.findings += _room(connection, state)
         report.findings += publication_findings(connection, state, address, tables)
-        report.findings += identity_findings(tables)
+        report.findings += identity_findings(tables, address.publication)
         report.findings += slot_findings(connection, state, address)
         report.findings += budget_findings(connection, state)
         report.findings += _sessions(state, address) if replicates else ()

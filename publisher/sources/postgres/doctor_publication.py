@@ -9,23 +9,36 @@ from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, quote_identifier, quote_literal
 from publisher.sources.postgres.server_state import ServerState
-from publisher.sources.postgres.table_identities import MOST_NAMED, TableIdentity, named
+from publisher.sources.postgres.table_identities import LISTS_SINCE, MOST_NAMED, Refusal, TableIdentity, named
 from publisher.sources.postgres.table_keys import generated_keys
 from wormhole.model.findings import Finding, Severity
 
-__all__ = ["identity_findings", "publication_findings", "wanted_publication"]
+__all__ = ["addition_to", "identity_findings", "publication_findings", "remedy", "wanted_publication"]
 
 OK: Final = Severity.OK
 WARN: Final = Severity.WARN
 PROBLEM: Final = Severity.PROBLEM
+_CHECKS: Final = {
+    Refusal.ROW_FILTER: "publication_filters",
+    Refusal.COLUMN_LIST: "publication_columns",
+    Refusal.GENERATED: "publication_generated",
+    Refusal.VIRTUAL: "publication_generated",
+}
+"""What a finding is called that is not about the identity of a table."""
 
 
-def wanted_publication(name: str, tables: Sequence[TableIdentity]) -> str:
-    """The statement that makes it: of every table, but without those of which the server would then refuse every UPDATE
-    and DELETE.
+def wanted_publication(name: str, tables: Sequence[TableIdentity], version: int) -> str:
+    """The statement that makes it: of every table but those of which the server would then refuse every UPDATE and
+    DELETE. ``version``: the server's.
     """
-    keyed = [one.sql_name for one in tables if not one.refuses_changes]
-    return slots.statement_of_publication(name, keyed if len(keyed) < len(tables) else ())
+    accepted = [one.listed_name for one in tables if one.would_refuse is None]
+    return slots.statement_of_publication(name, accepted, version)
+
+
+def addition_to(name: str, tables: Sequence[TableIdentity]) -> str:
+    """The statement that adds tables to the publication."""
+    listed = ", ".join(one.listed_name for one in tables)
+    return f"ALTER PUBLICATION {quote_identifier(name)} ADD TABLE {listed};"
 
 
 def publication_findings(
@@ -42,52 +55,40 @@ def publication_findings(
             PROBLEM,
             f"there is no publication {name}",
             "the server sends only what a publication lists",
-            f"make it before the slots, or name another one (?publication=NAME):\n{wanted_publication(name, tables)}",
+            "make it before the slots, or name another one (?publication=NAME):\n"
+            + wanted_publication(name, tables, state.version),
         )
         return
     yield from _what_it_sends(connection, state, name)
     left_out = [one for one in tables if not one.published]
-    if not any(one.published for one in tables):
-        yield Finding(
-            "publication",
-            PROBLEM if left_out else WARN,
-            f"the publication {name} has no table",
-            "no update is delivered",
-            f"add what is wanted{_first_a_key(left_out)}:\nALTER PUBLICATION {quote_identifier(name)} ADD TABLE "
-            + ", ".join(one.sql_name for one in left_out[:MOST_NAMED] or ())
-            + ";"
-            if left_out
-            else "create tables, or look whether this is the right database",
-        )
-    elif left_out:
-        yield Finding(
-            "publication",
-            WARN,
-            f"the publication {name} leaves out {named(left_out)}",
-            "their updates are not delivered",
-            f"if they are wanted{_first_a_key(left_out)}:\nALTER PUBLICATION {quote_identifier(name)} ADD TABLE "
-            f"{', '.join(one.sql_name for one in left_out[:MOST_NAMED])};",
-        )
-    else:
+    if not left_out and tables:
         yield Finding("publication", OK, f"the publication {name} has every table")
+        return
+    none = not any(one.published for one in tables)
+    what = "has no table" if none else f"leaves out {named(left_out)}"
+    yield Finding(
+        "publication",
+        PROBLEM if none and left_out else WARN,
+        f"the publication {name} {what}",
+        "no update is delivered" if none else "their updates are not delivered",
+        _how_to_add(name, left_out) if left_out else "create tables, or look whether this is the right database",
+    )
 
 
-def identity_findings(tables: list[TableIdentity]) -> Iterator[Finding]:
-    """Tables whose key the log lacks: the server then refuses UPDATE and DELETE of them while they are published."""
-    for identity, why in (
-        ("d", "they have no primary key, and REPLICA IDENTITY DEFAULT"),
-        ("n", "their REPLICA IDENTITY is NOTHING"),
-        ("i", "the index of their REPLICA IDENTITY is gone"),
-    ):
-        found = [one for one in tables if one.published and one.identity == identity and not one.key_columns]
+def identity_findings(tables: list[TableIdentity], publication: str) -> Iterator[Finding]:
+    """Tables of which the server refuses UPDATE and DELETE as the publication has them now, and those without a key."""
+    for refusal in Refusal:
+        found = [one for one in tables if one.refusal is refusal]
         if found:
             first = found[0]
+            part = first.culprit or first
+            of_part = "" if part.name == first.name else f" (of {first.schema}.{first.name}, {part.schema}.{part.name})"
             yield Finding(
-                "replica_identity",
+                _CHECKS.get(refusal, "replica_identity"),
                 PROBLEM,
-                f"the log has no key for {named(found)}: {why}",
-                "the server refuses every UPDATE and DELETE of them while they are published",
-                f"give each a primary key, or log whole rows:\nALTER TABLE {first.sql_name} REPLICA IDENTITY FULL;",
+                f"the server refuses every UPDATE and DELETE of {named(found)}: {refusal.value}{of_part}",
+                "the application that writes there gets the error, as long as they are published like this",
+                remedy(first, publication),
             )
     full = [one for one in tables if one.published and one.identity == "f" and not one.key_columns]
     if full:
@@ -96,24 +97,51 @@ def identity_findings(tables: list[TableIdentity]) -> Iterator[Finding]:
             WARN,
             f"{named(full)} {'has' if len(full) == 1 else 'have'} no primary key (REPLICA IDENTITY FULL)",
             "the updates of each are one shard, without a key",
-            "give them a primary key",
+            "give them a primary key that is not DEFERRABLE",
         )
 
 
-def _first_a_key(tables: Sequence[TableIdentity]) -> str:
-    keyless = [one for one in tables if one.refuses_changes]
-    if not keyless:
-        return ""
-    return (
-        f" (first a primary key, or REPLICA IDENTITY FULL, for {named(keyless)}: without it the server refuses "
-        "every UPDATE and DELETE of a published table)"
-    )
+def remedy(refused: TableIdentity, publication: str) -> str:
+    """What ends that the server refuses changes of the table, with the statements."""
+    refusal, table = refused.refusal, (refused.culprit or refused).sql_name
+    listed, publication = refused.listed_name, quote_identifier(publication)
+    whole_rows = f"ALTER TABLE {table} REPLICA IDENTITY FULL;"
+    if refusal is Refusal.GENERATED:
+        return f"publish them:\nALTER PUBLICATION {publication} SET (publish_generated_columns = stored);"
+    if refusal is Refusal.VIRTUAL:
+        return f"log the key instead of whole rows:\nALTER TABLE {table} REPLICA IDENTITY DEFAULT;"
+    if refusal in {Refusal.ROW_FILTER, Refusal.COLUMN_LIST}:
+        return (
+            "publish the whole table, and leave what is not wanted to the applications (docs/filters.md):\n"
+            f"ALTER PUBLICATION {publication} DROP TABLE {listed};\n"
+            f"ALTER PUBLICATION {publication} ADD TABLE {listed};"
+        )
+    if refusal is Refusal.NO_KEY:
+        return f"give each a primary key, or log whole rows:\n{whole_rows}"
+    if refusal is Refusal.DEFERRABLE:
+        return f"make the key one that is not DEFERRABLE, or log whole rows:\n{whole_rows}"
+    return f"log the primary key, or without one whole rows (FULL):\nALTER TABLE {table} REPLICA IDENTITY DEFAULT;"
+
+
+def _how_to_add(name: str, tables: Sequence[TableIdentity]) -> str:
+    """Only what cannot break the application's writes is in a statement."""
+    accepted = [one for one in tables if one.would_refuse is None][:MOST_NAMED]
+    lines = [f"if they are wanted:\n{addition_to(name, accepted)}"] if accepted else []
+    if refused := [one for one in tables if one.would_refuse is not None]:
+        why = ", ".join(sorted({one.would_refuse.value for one in refused if one.would_refuse is not None}))
+        lines.append(
+            f"first a primary key, or REPLICA IDENTITY FULL, for {named(refused)}: the server would refuse every "
+            f"UPDATE and DELETE of them ({why})"
+        )
+    return "\n".join(lines)
 
 
 def _what_it_sends(connection: Connection, state: ServerState, name: str) -> Iterator[Finding]:
-    ((insert, update, delete, truncate, root, age),) = connection.query(
-        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, age(xmin) FROM pg_publication "  # noqa: S608
-        f"WHERE pubname = {quote_literal(name)}"
+    of_schemas = "OR EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid)"
+    later_too = f"puballtables {of_schemas if state.version >= LISTS_SINCE else ''}"
+    ((insert, update, delete, truncate, root, age, later),) = connection.query(
+        f"SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, age(xmin), {later_too} "  # noqa: S608
+        f"FROM pg_publication p WHERE pubname = {quote_literal(name)}"
     )
     publication = quote_identifier(name)
     sent = {"insert": insert, "update": update, "delete": delete, "truncate": truncate}
@@ -133,6 +161,15 @@ def _what_it_sends(connection: Connection, state: ServerState, name: str) -> Ite
             "an application that names the partitioned table gets nothing of them",
             f"publish them as the table:\nALTER PUBLICATION {publication} SET (publish_via_partition_root = true);",
         )
+    if later == "t":
+        yield Finding(
+            "publication_of_all_tables",
+            WARN,
+            f"the publication {name} has tables that will be created, too",
+            "of a new table without a primary key the server then refuses every UPDATE and DELETE",
+            "create each table with its primary key, or make a publication that lists tables (docs/postgres.md, "
+            "Publication and slots)",
+        )
     older = [slot.name for slot in state.slots.values() if not slot.lost and slot.catalog_age > int(age or 0)]
     if older:
         yield Finding(
@@ -143,7 +180,7 @@ def _what_it_sends(connection: Connection, state: ServerState, name: str) -> Ite
             "nothing, if the publication was only changed; else flows report the range that is lost, "
             "and `wormholectl flows accept-loss APP/SHARD` goes on behind it",
         )
-    if state.version >= 150000:
+    if state.version >= LISTS_SINCE:
         yield from _filters(connection, name)
     yield from _generated_keys(connection, state, name)
 

@@ -4,37 +4,43 @@ what is there. Nothing is made or dropped without the operator's yes.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import NAME_PREFIX, Address
 from publisher.sources.postgres.connection import Connection, ServerError, connect, quote_identifier, quote_literal
-from publisher.sources.postgres.doctor_publication import wanted_publication
+from publisher.sources.postgres.doctor_publication import addition_to, wanted_publication
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_state import ServerState, read_state
 from publisher.sources.postgres.slot_mover import movers
-from publisher.sources.postgres.table_identities import read_tables
+from publisher.sources.postgres.table_identities import Refusal, TableIdentity, named, read_tables
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.ports.datastore import ServerObjects
 
-__all__ = ["copies_of", "find", "find_names", "run"]
+__all__ = ["Publishing", "copies_of", "find", "find_names", "plan_publication", "run"]
 
 _MAKES_S: Final = 60  # a slot is made once every transaction that is open has ended
 _TIMED_OUT: Final = "57014"
 _REFUSED: Final = "42501"
 
 
-def find(address: Address) -> ServerObjects:
-    """What is there and what is not. Raises as :func:`publisher.sources.postgres.doctor.check`."""
+def find(address: Address, tables: Sequence[str] = ()) -> ServerObjects:
+    """What is there and what is not. ``tables``: patterns of the names (``schema.table``) of those that are wanted in
+    the publication; without any, a publication that is there stays as it is, and a new one gets every table whose
+    changes the server then still permits. Raises as :func:`publisher.sources.postgres.doctor.check`.
+    """
     names = (slots.held_slot(address.slot), slots.lead_slot(address.slot))
     connection = connect(address)
     try:
         state = read_state(connection, address.publication, {name: name for name in names})
         for slot in state.slots.values():
             slots.check_owner(slot, address.database)
-        tables = [] if state.publication else read_tables(connection, address.publication)
+        publishing = plan_publication(
+            read_tables(connection, address.publication), tables, is_there=state.publication, log=address.publication
+        )
         made = dict(zip(names, slots.create_statements(address.slot, state.version), strict=True))
         drops = dict(zip(reversed(names), slots.drop_statements(address.slot), strict=True))
         lost = slots.repair_statements(state, address.slot)
@@ -42,8 +48,10 @@ def find(address: Address) -> ServerObjects:
         present = [statement for name, statement in drops.items() if name in state.slots]
         if state.publication:
             present.append(f"DROP PUBLICATION {quote_identifier(address.publication)};")
+            if publishing.tables:
+                missing.append(addition_to(address.publication, publishing.tables))
         else:
-            missing.insert(0, wanted_publication(address.publication, tables))
+            missing.insert(0, wanted_publication(address.publication, publishing.tables, state.version))
         mover = movers(connection, address.slot)
         publisher = f"a publisher moves the slots {address.slot}_* ({mover})" if mover else ""
         return ServerObjects(
@@ -53,9 +61,42 @@ def find(address: Address) -> ServerObjects:
             publisher or _reader(connection, address),
             _kept(state, names[0]),
             tuple(f"slot={name}" for name in _names_of_logs(connection, address) if name != address.slot),
+            publishing.left_out,
         )
     finally:
         connection.close()
+
+
+class Publishing(NamedTuple):
+    """``tables``: those that are to be in the publication and are not; ``left_out``: which are not, and why."""
+
+    tables: tuple[TableIdentity, ...]
+    left_out: str
+
+
+def plan_publication(
+    known: Sequence[TableIdentity], patterns: Sequence[str], *, is_there: bool, log: str
+) -> Publishing:
+    """Which tables a publication gets. Raises :class:`~wormhole.model.errors.UsageError` where no table has a name that
+    was given.
+    """
+    for pattern in patterns:
+        if not any(_matches(one, [pattern]) for one in known):
+            raise UsageError(f"no table of the database is called {pattern}", hint="give it as schema.table")
+    missing = [one for one in known if not one.published]
+    refused = [one for one in missing if one.would_refuse is not None]
+    wanted = [one for one in missing if one.would_refuse is None and (not patterns or _matches(one, patterns))]
+    offered = is_there and not patterns
+    parts = [f"{named(wanted)} (add them: --tables 'SCHEMA.TABLE')"] if offered and wanted else []
+    for refusal in Refusal:
+        found = [one for one in refused if one.would_refuse is refusal and _matches(one, patterns or ["*"])]
+        parts += [f"{named(found)} ({refusal.value}: the server would refuse every UPDATE and DELETE)"] if found else []
+    left_out = f"{log} leaves out {'; '.join(parts)}" if parts else ""
+    return Publishing(() if offered else tuple(wanted), left_out)
+
+
+def _matches(table: TableIdentity, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(f"{table.schema}.{table.name}", pattern) for pattern in patterns)
 
 
 def run(address: Address, statements: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = [
     "FAILOVER_SINCE",
+    "GENERATED_SINCE",
     "PLUGIN",
     "Awaited",
     "advance",
@@ -44,6 +45,8 @@ __all__ = [
 PLUGIN: Final = "pgoutput"
 FAILOVER_SINCE: Final = 170000
 """The version from which on standbys may have the slots of their primary."""
+GENERATED_SINCE: Final = 180000
+"""The version from which on a publication can have generated columns."""
 _WHY_LOST: Final = {
     "": "the server removed what it needed (max_slot_wal_keep_size)",
     "rows_removed": "the server removed rows of catalogues that it needed",
@@ -109,12 +112,15 @@ def drop_statements(name: str) -> tuple[str, str]:
     )
 
 
-def statement_of_publication(publication: str, tables: Sequence[str] = ()) -> str:
-    """The SQL that publishes ``tables`` (as SQL names them), or without any of them every table there is and will be;
-    partitions under the name of their root.
+def statement_of_publication(publication: str, tables: Sequence[str], version: int) -> str:
+    """The SQL that publishes ``tables`` (as SQL names them), and no table that is created later: the server refuses
+    every UPDATE and DELETE of a published table without a key. Partitions are published under the name of their root.
+    ``version``: the server's; from 18 on it can send generated columns.
     """
-    what = f"TABLE {', '.join(tables)}" if tables else "ALL TABLES"
-    return f"CREATE PUBLICATION {quote_identifier(publication)} FOR {what} WITH (publish_via_partition_root = true);"
+    what = f" FOR TABLE {', '.join(tables)}" if tables else ""
+    generated = ", publish_generated_columns = stored" if version >= GENERATED_SINCE else ""
+    options = f"publish_via_partition_root = true{generated}"
+    return f"CREATE PUBLICATION {quote_identifier(publication)}{what} WITH ({options});"
 
 
 def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:

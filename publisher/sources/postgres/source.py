@@ -31,6 +31,8 @@ from publisher.sources.postgres.server_url import ServerUrl
 from publisher.sources.postgres.slot_mover import SlotMover
 from publisher.sources.postgres.standing import check_settings, check_slots
 from publisher.sources.postgres.stream import Stream
+from publisher.sources.postgres.table_identities import read_tables
+from publisher.sources.postgres.table_watch import TableWatch
 from publisher.sources.postgres.timelines import Timelines, read_timelines
 from publisher.sources.shared_state import open_state
 from wormhole.model.errors import (
@@ -54,6 +56,7 @@ T = TypeVar("T")
 _POLL_S: Final = 1.0
 _SILENT_S: Final = 15.0
 """A server that was not asked with success for so long is reported, also while somebody still waits for its answer."""
+_TABLES_S: Final = 60.0
 _ADVANCE_S: Final = 5.0  # between two moves of the slots
 _ANSWER_S: Final = 10.0
 _PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server from shutting down
@@ -121,6 +124,7 @@ class PostgresSource:
             ended=self._streams.discard,
             delivered=self._delivered,
         )
+        self._watched = TableWatch(self._address.publication)
         self._slots = {
             name: name for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot))
         }
@@ -142,6 +146,7 @@ class PostgresSource:
         work_of = {"poll": (_POLL_S, self._poll), "answers": (pause_s, self._answer)}
         if not self._options.transient:
             work_of["slots"] = (_ADVANCE_S, self._move_slots)
+            work_of["tables"] = (_TABLES_S, self._watch_tables)
         for name, (every_s, work) in work_of.items():
             thread = threading.Thread(
                 target=self._every, args=(every_s, work), name=f"postgres-{name}-{self._log}", daemon=True
@@ -232,12 +237,12 @@ class PostgresSource:
         oldest = end if held is None or held.lost else seen.place(held.confirmed)
         kept = 0 if held is None or held.lost else max(0, end.offset - held.restart)
         unmoved = self._mover.problem if self._mover is not None else NO_PROBLEM
-        problems = tuple(filter(None, (problem, unmoved, self._high_water.problem, *self._troubles(seen.state))))
+        found = (problem, unmoved, self._high_water.problem, self._watched.problem, *self._troubles(seen.state))
         return SourceStatus(
             end,
             oldest,
             kept,
-            problems,
+            tuple(filter(None, found)),
             files=((0, end.offset),),
             budget_bytes=seen.state.keep_bytes,
             end_unknown=str(problem),
@@ -411,6 +416,12 @@ class PostgresSource:
         self._problem = problem
         if self._options.may_act():
             self._high_water.try_sync()
+
+    def _watch_tables(self) -> None:
+        with suppress(WormholeError):  # `_poll` reports it
+            tables = self._ask(lambda control: read_tables(control, self._address.publication))
+            if found := self._watched.observe(tables):
+                _log.warning("%s", found)
 
     def _owns_alone(self) -> bool:
         """Whether no other publisher may do anything for the log now."""

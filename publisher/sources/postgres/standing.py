@@ -65,8 +65,7 @@ def check_settings(state: ServerState, address: Address) -> None:
     if not state.publication:
         raise SourceUnavailable(
             f"the database {address.database} has no publication {address.publication}",
-            hint="make it, or name another one behind the URL, ?publication=NAME:\n"
-            + slots.statement_of_publication(address.publication),
+            hint=_how_to_publish(address, state.version),
         )
 
 
@@ -106,8 +105,15 @@ def _without_publication(connection: Connection, address: Address) -> Problem:
         return NO_PROBLEM
     return Problem(
         f"it is a standby, and its database {address.database} has no publication {address.publication}",
-        "make it on the primary, or name another one behind the URL, ?publication=NAME:\n"
-        + slots.statement_of_publication(address.publication),
+        f"on the primary: {_how_to_publish(address, connection.version)}",
+    )
+
+
+def _how_to_publish(address: Address, version: int) -> str:
+    statement = slots.statement_of_publication(address.publication, ["SCHEMA.TABLE"], version)
+    return (
+        "make it before the slots, or name another one behind the URL, ?publication=NAME. `wormholectl objects create` "
+        f"lists every table that can be published; for a few:\n{statement}"
     )
 
 

@@ -52,7 +52,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     server = Server()
     monkeypatch.chdir(tmp_path)
     replaced: dict[str, Any] = {
-        "server_objects": lambda _, *given: server.find(*given),
+        "server_objects": lambda _, url, login, _tables=(): server.find(url, login),
         "run_statements": lambda _, *given: server.run(*given),
         "url_of_log": lambda _, url, log, configured="": f"{url}/?ca=/{log}",
         "examine": lambda _, url, *_given: server.examine(url),

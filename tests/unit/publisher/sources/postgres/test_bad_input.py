@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         lambda folder: started(replace(STATE, publication=False), folder),
         SourceUnavailable,
         "no publication s",
-        'CREATE PUBLICATION "s" FOR ALL TABLES',
+        "wormholectl objects create",
     ),
     "no slots, as on a promoted standby": (
         lambda folder: started(replace(STATE, slots={}), folder),

@@ -13,7 +13,9 @@ import pytest
 from publisher.sources.postgres import doctor
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Row
+from publisher.sources.postgres.doctor_publication import _CHECKS
 from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.table_identities import Refusal, TableIdentity
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.model.findings import Finding, Report, Severity
 
@@ -23,8 +25,7 @@ LEAD = replace(HELD, name="wormhole_log_lead")
 READY = ServerState(
     "71", 1, 0x5000, 0x5000, 150004, "logical", 64 << 30, 60.0, True, {HELD.name: HELD, LEAD.name: LEAD}
 )
-KEYED: Row = ("public", "orders", "d", "1", "10", "t", "t")
-"""Schema, name, identity, key columns, rows, published, readable."""
+KEYED = TableIdentity("public", "orders", "d", 1, 10, published=True, readable=True)
 
 
 class Server:
@@ -36,8 +37,8 @@ class Server:
         self.encrypted = encrypted
         self.replicates = True
         self.used = 0
-        self.tables: list[Row] = [KEYED]
-        self.sends: Row = ("t", "t", "t", "t", "t", "1000000000")  # four operations, by root, age
+        self.tables = [KEYED]
+        self.sends: Row = ("t", "t", "t", "t", "t", "1000000000", "f")  # four operations, by root, age, all tables
         self.filtered: list[Row] = []
         self.generated: list[Row] = []
         self.publishes_generated = "n"
@@ -64,7 +65,6 @@ class Server:
             "pg_stat_wal": [("7200", "3600")],
             "held|lead": self.logs,
             "SELECT pubname": self.publications,
-            "pg_publication_tables": self.tables,
         }
         return next(answer for words, answer in answers.items() if words in sql)
 
@@ -90,6 +90,7 @@ def examine(monkeypatch: pytest.MonkeyPatch) -> Examine:
 
         monkeypatch.setattr(doctor, "connect", connect)
         monkeypatch.setattr(doctor, "read_state", lambda *_: server.state)
+        monkeypatch.setattr(doctor, "read_tables", lambda *_: server.tables)
         monkeypatch.setattr(doctor, "checksum_of_log", checksum)
         report = doctor.check(address)
         assert server.closed
@@ -199,9 +200,10 @@ def test_a_server_that_gives_up_idle_slots(examine: Examine) -> None:
 @pytest.mark.parametrize(
     ("sends", "check", "next_step"),
     [
-        (("t", "f", "t", "f", "t", "1000000000"), "publication_operations", "insert, update, delete, truncate"),
-        (("t", "t", "t", "t", "f", "1000000000"), "publication_root", "publish_via_partition_root = true"),
-        (("t", "t", "t", "t", "t", "5"), "publication_age", "accept-loss"),
+        (("t", "f", "t", "f", "t", "1000000000", "f"), "publication_operations", "insert, update, delete, truncate"),
+        (("t", "t", "t", "t", "f", "1000000000", "f"), "publication_root", "publish_via_partition_root = true"),
+        (("t", "t", "t", "t", "t", "5", "f"), "publication_age", "accept-loss"),
+        (("t", "t", "t", "t", "t", "1000000000", "t"), "publication_of_all_tables", "with its primary key"),
     ],
 )
 def test_what_a_publication_leaves_out(examine: Examine, sends: Row, check: str, next_step: str) -> None:
@@ -270,7 +272,7 @@ def test_an_account_without_rights_is_given_the_grants(examine: Examine) -> None
     server = Server()
     server.replicates = False
     assert "walsender" not in named(examine(server, pooled="must be superuser or replication role")), "it is said"
-    server.tables = [KEYED, ("shop", "hidden", "d", "1", "0", "t", "f")]
+    server.tables = [KEYED, replace(KEYED, schema="shop", name="hidden", readable=False)]
     found = named(examine(server))
     assert found["replication"].next_step == 'give it:\nALTER ROLE "app" REPLICATION;'
     assert "shop.hidden" in found["select"].what
@@ -281,12 +283,14 @@ def test_an_account_without_rights_is_given_the_grants(examine: Examine) -> None
     ("tables", "severity", "words"),
     [
         ([], Severity.WARN, "has no table"),
-        ([("public", "a", "d", "1", "0", "f", "t")], Severity.PROBLEM, "has no table"),
-        ([KEYED, ("public", "a", "d", "1", "0", "f", "t")], Severity.WARN, "leaves out public.a"),
-        ([KEYED, *(("s", f"t{n}", "d", "1", "0", "f", "t") for n in range(10))], Severity.WARN, "and 2 more"),
+        ([replace(KEYED, published=False)], Severity.PROBLEM, "has no table"),
+        ([KEYED, replace(KEYED, name="a", published=False)], Severity.WARN, "leaves out public.a"),
+        ([KEYED, *(replace(KEYED, name=f"t{n}", published=False) for n in range(10))], Severity.WARN, "and 2 more"),
     ],
 )
-def test_tables_that_the_publication_lacks(examine: Examine, tables: list[Row], severity: Severity, words: str) -> None:
+def test_tables_that_the_publication_lacks(
+    examine: Examine, tables: list[TableIdentity], severity: Severity, words: str
+) -> None:
     server = Server()
     server.tables = tables
     found = named(examine(server))["publication"]
@@ -294,22 +298,31 @@ def test_tables_that_the_publication_lacks(examine: Examine, tables: list[Row], 
     assert words in found.what
 
 
-@pytest.mark.parametrize(
-    ("identity", "severity", "words"),
-    [
-        ("d", Severity.PROBLEM, "no primary key"),
-        ("n", Severity.PROBLEM, "NOTHING"),
-        ("i", Severity.PROBLEM, "index of their REPLICA IDENTITY is gone"),
-        ("f", Severity.WARN, "one shard, without a key"),
-    ],
-)
-def test_tables_without_a_key_in_the_log(examine: Examine, identity: str, severity: Severity, words: str) -> None:
+def test_a_table_whose_writes_would_be_refused_is_in_no_statement(examine: Examine) -> None:
+    keyless = replace(KEYED, name="keyless", key_columns=0, would_refuse=Refusal.NO_KEY)
+    server = Server(state=replace(READY, publication=False))
+    server.tables = [KEYED, keyless]
+    assert "keyless" not in named(examine(server))["publication"].next_step
     server = Server()
-    server.tables = [("public", "keyless", identity, None, "0", "t", "t")]
-    found = named(examine(server))["replica_identity"]
-    assert found.severity is severity
-    assert "public.keyless" in found.what
-    assert words in f"{found.what} {found.because}"
+    server.tables = [KEYED, replace(KEYED, name="added", published=False), replace(keyless, published=False)]
+    step = named(examine(server))["publication"].next_step
+    assert step.splitlines()[1] == 'ALTER PUBLICATION "wormhole_log" ADD TABLE "public"."added";'
+    assert "public.keyless" in step.splitlines()[2]
+
+
+@pytest.mark.parametrize(("refusal", "check"), [(one, _CHECKS.get(one, "replica_identity")) for one in Refusal])
+def test_tables_whose_writes_are_refused(examine: Examine, refusal: Refusal, check: str) -> None:
+    server = Server()
+    server.tables = [replace(KEYED, name="refused", refusal=refusal)]
+    found = named(examine(server))[check]
+    assert (found.severity, "public.refused" in found.what) == (Severity.PROBLEM, True)
+    assert found.next_step.splitlines()[1].startswith("ALTER ")
+
+
+def test_a_table_without_a_key_in_the_log(examine: Examine) -> None:
+    server = Server()
+    server.tables = [replace(KEYED, name="keyless", identity="f", key_columns=0)]
+    assert named(examine(server))["replica_identity"].severity is Severity.WARN
 
 
 def test_a_log_whose_bytes_are_not_sent_is_told(examine: Examine) -> None:

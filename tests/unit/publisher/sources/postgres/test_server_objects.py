@@ -14,6 +14,7 @@ from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Row, ServerError
 from publisher.sources.postgres.datastore import DATASTORE
 from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.table_identities import Refusal, TableIdentity
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.ports.datastore import Login, ServerObjects
 
@@ -21,14 +22,14 @@ ADDRESS = Address("127.0.0.1", 5432, "app", "shop", publication="wormhole_shop",
 HELD = Slot("wormhole_shop_held", "pgoutput", "shop", False, 0, 0x100, 0x120, "reserved", None)
 LEAD = replace(HELD, name="wormhole_shop_lead")
 READY = ServerState("71", 1, 5 << 20, 5 << 20, 150004, "logical", 0, 60.0, True, {HELD.name: HELD, LEAD.name: LEAD})
-KEYED: Row = ("public", "orders", "d", "1", "10", "f", "t")
-KEYLESS: Row = ("public", "events", "d", None, "0", "f", "t")
+KEYED = TableIdentity("public", "orders", "d", 1, 10, published=False, readable=True)
+KEYLESS = replace(KEYED, name="events", key_columns=0, would_refuse=Refusal.NO_KEY)
 
 
 class Server:
     def __init__(self, state: ServerState = READY) -> None:
         self.state = state
-        self.tables: list[Row] = [KEYED]
+        self.tables = [KEYED]
         self.readers: list[Row] = []
         self.movers: list[Row] = []
         self.logs: list[Row] = []
@@ -37,8 +38,6 @@ class Server:
         self.closed = 0
 
     def query(self, sql: str, **_options: Any) -> list[Row]:
-        if "pg_publication_tables" in sql:
-            return self.tables
         if "AND active" in sql:
             return self.readers
         if "pg_locks" in sql:
@@ -60,6 +59,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
     monkeypatch.setattr(server_objects, "connect", lambda *_: server)
     monkeypatch.setattr(server_objects, "read_state", lambda *_: server.state)
+    monkeypatch.setattr(server_objects, "read_tables", lambda *_: server.tables)
     return server
 
 
@@ -74,7 +74,7 @@ def found(server: Server, state: ServerState = READY) -> ServerObjects:
 def test_what_is_missing_is_made_in_an_order_that_works(server: Server) -> None:
     nothing = found(server, replace(READY, publication=False, slots={}))
     assert nothing.missing == (
-        'CREATE PUBLICATION "wormhole_shop" FOR ALL TABLES WITH (publish_via_partition_root = true);',
+        'CREATE PUBLICATION "wormhole_shop" FOR TABLE "public"."orders" WITH (publish_via_partition_root = true);',
         "SELECT pg_create_logical_replication_slot('wormhole_shop_held', 'pgoutput');",
         "SELECT pg_copy_logical_replication_slot('wormhole_shop_held', 'wormhole_shop_lead');",
     )
@@ -84,10 +84,32 @@ def test_what_is_missing_is_made_in_an_order_that_works(server: Server) -> None:
     assert one.missing == nothing.missing[2:]
 
 
-def test_a_table_without_a_key_is_not_published(server: Server) -> None:
-    server.tables = [KEYED, KEYLESS, ("s", "whole", "f", None, "0", "f", "t")]
-    first, *_ = found(server, replace(READY, publication=False)).missing
-    assert ' FOR TABLE "public"."orders", "s"."whole" WITH ' in first
+def test_a_publication_lists_the_tables_whose_changes_stay_permitted(server: Server) -> None:
+    """It has no table that is created later: that one may lack a key."""
+    state = replace(READY, publication=False)
+    server.tables = [KEYED, KEYLESS, replace(KEYED, schema="s", name="parent", only=True)]
+    objects = found(server, state)
+    assert (
+        ' FOR TABLE "public"."orders", ONLY "s"."parent" WITH (publish_via_partition_root = true);'
+        in (objects.missing[0])
+    )
+    assert "public.events" in objects.left_out
+    newer = found(server, replace(state, version=180001)).missing[0]
+    assert newer.endswith(" WITH (publish_via_partition_root = true, publish_generated_columns = stored);")
+    server.tables = []
+    assert found(server, state).missing[0] == (
+        'CREATE PUBLICATION "wormhole_shop" WITH (publish_via_partition_root = true);'
+    )
+
+
+def test_a_publication_that_is_there_gets_only_what_is_named(server: Server) -> None:
+    server.tables = [KEYED, KEYLESS, replace(KEYED, name="users", published=True)]
+    assert found(server).missing == ()
+    assert "public.orders" in found(server).left_out
+    assert server_objects.find(ADDRESS, ["public.*"]).missing == (
+        'ALTER PUBLICATION "wormhole_shop" ADD TABLE "public"."orders";',
+    )
+    assert server_objects.find(ADDRESS, ["*.users"]).missing == ()
 
 
 def test_what_is_there_is_dropped_in_the_reverse_order(server: Server) -> None:

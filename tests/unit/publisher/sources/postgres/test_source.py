@@ -320,7 +320,7 @@ def test_another_publication_of_the_name_is_told_with_its_place(
     server.state = replace(STATE, publication=False, publication_oid=0)
     with pytest.raises(SourceUnavailable, match="has no publication") as error:
         source._published_from(100)
-    assert "CREATE PUBLICATION" in (error.value.hint or "")
+    assert "wormholectl objects create" in (error.value.hint or "")
 
 
 def test_a_table_that_joins_the_publication_is_told_with_what_sends_its_rows(

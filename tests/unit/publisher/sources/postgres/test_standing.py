@@ -139,7 +139,7 @@ def test_a_standby_that_could_not_serve_if_it_were_promoted_says_so(
 @pytest.mark.parametrize(
     ("changes", "text", "hint"),
     [
-        ({"publication": False}, "has no publication p", 'CREATE PUBLICATION "p"'),
+        ({"publication": False}, "has no publication p", "wormholectl objects create"),
         ({"slots": {"s_held": SLOTS["s_held"]}}, "has no replication slot s_lead", "pg_copy_logical_replication_slot"),
         ({"wal_level": "replica"}, "wal_level is replica", "wal_level = logical"),
     ],
