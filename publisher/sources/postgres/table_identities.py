@@ -147,7 +147,8 @@ SELECT json_build_object(
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number WHERE i.indrelid = c.oid
     AND k.at <= i.indnkeyatts AND i.indisvalid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL
     AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END),
-'key_columns', (SELECT i.indnkeyatts FROM pg_index i WHERE i.indrelid = c.oid AND c.relreplident <> 'n' AND {key_index}),
+'key_columns', (SELECT i.indnkeyatts FROM pg_index i
+    WHERE i.indrelid = c.oid AND c.relreplident <> 'n' AND {key_index}),
 'deferrable', EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT i.indimmediate),
 'sends_generated', (SELECT {generated} FROM pg_publication p WHERE p.pubname = {publication}),
 'generated', (SELECT json_agg(json_build_array(a.attname, a.attgenerated)) FROM pg_attribute a
