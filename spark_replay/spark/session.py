@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from spark_replay.spark.executors import checked, executor_fault
+from spark_replay.spark.scratch import Scratch, set_variables
 from spark_replay.spark.settings import check_settings, filled_in
 from spark_replay.spark.yarn import resource_managers
 from wormhole.model.errors import UsageError
@@ -64,6 +65,8 @@ _ALWAYS: Final = {
     "spark.python.worker.memory": "256m",
 }
 _LOCAL: Final = {
+    # The driver's ports deserialize what arrives. Spark makes a secret of its own for a local master.
+    "spark.authenticate": "true",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -149,6 +152,9 @@ def spark_session(
     ``spark-submit --conf`` and ``spark-defaults.conf`` are kept, and logged by name where they cost something.
     ``pushing``: its tasks push to subscribers.
 
+    What Spark writes on the driver's machine is in folders that only this user may enter. With a local master it
+    listens on loopback only, and each of its ports wants a secret.
+
     Blocks for seconds at first; on a cluster until the first executor runs, at most as long as the setting
     ``spark.wormhole.executorWait`` says. What Spark writes goes nowhere: a JVM that we start writes its warnings among
     what people and programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.model.errors.UsageError`
@@ -157,6 +163,7 @@ def spark_session(
     """
     check_spark()
     from py4j.protocol import Py4JError
+    from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -166,10 +173,11 @@ def spark_session(
     # Local workers run this interpreter, unless the environment names one; those of a cluster have their own.
     ours = set() if master and not master.startswith("local") else set(_PYTHONS) - os.environ.keys()
     os.environ.update(dict.fromkeys(ours, sys.executable))
+    scratch = Scratch()
     with tempfile.TemporaryFile() as said:
         try:
             # Connected first: only the JVM knows what spark-submit and spark-defaults.conf say.
-            given = _connected(master, settings or {}, said)
+            given = _connected(master, settings or {}, said, scratch)
             chosen = local_master(master or given.get("spark.master", None) or "local[*]")
             if not master:
                 reach_master(chosen)
@@ -188,8 +196,13 @@ def spark_session(
                     builder = builder.config(key, value)
             for key, value in (settings or {}).items():
                 builder = builder.config(key, value)
+            if local and SparkContext._active_spark_context is None:
+                for key, value in scratch.settings({**set_, **(settings or {})}).items():
+                    builder = builder.config(key, value)
             session = builder.getOrCreate()
+            scratch.remove_with(session.sparkContext._jvm)
         except (Py4JError, PySparkException) as error:
+            scratch.remove()
             said.seek(0)
             lines = [*said.read().decode(errors="replace").splitlines(), *str(error).splitlines()]
             raise UsageError(
@@ -251,10 +264,9 @@ def _hosts_of(master: str) -> list[str]:
     return resource_managers(os.environ) if master == "yarn" else []
 
 
-def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes]) -> SparkConf:
+def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes], scratch: Scratch) -> SparkConf:
     """Connect to the JVM that ``spark-submit`` started, else start one, unless it runs already, with ``said`` as its
-    output. Spark's
-    configuration as the JVM has it."""
+    output and the folders of ``scratch``. Spark's configuration as the JVM has it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -262,7 +274,10 @@ def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes])
     if SparkContext._gateway is None:
         conf = SparkConf().setAll([*settings.items(), *([("spark.master", local_master(master))] if master else [])])
         launch: Any = launch_gateway
-        SparkContext._ensure_initialized(gateway=launch(conf, {"stdout": said, "stderr": said}))
+        local = local_slots(master or "") is not None
+        with set_variables(scratch.variables(local=local)):
+            gateway = launch(conf, {"stdout": said, "stderr": said})
+        SparkContext._ensure_initialized(gateway=gateway)
     return SparkConf()
 
 
