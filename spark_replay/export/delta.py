@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +26,7 @@ from spark_replay.export.leftovers import is_ours
 from spark_replay.export.port import DataFile, NewFile, Seen, table_shape
 from spark_replay.export.state import ANEW, KEY, Exported, state_from_text, state_to_text
 from spark_replay.tables.columns import TableColumn
+from spark_replay.tables.names import folder_name
 from wormhole.model.errors import ArchiveConflict, ArchiveUnavailable, ReplayError, UsageError
 
 __all__ = ["DeltaDraft", "OpenDeltaTable", "storage_options"]
@@ -35,6 +36,7 @@ _CATALOGUED: Final = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 """Features and settings of a table whose commits a catalogue makes."""
 _FORBIDDEN: Final = frozenset(" ,;{}()\n\t=")
 """Not in a column's name, unless the table maps names."""
+_DECODED: Final = frozenset("%\\")
 _ROWS: Final = ("add", "remove", "cdc")
 _LONGEST: Final = 64
 
@@ -48,7 +50,12 @@ class OpenDeltaTable:
         place, question, options = to.partition("?")
         if "://" in place and not place.startswith("s3://"):
             raise UsageError(f"Delta tables cannot lie in {place}", hint="use a folder or s3://bucket/folder")
-        self.name = f"{place.rstrip('/')}/{_folder(table)}"
+        if bad := sorted(_DECODED & set(place)):
+            raise UsageError(
+                f"Delta tables cannot lie in {place}: its library reads {bad[0]} in a path as something else",
+                hint="use a folder without it",
+            )
+        self.name = f"{place.rstrip('/')}/{folder_name(table)}"
         self._whose = dataset, copy, table
         self._storage: Storage = open_storage(f"{self.name}{question}{options}")
         self.options = storage_options(to)
@@ -211,8 +218,13 @@ class DeltaDraft:
                     gone = [RemoveAction(file.handle, True, now_ms, file.size, {}) for file in removed]
                     seen.create_write_transaction([*adds, *gone], "append", self._schema, commit_properties=ours)
             except CommitFailedError as error:
-                raise ArchiveConflict(f"somebody else committed to {table.name} first") from error
+                if seen is None or not self._holds_version(seen.version() + 1):
+                    raise  # the library raises it for other faults too
+                raise ArchiveConflict(f"another writer committed to {table.name} first") from error
             return str(seen.version() + 1)
+
+    def _holds_version(self, version: int) -> bool:
+        return self._table._actions(version) is not None
 
     def _create(self, state: Exported, added: Sequence[NewFile], now_ms: int, ours: CommitProperties) -> str:
         table = self._table
@@ -226,9 +238,11 @@ class DeltaDraft:
                 commit_properties=ours,
             )
         except DeltaError as error:
-            if DeltaTable.is_deltatable(table.name, table.options):
-                raise ArchiveConflict(f"somebody else committed to {table.name} first") from error
-            raise
+            # It also fails after the commit, when it reads the table that it made.
+            if not self._holds_version(0):
+                raise
+            if not table.committed(state.run, ""):
+                raise ArchiveConflict(f"another writer committed to {table.name} first") from error
         return "0"
 
     def _add(self, file: NewFile, now_ms: int) -> AddAction:
@@ -271,12 +285,6 @@ def _ours(actions: Sequence[dict[str, Any]]) -> str | None:
         if isinstance(text, str):
             return text
     return None
-
-
-def _folder(table: str) -> str:
-    """Readers pass over names that begin with ``_`` or ``.``."""
-    name = quote(table, safe="")
-    return f"%{ord(name[0]):X}{name[1:]}" if name[0] in "_." else name
 
 
 def storage_options(to: str) -> dict[str, str]:

@@ -40,6 +40,7 @@ from spark_replay.export.leftovers import noted
 from spark_replay.export.port import DataFile, NewFile, Seen, table_shape
 from spark_replay.export.state import ANEW, KEY, Exported, state_from_text, state_to_text
 from spark_replay.tables.columns import TableColumn
+from spark_replay.tables.names import folder_name
 from wormhole.model.errors import ArchiveConflict, ArchiveUnavailable, ReplayError, UsageError, WormholeError
 
 __all__ = ["OpenIcebergTable", "open_catalogue"]
@@ -77,6 +78,8 @@ class OpenIcebergTable:
 
     def __init__(self, catalogue: Catalog, dataset: str, copy: str, table: str) -> None:
         namespace, _, own = table.rpartition(".")
+        if not own:  # a name that ends with a dot
+            namespace, _, own = table.partition(".")
         self.identifier = (namespace.replace(".", _NAMESPACE_SEPARATOR) or dataset, own)
         self.name = f"{catalogue.name}.{'.'.join(self.identifier)}"
         self._whose = dataset, copy, table
@@ -107,7 +110,7 @@ class OpenIcebergTable:
         """Begin to create the table. Its files go where this says."""
         with self.errors("create"):
             self._catalogue.create_namespace_if_not_exists(self.identifier[0])
-            staged = self._catalogue.create_table_transaction(self.identifier, shape)
+            staged = self._staged(shape)
             self._check_place(staged._table)
             self._home = staged._table
             return staged
@@ -163,10 +166,22 @@ class OpenIcebergTable:
 
     def _check_new(self) -> None:
         try:
-            staged = self._catalogue.create_table_transaction(self.identifier, pa.schema([pa.field("_", pa.bool_())]))
+            staged = self._staged(pa.schema([pa.field("_", pa.bool_())]))
         except NoSuchNamespaceError:
             return  # then nobody knows its place yet
         self._check_place(staged._table)
+
+    def _staged(self, shape: pa.Schema) -> CreateTableTransaction:
+        """Where the catalogue puts the table; under names that are no parts of a URL, which a location is."""
+        staged = self._catalogue.create_table_transaction(self.identifier, shape)
+        usual = _location(staged._table)
+        for length in (2, 1):  # a namespace may have a location of its own
+            end = "/".join(("", *self.identifier[-length:]))
+            plain = "/".join(("", *map(folder_name, self.identifier[-length:])))
+            if end != plain and usual.endswith(end):
+                location = usual.removesuffix(end) + plain
+                return self._catalogue.create_table_transaction(self.identifier, shape, location=location)
+        return staged
 
     def _check_place(self, table: Table) -> None:
         """Metadata in the place of a new table is that of a table in another catalogue; or of a run of ours that was

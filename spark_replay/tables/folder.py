@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import pyarrow as pa
 
 from spark_replay.archive.json_checksum import has_checksum, with_checksum
 from spark_replay.archive.storage import open_storage
 from spark_replay.frames import reading
+from spark_replay.tables.names import folder_name
 from spark_replay.tables.updates import WrittenFile, write_rows
 from wormhole.model.errors import ReplayError, UsageError, WormholeError
 from wormhole.model.json_input import read_json
@@ -60,9 +60,8 @@ class Written:
 
 
 def table_folder(table: str) -> str:
-    """Where a table lies in the folder. Readers pass over names that begin with ``_`` or ``.``."""
-    name = quote(table, safe="")
-    return f"tables/{'%' + format(ord(name[0]), 'X') + name[1:] if name[0] in '_.' else name}"
+    """Where a table lies in the folder."""
+    return f"tables/{folder_name(table)}"
 
 
 class Folder:

@@ -23,6 +23,7 @@ from spark_replay.export.job import Changed, Work
 from spark_replay.export.port import DataFile, NewFile, OpenTable, table_shape
 from spark_replay.selected import COLUMNS, PLAIN, plain_rows
 from spark_replay.tables.history import _Task
+from spark_replay.tables.names import folder_name
 from spark_replay.tables.rows import Decoding
 from spark_replay.tables.versions import Barriers, Ended
 from wormhole.model.values import Op
@@ -120,10 +121,9 @@ class Format:
         """What the table has at a version, or now."""
         if self.name == "delta":
             return DeltaTable(
-                f"{self.base}/delta/{table}", version=int(version) if version else None
+                f"{self.base}/delta/{folder_name(table)}", version=int(version) if version else None
             ).to_pyarrow_table()
-        namespace, _, own = table.rpartition(".")
-        iceberg = self.catalogue().load_table((namespace or self._whose[0], own))
+        iceberg = self.catalogue().load_table(OpenIcebergTable(self.catalogue(), *self._whose, table).identifier)
         return iceberg.scan(snapshot_id=int(version) if version else None).to_arrow()
 
     def exporter(self, store: ArchiveStore, **more: Any) -> Exporter:

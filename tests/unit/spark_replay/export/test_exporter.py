@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 from pyarrow import fs
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.table import CreateTableTransaction as Transaction
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.types import StringType
@@ -120,6 +122,39 @@ def test_only_files_with_changed_rows_are_written_anew(lake: Format) -> None:
     changed = export(lake, grow(lake, customer(2, "bob", Op.UPDATE)))
     assert (changed.added, changed.removed) == (1, 1)
     assert names(lake) == {1: "ann", 2: "bob", 3: "ann"}
+
+
+ODD_NAMES = ("big orders", "a$b", "ö", "a/b", "a#b", "a?b", "100%", "%20", "back\\slash", "_lead", "..", "日" * 60)
+"""What MySQL, MariaDB and PostgreSQL permit as names of tables."""
+
+
+@pytest.mark.parametrize("odd", ODD_NAMES)
+def test_a_table_of_any_name_is_created_and_carried_on(lake: Format, odd: str) -> None:
+    schema = replace(CUSTOMERS, table=f"shop.{odd}")
+    store = grow(lake, tx(row(Op.INSERT, (1, "ann", "Ulm", 5), schema=schema)))
+    assert export(lake, store).did == "created"
+    store = grow(lake, tx(row(Op.INSERT, (2, "bob", "Ulm", 5), schema=schema)))
+    assert export(lake, store).did == "changed"
+    assert names(lake, table=schema.table) == {1: "ann", 2: "bob"}
+    assert export(lake, store).did == "nothing"
+    assert not any(".." in one.parts for one in lake.base.rglob("*"))
+
+
+def test_a_failure_of_a_commit_is_no_conflict(lake: Format, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the library raises is called a conflict only where another commit is there."""
+    fails = _raising((DeltaError if lake.name == "delta" else ValueError)("no such feature"))
+    monkeypatch.setattr(delta, "create_table_with_add_actions", fails)
+    monkeypatch.setattr(Transaction, "commit_transaction", fails)
+    with pytest.raises(ReplayError, match="no such feature") as error:
+        export(lake, grow(lake, customer(1)))
+    assert not isinstance(error.value, ArchiveConflict)
+
+
+def _raising(error: Exception) -> Callable[..., None]:
+    def raises(*_: object, **__: object) -> None:
+        raise error
+
+    return raises
 
 
 def test_a_dry_run_writes_nothing(lake: Format) -> None:

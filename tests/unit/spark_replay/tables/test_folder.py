@@ -11,22 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.selected import PLAIN
-from spark_replay.tables.folder import Folder, table_folder
+from spark_replay.tables.folder import Folder
 from spark_replay.tables.updates import file_rows, write_rows
 from wormhole.model.errors import ReplayError, UsageError
-
-
-@pytest.mark.parametrize(
-    ("table", "folder"),
-    [
-        ("shop.orders", "tables/shop.orders"),
-        ("a/b c", "tables/a%2Fb%20c"),
-        ("_x", "tables/%5Fx"),
-        (".x", "tables/%2Ex"),
-    ],
-)
-def test_a_tables_folder_is_one_that_readers_see(table: str, folder: str) -> None:
-    assert table_folder(table) == folder
 
 
 def test_a_folder_that_has_anything_in_it_is_refused(tmp_path: Path) -> None:
