@@ -1,13 +1,14 @@
 """What a MariaDB table map lacks and the server has to be asked for.
 
-Two things: which column is the ROW END of a system-versioned table, and how many digits the fraction of a TIME,
-DATETIME or TIMESTAMP of the format before 10.1.2 has. The server answers for the table as it is now, the log was
-written before: an answer is used only where the table cannot have been another one then, and is not used otherwise.
-Deciding is pure; :func:`ask` is the only I/O.
+Three things: which column is the ROW END of a system-versioned table, how many digits the fraction of a TIME, DATETIME
+or TIMESTAMP of the format before 10.1.2 has, and which columns are hashes that no SELECT shows. The server answers for
+the table as it is now, the log was written before: an answer is used only where the table cannot have been another one
+then, and is not used otherwise. Deciding is pure; :func:`ask` is the only I/O.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,10 +16,19 @@ from typing import Any, Final
 from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import query
-from publisher.sources.mysql.decode.table_map import OLD_TEMPORAL, TIMESTAMP2, TableMap
+from publisher.sources.mysql.decode.table_map import LONGLONG, OLD_TEMPORAL, TIMESTAMP2, TableMap
 from wormhole.model.errors import DecodeError
 
-__all__ = ["Definition", "Describe", "ask", "row_end_candidates", "row_end_of", "with_old_digits"]
+__all__ = [
+    "Definition",
+    "Describe",
+    "ask",
+    "has_hashes",
+    "row_end_candidates",
+    "row_end_of",
+    "with_old_digits",
+    "without_hashes",
+]
 
 _TABLE: Final = (
     "SELECT TABLE_TYPE AS kind, UNIX_TIMESTAMP(CREATE_TIME) AS created FROM information_schema.TABLES "
@@ -30,6 +40,7 @@ _COLUMNS: Final = (
 )
 _IMPLICIT: Final = ("row_start", "row_end")
 _MICROSECONDS: Final = 6
+_HASH: Final = re.compile(r"DB_ROW_HASH_[1-9]\d*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,7 @@ def row_end_of(
     that is unknown."""
     if not candidates:
         return -1, ()
-    names = [column.name for column in table.columns]
+    names = [column.name for column in table.columns if not column.hidden]
     if definition is not None and definition.versioned:
         if definition.row_end in names:
             position = names.index(definition.row_end)
@@ -101,6 +112,26 @@ def row_end_of(
     return -1, candidates
 
 
+def has_hashes(table: TableMap) -> bool:
+    """Whether the last column may be a hash that MariaDB keeps for a UNIQUE index on a TEXT or another long value."""
+    last = table.columns[-1]
+    return last.type == LONGLONG and last.unsigned and _HASH.fullmatch(last.name) is not None
+
+
+def without_hashes(table: TableMap, definition: Definition | None) -> TableMap:
+    """The table with its hashes hidden: the last columns, whose names the server makes, and which it does not list.
+
+    A column of such a name that the server lists is the user's own.
+    """
+    columns = list(table.columns)
+    listed = definition.columns if definition is not None else {}
+    at = len(columns)
+    while at > 1 and has_hashes(replace(table, columns=tuple(columns[:at]))) and columns[at - 1].name not in listed:
+        at -= 1
+        columns[at] = replace(columns[at], hidden=True)
+    return replace(table, columns=tuple(columns))
+
+
 def with_old_digits(table: TableMap, definition: Definition | None, logged_s: int) -> TableMap:
     """The table with the digits of its TIME, DATETIME and TIMESTAMP columns of the old format.
 
@@ -109,7 +140,7 @@ def with_old_digits(table: TableMap, definition: Definition | None, logged_s: in
     Raises :class:`DecodeError` when they are unknown.
     """
     old = [i for i, column in enumerate(table.columns) if column.type in OLD_TEMPORAL]
-    names = [column.name for column in table.columns if column.name]
+    names = [column.name for column in table.columns if column.name and not column.hidden]
     digits = {} if definition is None else dict(definition.columns)
     known = bool(names) and all(name in digits for name in names)
     if known and not any(digits[table.columns[i].name] for i in old):

@@ -17,7 +17,14 @@ from publisher.sources.mysql.catalog import Catalog
 from publisher.sources.mysql.decode.lexer import Name
 from publisher.sources.mysql.decode.name_folding import fold
 from publisher.sources.mysql.decode.table_map import OLD_TEMPORAL, Layout, TableMap, parse_table_map, schema_of
-from publisher.sources.mysql.table_definitions import Describe, row_end_candidates, row_end_of, with_old_digits
+from publisher.sources.mysql.table_definitions import (
+    Describe,
+    has_hashes,
+    row_end_candidates,
+    row_end_of,
+    with_old_digits,
+    without_hashes,
+)
 from wormhole.model.errors import DecodeError, UnsupportedLog
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding, shard_of_table
@@ -158,16 +165,20 @@ class Tables:
         sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
 
     def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, tuple[int, ...]]:
-        """The table with what only the server knows of it: digits of old temporal columns, the key without ROW END,
-        and ROW END's position (-1: none), and the columns of which one may be it where that is unknown."""
+        """The table with what only the server knows of it: digits of old temporal columns, hidden columns, the key
+        without ROW END, and ROW END's position (-1: none), and the columns of which one may be it where that is
+        unknown."""
         if self._describe is None:
             return table, -1, ()
         old = any(column.type in OLD_TEMPORAL for column in table.columns)
         name = fold(table.name) if self.catalog.folds else table.name
         candidates = () if name in self._history else row_end_candidates(table)
-        if not old and not candidates:
+        hashes = has_hashes(table)
+        if not old and not candidates and not hashes:
             return table, -1, ()
         definition = self._describe(table.database, table.table)
+        if hashes:
+            table = without_hashes(table, definition)
         if old:
             table = with_old_digits(table, definition, logged_s)
         row_end, maybe = row_end_of(table, candidates, definition)

@@ -25,7 +25,7 @@ _FIXED_SIZES: Final = {
     kinds.YEAR: 1,
 }
 _BEFORE_FRACTION: Final = {kinds.DATETIME2: 5, kinds.TIMESTAMP2: 4, kinds.TIME2: 3}
-_SIZE_IN_META: Final = frozenset({kinds.INT, kinds.UINT, kinds.ENUM, kinds.SET, kinds.BIT})
+_SIZE_IN_META: Final = frozenset({kinds.INT, kinds.UINT, kinds.ENUM, kinds.SET, kinds.BIT, kinds.HIDDEN})
 
 
 def fixed_size(kind: int, meta: int) -> int:

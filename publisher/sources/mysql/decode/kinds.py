@@ -17,6 +17,7 @@ __all__ = [
     "DOUBLE",
     "ENUM",
     "FLOAT",
+    "HIDDEN",
     "INT",
     "JSON",
     "OLD",
@@ -68,4 +69,6 @@ COMPRESSED: Final = 22
 OLD: Final = 23
 """TIME, DATETIME or TIMESTAMP of before MariaDB 10.1.2 with a fraction; meta: which of `old_temporal`, times 8,
 plus digits."""
+HIDDEN: Final = 24
+"""A column that SELECT never shows: it is passed over; meta: bytes."""
 ASCII_SAFE: Final = 0x10

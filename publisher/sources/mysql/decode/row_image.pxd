@@ -27,6 +27,7 @@ cdef int DATE
 cdef int DECIMAL
 cdef int DOUBLE
 cdef int FLOAT
+cdef int HIDDEN
 cdef int ENUM
 cdef int SET
 cdef int BIT

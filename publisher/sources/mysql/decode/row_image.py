@@ -45,6 +45,7 @@ from publisher.sources.mysql.decode.kinds import (
     DOUBLE,
     ENUM,
     FLOAT,
+    HIDDEN,
     INT,
     JSON,
     OLD,
@@ -219,6 +220,15 @@ class Image:
             o[used] = tag
             kind = kinds[c]
             partial = False
+            if kind == HIDDEN:
+                here[c] = b[c >> 3] >> (c & 7) & 1
+                if here[c]:
+                    if not p[nulls + (null >> 3)] >> (null & 7) & 1:
+                        if sizes[c] > end - at:
+                            raise self._bad(columns, c, f"{sizes[c]} bytes do not fit into the {end - at} left")
+                        at += sizes[c]
+                    null += 1
+                continue
             if kind == JSON:
                 self._json_starts[c] = -1
                 if changes:

@@ -24,6 +24,7 @@ from wormhole.model.errors import DecodeError
 from wormhole.model.schema import Column, Schema
 
 __all__ = [
+    "LONGLONG",
     "OLD_TEMPORAL",
     "TIMESTAMP2",
     "ColumnMap",
@@ -40,6 +41,8 @@ _VARCHAR, _BIT, _TIMESTAMP2, _DATETIME2, _TIME2 = 15, 16, 17, 18, 19
 _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
 TIMESTAMP2: Final = _TIMESTAMP2
 """The type of a TIMESTAMP, in table maps."""
+LONGLONG: Final = _LONGLONG
+"""The type of a BIGINT, in table maps."""
 OLD_TEMPORAL: Final = {_TIME: old_temporal.TIME, _DATETIME: old_temporal.DATETIME, _TIMESTAMP: old_temporal.TIMESTAMP}
 """Types of before MySQL 5.6 and MariaDB 10.1.2: MariaDB's may have a fraction, which table maps do not contain."""
 _VECTOR, _JSON, _NEWDECIMAL, _ENUM, _SET = 242, 245, 246, 247, 248
@@ -107,7 +110,8 @@ class ColumnMap:
     """One column. ``type`` is the real one: an ENUM says so, though it is logged as a CHAR.
 
     ``meta``: for strings the most bytes a value has; of `OLD_TEMPORAL` the digits of the fraction; else as in the
-    event. ``collation``: 0 where there is none. ``members``: of an ENUM or SET.
+    event. ``collation``: 0 where there is none. ``members``: of an ENUM or SET. ``hidden``: no SELECT shows it, and no
+    update has it.
     """
 
     name: str
@@ -117,6 +121,7 @@ class ColumnMap:
     unsigned: bool = False
     collation: int = 0
     members: tuple[str, ...] = ()
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +346,8 @@ _FRACTION: Final = {_TIMESTAMP2: kinds.TIMESTAMP2, _DATETIME2: kinds.DATETIME2, 
 def _plan(column: ColumnMap) -> tuple[int, int, str | None]:
     """Kind, meta and codec of a column; `kinds.UNKNOWN` for what cannot be decoded, metadata out of range included."""
     kind, meta = column.type, column.meta
+    if column.hidden:
+        return kinds.HIDDEN, _INTEGER_SIZE[kind], None
     if kind in _INTEGER_SIZE:
         return (kinds.UINT if column.unsigned else kinds.INT), _INTEGER_SIZE[kind], None
     if kind in OLD_TEMPORAL and 0 < meta <= 6:
@@ -405,14 +412,16 @@ _SCHEMA_TYPE: Final = {
 
 def schema_of(table_map: TableMap) -> Schema:
     """Names and types as subscribers see them: the key's columns, and all columns in the table's order."""
-    columns = []
-    for column in table_map.columns:
+    columns: dict[int, Column] = {}
+    for i, column in enumerate(table_map.columns):
         kind, meta, codec = _plan(column)
+        if kind == kinds.HIDDEN:
+            continue
         if kind == kinds.UINT:
             type_ = "uint" if meta == 8 else "int"
         elif kind == kinds.COMPRESSED:
             type_ = "text" if codec else "bytes"
         else:
             type_ = _SCHEMA_TYPE.get(kind, "text")
-        columns.append(Column(column.name, type_))
-    return Schema(table_map.name, tuple(columns[i] for i in table_map.key), tuple(columns))
+        columns[i] = Column(column.name, type_)
+    return Schema(table_map.name, tuple(columns[i] for i in table_map.key), tuple(columns.values()))

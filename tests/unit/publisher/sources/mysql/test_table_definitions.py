@@ -4,8 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from publisher.sources.mysql.decode.table_map import ColumnMap, TableMap
-from publisher.sources.mysql.table_definitions import Definition, row_end_candidates, row_end_of, with_old_digits
+from publisher.sources.mysql.decode.table_map import ColumnMap, TableMap, parse_table_map, schema_of
+from publisher.sources.mysql.table_definitions import (
+    Definition,
+    has_hashes,
+    row_end_candidates,
+    row_end_of,
+    with_old_digits,
+    without_hashes,
+)
+from tests.support.mysql_events import Col, blob, integer, table_map, timestamp2
 from wormhole.model.errors import DecodeError
 
 TIMESTAMP, DATETIME, TIME, TIMESTAMP2, INT = 7, 12, 11, 17, 3
@@ -101,3 +109,36 @@ def test_what_nobody_can_tell_names_table_columns_and_the_way_on(definition: Def
     assert error.value.hint is not None
     assert "ALTER TABLE d.t FORCE" in error.value.hint
     assert "skip_tables" in error.value.hint
+
+
+def test_hashes_of_long_unique_values_are_hidden() -> None:
+    columns = [
+        integer("DB_ROW_HASH_1", 8, unsigned=True),
+        blob("t"),
+        *(integer(f"DB_ROW_HASH_{n}", 8, True) for n in (2, 3)),
+    ]
+    table = parse_table_map(table_map(1, "d.t", columns), True)
+    assert has_hashes(table)
+
+    def hidden(*listed: str) -> list[str]:
+        found = without_hashes(table, Definition(False, dict.fromkeys(listed)) if listed else None)
+        return [column.name for column in found.columns if column.hidden]
+
+    # The first one is the user's: it is not behind all others.
+    assert hidden() == hidden("DB_ROW_HASH_1", "t") == ["DB_ROW_HASH_2", "DB_ROW_HASH_3"]
+    assert hidden("t", "DB_ROW_HASH_3") == []
+    assert schema_of(without_hashes(table, None)).names == ("DB_ROW_HASH_1", "t")
+
+
+@pytest.mark.parametrize(
+    "column", [integer("DB_ROW_HASH_1", 8), integer("DB_ROW_HASH_1", 4, True), integer("DB_ROW_HASH_", 8, True)]
+)
+def test_a_column_that_is_no_hash(column: Col) -> None:
+    assert not has_hashes(parse_table_map(table_map(1, "d.t", [integer("n", 4), column]), True))
+
+
+def test_row_end_is_found_before_a_hash() -> None:
+    moments = [replace(timestamp2(name, 6), nullable=False) for name in ("row_start", "row_end")]
+    table = parse_table_map(table_map(1, "d.t", [blob("t"), *moments, integer("DB_ROW_HASH_1", 8, True)]), True)
+    table = without_hashes(table, None)
+    assert row_end_of(table, row_end_candidates(table), None) == (2, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -60,6 +61,25 @@ def test_inserts_and_deletes(rows: ModuleType, version: int) -> None:
     assert made.schemas[:3].tolist() == [3, 3, 3]
     made = encoded(rows, DELETE, images, version=version, extra=b"" if version == 1 else b"\0\5more.")
     assert updates(made) == [entry(encode_row(Op.DELETE, (i[0],), before=i)) for i in images]
+
+
+@pytest.mark.parametrize("hash_", [1 << 63, None, build.ABSENT])
+def test_a_hidden_column_is_passed_over(rows: ModuleType, hash_: Any) -> None:
+    columns = [COLUMNS[0], build.integer("DB_ROW_HASH_1", 8, unsigned=True), *COLUMNS[1:]]
+    map_ = parse_table_map(build.table_map(1, "shop.orders", columns, [0]))
+    hidden = tuple(replace(column, hidden=column.name.startswith("DB")) for column in map_.columns)
+    known = rows.Table(b"map", Layout(replace(map_, columns=hidden)), 3, 5)
+    made = rows.Rows(1 << 20, 0, 64)
+    images = [[1, hash_, "a", b"x"], [2, hash_, "b", None]]
+    body = build.rows(1, columns, images, update=True)[8:]
+    made.event(body, 0, len(body), known, UPDATE, True, False)
+    assert updates(made) == [
+        entry(encode_row(Op.UPDATE, (2,), after=(2, "b", None), before=(1, "a", b"x"), old_key=(1,)))
+    ]
+    if hash_ == 1 << 63:
+        cut = len(build.rows(1, columns[:2], [[1, hash_]], update=False)) - 12
+        with pytest.raises(DecodeError, match="DB_ROW_HASH_1"):
+            made.event(body, 0, cut, known, UPDATE, True, False)
 
 
 def test_updates_with_full_images(rows: ModuleType) -> None:
