@@ -25,7 +25,7 @@ _KINDS: Final = {
     "uint": ("int", "uint"),
     "double": ("double",),
     "bool": ("bool",),
-    "decimal": ("decimal",),
+    "decimal": ("decimal", "text"),
 }
 """Kinds of value that a key column of a type has."""
 _PORTABLE: Final = frozenset({"bytes", "int", "uint"})

@@ -58,6 +58,8 @@ def _read(text: bytes | None, kind: str) -> Value:
         assert text.startswith(b"\\x")
         return bytes.fromhex(text[2:].decode())
     value: Value = {"t": True, "f": False}[text.decode()] if python is bool else python(text.decode())
+    if isinstance(value, Decimal) and not value.is_finite():
+        return text.decode()
     info = psycopg.adapters.types.get(kind.partition("(")[0])
     if info is not None and python is not int:
         loaded = Transformer().get_loader(info.oid, psycopg.pq.Format.TEXT).load(text)

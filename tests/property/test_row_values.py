@@ -121,11 +121,11 @@ def _broken(draw: st.DrawFn, message: st.SearchStrategy[bytes]) -> bytes:
 
 
 def _exact(value: Value) -> object:
-    """So that only what is the same is equal: NaN, -0, 1 and True."""
+    """So that only what is the same is equal: NaN, -0, 1 and True. A decimal that is not finite arrives as its text."""
     if isinstance(value, float):
         return struct.pack("<d", value) if value == value else "a float that is no number"
     if isinstance(value, Decimal):
-        return "decimal", str(value)
+        return "decimal" if value.is_finite() else str, str(value)
     return type(value), list(value.items()) if isinstance(value, dict) else value
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, final
 
-__all__ = ["UNAVAILABLE", "Op", "Unavailable", "Value"]
+__all__ = ["NAN", "UNAVAILABLE", "Op", "Unavailable", "Value"]
 
 
 class Op(Enum):
@@ -52,6 +52,9 @@ class Unavailable:
 
 UNAVAILABLE: Final = Unavailable()
 """A value that the log does not hold. Distinct from ``None``, which is a NULL."""
+
+NAN: Final = float("nan")
+"""The object that each NaN of a row is: as a part of a dict's key it is found again, as it is in the database."""
 
 Value = bytes | str | int | float | bool | Decimal | None | Unavailable | Mapping[bytes, bytes]
 """What a key or a column holds."""

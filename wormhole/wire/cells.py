@@ -7,16 +7,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import accumulate, chain
 from struct import Struct
 from typing import Any, Final
 
 from wormhole.model.schema import Schema, free_names
-from wormhole.model.values import UNAVAILABLE, Value
+from wormhole.model.values import NAN, UNAVAILABLE, Value
 from wormhole.wire.arrow_message import Message, Names
 from wormhole.wire.columns import bits_of_bytes, copy_missing, unavailable, write_columns, write_names
-from wormhole.wire.values import KEY, check_decimals, locate, one_value
+from wormhole.wire.values import KEY, check_decimals, decimal_of, locate, one_value
 
 __all__ = ["DECIMAL", "ENTRIES", "KINDS", "NAMES", "Cells", "Layout", "pairs", "width_of"]
 
@@ -115,12 +114,12 @@ class Cells:
                 return number
             case 5:
                 value: float = _DOUBLE.unpack(number.to_bytes(8, "little"))[0]
-                return value
+                return value if value == value else NAN
             case 6:
                 return number != 0
             case 7:
                 check_decimals(self.data, self.kinds, self.numbers, self.sizes, cell, cell + 1)
-                return Decimal(self.data[number : number + self.sizes[cell]].decode())
+                return decimal_of(self.data[number : number + self.sizes[cell]].decode())
             case 10:
                 return one_value(self.data, number, number + self.sizes[cell])
         return None

@@ -6,12 +6,13 @@ Decoders of a hot path write the same bytes by hand; a test compares the two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final
 
 from wormhole.model.errors import ProtocolError
-from wormhole.model.values import UNAVAILABLE, Op, Unavailable, Value
+from wormhole.model.values import NAN, UNAVAILABLE, Op, Unavailable, Value
 from wormhole.wire.v1 import update_pb2
+from wormhole.wire.values import decimal_of
 
 __all__ = [
     "Row",
@@ -76,7 +77,10 @@ def _fill(target: update_pb2.Value, value: Value) -> None:
         case float():
             target.double = value
         case Decimal():
-            target.decimal = format(value, "f") if value.is_finite() else str(value)
+            if value.is_finite():
+                target.decimal = format(value, "f")
+            else:
+                target.text = str(value)
         case _:
             target.entries.names.extend(value.keys())
             target.entries.values.extend(value.values())
@@ -135,12 +139,9 @@ def _value(message: update_pb2.Value) -> Value:
             raise ProtocolError(f"row: entries has {len(names)} names for {len(values)} values")
         return dict(zip(names, values, strict=True))
     if kind == "decimal":
-        try:
-            return Decimal(message.decimal)
-        except InvalidOperation as error:
-            raise ProtocolError(f"row: {message.decimal!r:.60} is no decimal number") from error
+        return decimal_of(message.decimal)
     value: Value = getattr(message, kind)
-    return value
+    return NAN if value != value else value
 
 
 def value_of(data: bytes) -> Value:

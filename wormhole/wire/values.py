@@ -15,10 +15,10 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from wormhole.model.errors import DecodeError, ProtocolError
-from wormhole.model.values import UNAVAILABLE, Value
+from wormhole.model.values import NAN, UNAVAILABLE, Value
 
 __all__ = ["AFTER", "BEFORE", "KEY", "KEY_END", "OLD_KEY", "Ints"]
-__all__ += ["check", "check_decimals", "cut", "known", "locate", "named", "one_value", "split", "values"]
+__all__ += ["check", "check_decimals", "cut", "decimal_of", "known", "locate", "named", "one_value", "split", "values"]
 
 KEY, AFTER, BEFORE, OLD_KEY, KEY_END = range(2, 7)
 """The fields of an update that hold values."""
@@ -269,6 +269,17 @@ def one_value(data: bytes, begin: int, end: int) -> Value:
     return _value(data, begin, end)
 
 
+def decimal_of(text: str) -> Decimal | str:
+    """The decimal that is written so. NaN and infinities are their text: a decimal NaN is equal to nothing, and would
+    never be found again as a key. Raises :class:`~wormhole.model.errors.ProtocolError`.
+    """
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:
+        raise ProtocolError(f"row: {text!r:.60} is no decimal number") from error
+    return number if number.is_finite() else str(number)
+
+
 def check_decimals(data: bytes, kinds: bytearray, numbers: Ints, sizes: Ints, begin: int, end: int) -> None:
     """Whether the decimals from cell ``begin`` to ``end`` of :func:`locate` are numbers. Raises
     :class:`~wormhole.model.errors.ProtocolError`.
@@ -407,15 +418,11 @@ def _made(p: bytes, kind: int, begin: int, end: int) -> Value:
         return _number(p, begin, end)
     if kind == 5:
         double: float = _DOUBLE(p[begin:end])[0]
-        return double
+        return double if double == double else NAN
     if kind == 6:
         return _number(p, begin, end) != 0
     if kind == 7:
-        text = p[begin:end].decode("utf-8")
-        try:
-            return Decimal(text)
-        except InvalidOperation as error:
-            raise ProtocolError(f"row: {text!r:.60} is no decimal number") from error
+        return decimal_of(p[begin:end].decode("utf-8"))
     if kind == 8:
         return None
     return UNAVAILABLE

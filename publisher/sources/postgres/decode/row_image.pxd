@@ -76,7 +76,7 @@ cdef class Image:
     @cython.locals(o="unsigned char *", i=int)
     cdef Py_ssize_t _float(self, Py_ssize_t used, Table table, int c, bytes data, Py_ssize_t at, Py_ssize_t length) except -1
 
-    @cython.locals(p="const unsigned char *", digits=Py_ssize_t, points=int, i=Py_ssize_t)
+    @cython.locals(p="const unsigned char *", digits=Py_ssize_t, points=int, tag=int, i=Py_ssize_t)
     cdef Py_ssize_t _decimal(
         self, Py_ssize_t used, Table table, int c, bytes data, Py_ssize_t at, Py_ssize_t length
     ) except -1

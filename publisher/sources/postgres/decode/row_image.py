@@ -252,11 +252,14 @@ class Image:
             elif p[i] != 0x2D or i > at:
                 points = 2
                 break
-        if (not digits or points > 1) and data[at : at + length] not in _NOT_FINITE:
-            raise self._none(table, c, data, at, length)
+        tag = _V_DECIMAL
+        if not digits or points > 1:
+            if data[at : at + length] not in _NOT_FINITE:
+                raise self._none(table, c, data, at, length)
+            tag = _V_TEXT
         if not self._fits(used, table, c, length):
             return self._left_out(used)
-        return self._put(used, _V_DECIMAL, data, at, length)
+        return self._put(used, tag, data, at, length)
 
     def _string(self, used: int, table: Table, c: int, data: bytes, at: int, length: int) -> int:
         if not self._fits(used, table, c, length):
