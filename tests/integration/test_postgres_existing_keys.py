@@ -47,6 +47,7 @@ _KEYS = {
     "interval": "'1 mon', '29 days', '1 year', '-1 day', '00:00:01'",
     "uuid": "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '00000000-0000-0000-0000-000000000000'",
     "mood": "'glücklich', 'sad', 'so, so', ''",
+    "mooded": "'glücklich', 'sad', 'so, so', ''",
     "bool": "true, false",
     "xid8": "'3', '18446744073709551615', '9223372036854775808'",
     "jsonb": "'1', '\"ü\"', '{\"a\": [1, 2]}', 'null'",

@@ -19,6 +19,7 @@ def column(number: int, name: str, **more: Any) -> dict[str, Any]:
         "type": 23,
         "built_in": True,
         "cast": "integer",
+        "under": None,
         "declared": "integer",
         "base_schema": "",
         "base": "int4",

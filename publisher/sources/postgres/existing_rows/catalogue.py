@@ -13,8 +13,8 @@ _SYSTEM = "('pg_catalog', 'information_schema', 'pg_toast')"
 
 # All names are written with their schema: the session has an empty search_path.
 _BASE = (
-    "(WITH RECURSIVE up AS (SELECT t.typtype, t.typbasetype, t.typname, t.typnamespace FROM pg_type t "
-    "WHERE t.oid = a.atttypid UNION ALL SELECT t.typtype, t.typbasetype, t.typname, t.typnamespace "
+    "(WITH RECURSIVE up AS (SELECT t.oid, t.typtype, t.typbasetype, t.typname, t.typnamespace FROM pg_type t "
+    "WHERE t.oid = a.atttypid UNION ALL SELECT t.oid, t.typtype, t.typbasetype, t.typname, t.typnamespace "
     "FROM up JOIN pg_type t ON t.oid = up.typbasetype WHERE up.typtype = 'd') "
     "SELECT {} FROM up JOIN pg_namespace n ON n.oid = up.typnamespace WHERE up.typtype <> 'd')"
 )
@@ -22,10 +22,12 @@ _COLUMNS = f"""(
 SELECT coalesce(json_agg(json_build_object(
   'number', a.attnum, 'name', a.attname, 'type', a.atttypid, 'built_in', a.atttypid < 10000,
   'cast', format_type(a.atttypid, -1), 'declared', format_type(a.atttypid, a.atttypmod),
+  'under', {_BASE.format("CASE WHEN up.oid <> a.atttypid THEN format_type(up.oid, -1) END")},
   'base_schema', {_BASE.format("CASE n.nspname WHEN 'pg_catalog' THEN '' ELSE n.nspname END")},
   'base', {_BASE.format("up.typname")},
   'generated', a.attgenerated,
-  'labels', (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = a.atttypid)
+  'labels', (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e
+    WHERE e.enumtypid = {_BASE.format("up.oid")})
 ) ORDER BY a.attnum), '[]')
 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""  # noqa: S608
 # The key that the updates have.

@@ -243,6 +243,7 @@ def _key_column(column: Mapping[str, Any], numbers: Sequence[int], part: Mapping
         f"{column['declared']} {part['version'] or ''}",
         tuple(column["labels"] or ()),
         tuple(map(_operator, part["operators"])),
+        str(column["under"] or ""),
     )
 
 

@@ -43,7 +43,8 @@ PORTABLE: Final = frozenset({INT, UINT, BYTES})
 class KeyColumn:
     """A column of a key. ``place``: where a key of the log has its value; ``type`` and ``collation``: as SQL names
     them, the second empty where the type has none; ``declared``: the type with what it was declared with; ``labels``:
-    of an enum.
+    of an enum. ``under``: the type under a domain, as which values are compared: for a domain over an enum the server
+    finds no operator.
     """
 
     name: str
@@ -54,11 +55,25 @@ class KeyColumn:
     declared: str = ""
     labels: tuple[str, ...] = ()
     operators: tuple[str, ...] = PLAIN
+    under: str = ""
 
     @property
     def sql(self) -> str:
-        """The column as it is compared and ordered."""
-        return column_of_row(self.name) + (f" COLLATE {self.collation}" if self.collation else "")
+        """The column as it is ordered."""
+        return self._collated(column_of_row(self.name))
+
+    @property
+    def compared(self) -> str:
+        """The column as it is compared."""
+        return self._collated(column_of_row(self.name) + self.as_under)
+
+    @property
+    def as_under(self) -> str:
+        """The cast that a value needs to be compared."""
+        return f"::{self.under}" if self.under else ""
+
+    def _collated(self, text: str) -> str:
+        return f"{text} COLLATE {self.collation}" if self.collation else text
 
 
 def column_of_row(name: str) -> str:
@@ -76,7 +91,7 @@ def literals_of(key: Sequence[KeyColumn], serialized: bytes) -> list[str]:
         raise ValueError("its bytes are no key") from error
     if len(values) != len(key):
         raise ValueError(f"it has {len(values)} values for {len(key)} columns")
-    return [f"{_quoted(column, values[column.place])}::{column.type}" for column in key]
+    return [f"{_quoted(column, values[column.place])}::{column.type}{column.as_under}" for column in key]
 
 
 def order_by(key: Iterable[KeyColumn]) -> str:
@@ -97,12 +112,12 @@ def up_to(key: Sequence[KeyColumn], literals: Sequence[str]) -> str:
     """The rows before a key, and its own."""
     if _is_plain(key):
         return _rows(key, "<=", literals)
-    return _written_out(key, _LESS, literals, _equal(key, [column.sql for column in key], literals))
+    return _written_out(key, _LESS, literals, _equal(key, [column.compared for column in key], literals))
 
 
 def among(key: Sequence[KeyColumn], keys: Iterable[Sequence[str]]) -> str:
     """The rows of some keys."""
-    names = [column.sql for column in key]
+    names = [column.compared for column in key]
     return f"({' OR '.join(_equal(key, names, literals) for literals in keys)})"
 
 
@@ -124,7 +139,7 @@ def _is_plain(key: Iterable[KeyColumn]) -> bool:
 
 
 def _rows(key: Sequence[KeyColumn], operator: str, literals: Sequence[str]) -> str:
-    return f"({', '.join(column.sql for column in key)}) {operator} ({', '.join(literals)})"
+    return f"({', '.join(column.compared for column in key)}) {operator} ({', '.join(literals)})"
 
 
 def _equal(key: Sequence[KeyColumn], left: Sequence[str], right: Sequence[str]) -> str:
@@ -134,7 +149,7 @@ def _equal(key: Sequence[KeyColumn], left: Sequence[str], right: Sequence[str]) 
 
 def _written_out(key: Sequence[KeyColumn], operator: int, literals: Sequence[str], *more: str) -> str:
     """The first columns are equal, and the next one is on its side; of the first one the index knows the range."""
-    names = [column.sql for column in key]
+    names = [column.compared for column in key]
     cases = [
         " AND ".join(
             [
