@@ -33,6 +33,7 @@ EXTENDED: Final = (
     "tests/system/test_relay.py",
     "tests/system/test_server_replay.py",
     # Every value, type, collation and form of statement, compared with what the server says.
+    "tests/integration/test_mixed_tables.py",
     "tests/integration/test_mysql_differential.py",
     "tests/integration/test_mysql_existing_bounds.py",
     "tests/integration/test_mysql_existing_keys.py",

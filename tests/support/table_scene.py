@@ -34,7 +34,8 @@ _MIB: Final = 1 << 20
 class Scene:
     """Follows a log from its present end on, and reads its tables. ``folder`` is removed at the end.
 
-    ``rows``: by table and key, the READ update that the log's last image of the row would be; ``shards``: theirs;
+    ``rows``: by table and key (of a table without one, by all values), the READ update that the log's last image of the
+    row would be; ``shards``: theirs;
     ``schemas``: of each table the last one. ``replaced``: names that other tables took. ``marker``: how
     far the log was read.
     """
@@ -63,6 +64,10 @@ class Scene:
         self.source.stop()
         shutil.rmtree(self._folder)
 
+    def follow(self) -> Datamarker:
+        """Read the log up to its end."""
+        raise NotImplementedError
+
     def step(self) -> None:
         """Read on, whatever the log's end is."""
         self._reads((0, 0))
@@ -88,11 +93,13 @@ class Scene:
         if row.op == update_pb2.TRUNCATE:
             rows.clear()
             return
-        rows.pop(key_of(row.old_key or row.key), None)
+        # A row of a table without a key is known by its values.
+        rows.pop(key_of(row.old_key or row.key or row.before), None)
         if row.op != update_pb2.DELETE:
+            key = key_of(row.key or row.after)
             read = update_pb2.Update(op=update_pb2.READ, key=row.key, after=row.after, too_large=row.too_large)
-            rows[key_of(row.key)] = read.SerializeToString()
-            self.shards.setdefault(schema.table, {})[key_of(row.key)] = shard
+            rows[key] = read.SerializeToString()
+            self.shards.setdefault(schema.table, {})[key] = shard
 
     def chunk(
         self, table: str, after: bytes | None = None, until: bytes | None = None, limits: ChunkLimits = FEW
