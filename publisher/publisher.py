@@ -44,16 +44,16 @@ from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.waiting import in_turns
 from wormhole.metrics import Histogram, catalogue
-from wormhole.model.errors import ProtocolError, UsageError, WormholeError
+from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.marker_store import FlowControl, MarkerStore, MarkerWrite
 from wormhole.ports.table_source import TableSource
-from wormhole.push.parking import open_letter
+from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.room import Room
-from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, ParkWanted, Verified
+from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, LetterArrived, Verified
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Publisher"]
@@ -144,6 +144,9 @@ class Publisher:
         )
         # One update of the largest size, and its surroundings: of all subscribers together.
         self.parking_room = Room(settings.max_update_bytes + _BESIDE_AN_UPDATE)
+        # Opening updates to be parked takes processor time, and storing them waits for a disk or for ZooKeeper.
+        self.peer_threads = PeerThreads("letters-opened", 1, clock)
+        self.letter_threads = PeerThreads("letters-stored", 2, clock)
         behind: set[str] = set()
         self.delivery_counter = DeliveryCounter(store, clock)
         fenced = settings.markers == "zookeeper"
@@ -153,7 +156,7 @@ class Publisher:
         self.assigner = Assigner(
             store,
             self.fleet,
-            Dialer(hello, served.trust, self.parking_room, clock=clock),
+            Dialer(hello, served.trust, self.parking_room, letters=self.peer_threads, clock=clock),
             events,
             Timeouts(settings.grace_period, settings.handler_timeout),
             self.ownership,
@@ -165,7 +168,14 @@ class Publisher:
         )
         letters = store.dead_letters()
         self.dead_letters = DeadLetterOffice(
-            letters, settings.dead_letters, self.assigner.flows, self.assigner.holds, self._again, self._lost, clock
+            letters,
+            settings.dead_letters,
+            self.assigner.flows,
+            self.assigner.holds,
+            self._again,
+            self._lost,
+            self.letter_threads,
+            clock,
         )
         self.known = known or KnownFlows(coordinator)
         registrar = Registrar(store, source, served.log, self.known, clock)
@@ -189,6 +199,7 @@ class Publisher:
             self.move,
             self.record,
             self.parking_room,
+            self.peer_threads,
             clock,
         )
         lost_rows = LostRows(source)
@@ -270,6 +281,8 @@ class Publisher:
                 await self.assigner.close(patience_s)
             finally:  # also when a second signal cuts the waiting short
                 await self._leave(stop_source)
+                for threads in (self.markers, self.peer_threads, self.letter_threads):
+                    threads.close()
 
     async def _leave(self, stop_source: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -518,20 +531,18 @@ class Publisher:
             _log.error("%s is asked back: %s", flow.name, cause, extra=flow.about)
             self.assigner.revoke(stream, flow, cause)
 
-    def _parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: ParkWanted) -> None:
-        max_frame, arrived = stream.max_frame_bytes, wanted.arrived
+    def _parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
+        max_frame, letter = stream.max_frame_bytes, wanted.letter
 
         async def park() -> None:
             try:
-                letter = await asyncio.to_thread(open_letter, arrived, flow.name)
-                refused = await self.dead_letters.park(flow, epoch, letter, arrived.parcel, max_frame, waits)
+                refused = await self.dead_letters.park(
+                    flow, epoch, letter, wanted.parcel, max_frame, waits, stream.charge
+                )
                 if refused is not None:
                     stream.parked(flow, epoch, letter.id, refused)
-            except ProtocolError as error:
-                if waits():
-                    stream.refuse(error)
             finally:
-                arrived.done()
+                wanted.done()
 
         def waits() -> bool:
             return flow.epoch == epoch and flow in stream.flows

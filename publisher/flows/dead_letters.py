@@ -31,11 +31,12 @@ from wormhole.ports.dead_letters import (
     DeadLetterStore,
     Parcel,
     bound_together,
-    in_order,
     open_parcel,
     row_text,
+    with_letter,
 )
 from wormhole.ports.marker_store import FlowKey
+from wormhole.push.peer_threads import Charge, PeerThreads
 from wormhole.wire.bounds import shortened
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2, update_pb2
@@ -56,7 +57,8 @@ _FOLLOWS: Final = "an earlier update of its row is parked"
 
 class DeadLetterOffice:
     """See the module. ``limit``: parked updates of one flow. ``flows``: every flow. ``held``: whether a subscriber has
-    the flow; ``again``: assign the flow anew, with the reason; ``lost``: another publisher owns it.
+    the flow; ``again``: assign the flow anew, with the reason; ``lost``: another publisher owns it. ``threads``: where
+    the store is asked; an application has one turn at a time.
     """
 
     def __init__(
@@ -67,9 +69,11 @@ class DeadLetterOffice:
         held: Callable[[PublisherFlow], bool],
         again: Callable[[PublisherFlow, str], None],
         lost: Callable[[PublisherFlow], None],
+        threads: PeerThreads,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
+        self._threads = threads
         self.limit = limit
         self._store = store
         self._flows = flows
@@ -87,7 +91,7 @@ class DeadLetterOffice:
         that was just raised for it, so nothing is added meanwhile. Raises what the store raises.
         """
         epochs = {flow.key: flow.epoch for flow in flows}
-        parked = await asyncio.to_thread(self._store.parked, epochs.keys())
+        parked = await self._ask("", partial(self._store.parked, epochs.keys()))
         self._without |= {key: epoch for key, epoch in epochs.items() if key not in parked}
 
     async def load(self, flow: PublisherFlow) -> None:
@@ -96,7 +100,7 @@ class DeadLetterOffice:
             flow.parks_now(())
             return
         async with self._lock(flow):
-            flow.parks_now(await asyncio.to_thread(self._load, flow.key))
+            flow.parks_now(await self._ask(flow.application, partial(self._load, flow.key)))
 
     async def look(self) -> None:
         """Read what is parked of flows that nobody has received yet, so that it can be shown.
@@ -104,10 +108,10 @@ class DeadLetterOffice:
         Raises what the store raises.
         """
         unseen = [flow for flow in self._flows.values() if flow.parked is None]
-        parked = await asyncio.to_thread(self._store.parked, [flow.key for flow in unseen]) if unseen else ()
+        parked = await self._ask("", partial(self._store.parked, [flow.key for flow in unseen])) if unseen else ()
         for flow in unseen:
             async with self._lock(flow):
-                letters = await asyncio.to_thread(self._load, flow.key) if flow.key in parked else ()
+                letters = await self._ask(flow.application, partial(self._load, flow.key)) if flow.key in parked else ()
                 flow.parks_now(letters if flow.parked is None else flow.parked)
 
     def _load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
@@ -129,17 +133,18 @@ class DeadLetterOffice:
         parcel: Parcel,
         max_frame: int,
         waits: Callable[[], bool] = lambda: True,
+        charge: Charge = lambda seconds: None,
     ) -> str | None:
         """Store an update whose handler failed. ``max_frame``: bytes of the largest message to it; an assignment is
         one, and half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is
         refused; ``None``: the epoch is over, or nobody ``waits`` for an answer. While the store fails it is tried
-        again: the flow waits.
+        again: the flow waits. ``charge``: see :mod:`wormhole.push.peer_threads`.
         """
         trouble = ""
         while epoch == flow.epoch and waits():
             try:
                 async with self._lock(flow):
-                    answer = await self._park(flow, epoch, letter, parcel, max_frame // 2)
+                    answer = await self._park(flow, epoch, letter, parcel, max_frame // 2, charge)
                 if trouble and str(flow.problem) == trouble:
                     flow.explain("")
                 return answer
@@ -159,27 +164,40 @@ class DeadLetterOffice:
         return None
 
     async def _park(
-        self, flow: PublisherFlow, epoch: int, letter: DeadLetter, parcel: Parcel, most_rows: int
+        self, flow: PublisherFlow, epoch: int, letter: DeadLetter, parcel: Parcel, most_rows: int, charge: Charge
     ) -> str | None:
         if epoch != flow.epoch:
             return None
+        began = self._clock.processor()
+        answer, known = self._answer(flow, epoch, letter, most_rows)
+        charge(self._clock.processor() - began)
+        if answer is not None:
+            return answer
+        letter = replace(letter, parked_at=self._clock.wall(), retrying=False)
+        await self._threads.run(flow.application, partial(self._store.park, flow.key, epoch, letter, parcel), charge)
+        began = self._clock.processor()
+        flow.parks_now(with_letter(tuple(one for one in flow.parked or () if one is not known), letter))
+        # What follows of a row may be hundreds, which the list shows.
+        level = logging.WARNING if letter.error else logging.DEBUG
+        _log.log(level, "%s: update %s is parked: %s", flow.name, letter.id, letter.error or _FOLLOWS, extra=flow.about)
+        charge(self._clock.processor() - began)
+        return ""
+
+    def _answer(
+        self, flow: PublisherFlow, epoch: int, letter: DeadLetter, most_rows: int
+    ) -> tuple[str | None, DeadLetter | None]:
+        """What is answered without storing anything, ``None``: it has to be stored; and the letter that it replaces."""
         parked = flow.parked or ()
         known = next((one for one in parked if one.id == letter.id), None)
         # In a mass replay one that is to be delivered again still holds its row: it was not tried, and stays marked.
         if known is not None and not (known.retrying and flow.control.replay is None):
-            return ""
+            return "", known
         if known is None and (refused := self._refusal(flow, parked, letter, most_rows)):
             if self._full.get(flow.key) != epoch:  # said once: a subscriber may ask as often as it likes
                 self._full[flow.key] = epoch
                 _log.error("%s is full: %s", flow.name, refused, extra=flow.about)
-            return refused
-        letter = replace(letter, parked_at=self._clock.wall(), retrying=False)
-        await asyncio.to_thread(self._store.park, flow.key, epoch, letter, parcel)
-        flow.parks_now(in_order((*(one for one in flow.parked or () if one is not known), letter)))
-        # What follows of a row may be hundreds, which the list shows.
-        level = logging.WARNING if letter.error else logging.DEBUG
-        _log.log(level, "%s: update %s is parked: %s", flow.name, letter.id, letter.error or _FOLLOWS, extra=flow.about)
-        return ""
+            return refused, known
+        return None, known
 
     def _refusal(self, flow: PublisherFlow, parked: tuple[DeadLetter, ...], letter: DeadLetter, most_rows: int) -> str:
         size = letter.size + sum(one.size for one in parked)
@@ -270,15 +288,15 @@ class DeadLetterOffice:
         """Deliver the parked updates of the row ``key`` (empty: all) again; what will be or was done. Raises
         :class:`~wormhole.model.errors.UsageError` when there are none and what the store raises."""
         async with self._lock(flow):
-            letters = await asyncio.to_thread(self._store.load, flow.key)
+            letters = await self._ask(flow.application, partial(self._store.load, flow.key))
             chosen = _chosen(flow, letters, key)
             together = bound_together(letters, chosen)
             if not preview:
-                await asyncio.to_thread(self._store.retry, flow.key, together)
+                await self._ask(flow.application, partial(self._store.retry, flow.key, together))
                 if not self._held(
                     flow
                 ):  # an epoch keeps what it began with; where there is none, less may now be in the way
-                    flow.parks_now(await asyncio.to_thread(self._store.load, flow.key))
+                    flow.parks_now(await self._ask(flow.application, partial(self._store.load, flow.key)))
         more = len(together) - len(chosen)
         note = f"{_count(len(chosen))} delivered again, in order, before anything new"
         if not preview:
@@ -291,10 +309,10 @@ class DeadLetterOffice:
         Raises as :meth:`retry`.
         """
         async with self._lock(flow):
-            letters = await asyncio.to_thread(self._store.load, flow.key)
+            letters = await self._ask(flow.application, partial(self._store.load, flow.key))
             chosen = _chosen(flow, letters, key)
             if not preview:
-                await asyncio.to_thread(self._store.remove, flow.key, chosen)
+                await self._ask(flow.application, partial(self._store.remove, flow.key, chosen))
                 flow.parks_now(tuple(letter for letter in flow.parked or () if letter.id not in chosen))
         if not preview:
             _log.warning(
@@ -306,10 +324,13 @@ class DeadLetterOffice:
     async def forget(self, flow: PublisherFlow) -> None:
         """The flow's record is deleted: so are its letters. Raises what the store raises."""
         async with self._lock(flow):
-            await asyncio.to_thread(self._store.forget, flow.key)
+            await self._ask(flow.application, partial(self._store.forget, flow.key))
             flow.parks_now(())
 
     # -- inside
+
+    async def _ask(self, application: str, ask: Callable[[], _T]) -> _T:
+        return await self._threads.run(application, ask, lambda seconds: None)
 
     def _lock(self, flow: PublisherFlow) -> asyncio.Lock:
         return self._locks.setdefault(flow.key, asyncio.Lock())
@@ -337,7 +358,7 @@ class DeadLetterOffice:
         trouble = ""
         while flow.epoch == epoch:
             try:
-                return await asyncio.to_thread(ask)
+                return await self._ask(flow.application, ask)
             except EpochRefused as error:
                 _log.error("%s", error)
                 self._lost(flow)

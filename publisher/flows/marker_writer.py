@@ -1,7 +1,8 @@
 """Stores acknowledged datamarkers: at most once a second per flow, grouped.
 
 A marker is written only after its ack, so a store that fails or lags never loses an update: it makes a restart repeat
-more. While the store fails, markers stay here (one per flow) and are tried again.
+more. While the store fails, markers stay here (one per flow) and are tried again. The thread that stores them does
+nothing else.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
@@ -48,6 +50,7 @@ class MarkerWriter:
         self._pending: dict[FlowKey, MarkerWrite] = {}
         self.write_times = Histogram(catalogue.MARKER_WRITE)
         self._lock = asyncio.Lock()
+        self._pool = ThreadPoolExecutor(1, "markers")
 
     @property
     def waiting(self) -> int:
@@ -83,6 +86,10 @@ class MarkerWriter:
                     _log.info("datamarkers are stored again")
                 self.problem = ""
 
+    def close(self) -> None:
+        """Nothing is stored any more."""
+        self._pool.shutdown(wait=False)
+
     async def flush(self) -> None:
         """Write what waits and is not held. Raises what the store raises; nothing is forgotten then."""
         async with self._lock:
@@ -91,7 +98,8 @@ class MarkerWriter:
             if not writes:
                 return
             began = self._clock.monotonic()
-            refused = frozenset(await asyncio.to_thread(self._store.store, writes))
+            loop = asyncio.get_running_loop()
+            refused = frozenset(await loop.run_in_executor(self._pool, self._store.store, writes))
             self.write_times.observe(self._clock.monotonic() - began)
             async for write in in_turns(writes):
                 if self._pending.get(write.flow) is write:

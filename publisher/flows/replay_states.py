@@ -21,6 +21,7 @@ import grpc
 from publisher.flows.refused_error import RefusedError
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.marker_store import ReplayControl, ReplayState
+from wormhole.push.allowance import Reading, TokenBucket
 from wormhole.push.parking import Arriving
 
 __all__ = [
@@ -54,7 +55,8 @@ class Run:
     task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
     ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said last;
     ``told``: as a task heard last, at ``told_at``. ``parking``: what is being parked in this epoch, of which more may
-    come; ``max_frame``: bytes of the largest message to its subscriber.
+    come; ``max_frame``: bytes of the largest message to its subscriber. ``allowance``: the work that its tasks may
+    cause.
     """
 
     id: str
@@ -70,6 +72,13 @@ class Run:
     told_at: float = 0.0
     parking: Arriving = field(default_factory=Arriving)
     max_frame: int = 0
+    allowance: TokenBucket | None = None
+
+    def pays(self, reading: Reading, work: float, now: float) -> float:
+        """A task has caused ``work``, as :mod:`wormhole.push.allowance` counts it. Seconds until it may cause more."""
+        if self.allowance is None:
+            self.allowance = reading.allowance(now)
+        return self.allowance.wait_s(work, now)
 
     def tell(self, now: float) -> None:
         """A task asks for something at ``now``: the answer contains its share of the rate."""

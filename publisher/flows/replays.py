@@ -20,6 +20,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import grpc
@@ -42,7 +43,9 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.dead_letters import ParkedRows
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite, ReplayControl, ReplayState
+from wormhole.push.allowance import BYTES_OF_WORK, WORK_PER_S, Reading
 from wormhole.push.parking import Arriving, open_letter
+from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.room import Room
 from wormhole.wire.v1 import push_pb2
 
@@ -89,7 +92,8 @@ class Replays:
     source raise; nothing is changed then, and the same request may be made again.
 
     ``settle`` stores what was acknowledged; ``stored`` is called with a marker that is durable; ``control``, ``move``
-    and ``record`` are the publisher's. ``room``: the memory for what subscribers want to be parked.
+    and ``record`` are the publisher's. ``room``: the memory for what subscribers want to be parked; ``threads``: where
+    it is opened.
     """
 
     def __init__(
@@ -106,9 +110,12 @@ class Replays:
         move: Callable[[PublisherFlow, Datamarker], Awaitable[None]],
         record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
         room: Room,
+        threads: PeerThreads,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
+        self._threads = threads
+        self._reading = Reading()
         self._room = room
         self._source = source
         self._store = store
@@ -282,17 +289,24 @@ class Replays:
         """
         flow = self._flow(key)
         run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
+        if (wait := run.pays(self._reading, frame.ByteSize() / BYTES_OF_WORK, self._clock.monotonic())) > 0:
+            await self._clock.sleep(wait)
+            run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
         try:
             whole = run.parking.take(frame, flow.name)
         except ProtocolError as error:
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=flow.name) from error
         if whole is None:
             return ""
+
+        def charge(seconds: float) -> None:
+            run.pays(self._reading, seconds * WORK_PER_S, self._clock.monotonic())
+
         # Not one request about the flow at a time: it must be possible to cancel a replay whose letters cannot be
         # stored.
         try:
-            letter = await asyncio.to_thread(open_letter, whole, flow.name)
-            refused = await self._dead_letters.park(flow, epoch, letter, whole.parcel, run.max_frame)
+            letter, parcel = await self._threads.run(flow.application, partial(open_letter, whole, flow.name), charge)
+            refused = await self._dead_letters.park(flow, epoch, letter, parcel, run.max_frame, charge=charge)
         except ProtocolError as error:
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=flow.name) from error
         finally:

@@ -22,6 +22,7 @@ from wormhole.metrics import HistogramSample, Metric, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import process_figures
 from wormhole.ports.log_source import RelayStatus
+from wormhole.push.allowance import WORK_PER_S
 from wormhole.push.connection import Refusal
 from wormhole.wire.verification_status import remaining
 
@@ -54,6 +55,7 @@ async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
         add(c.PUSH_BYTES, traffic.bytes, *who)
         add(c.PUSH_ACKS, traffic.acks, *who)
         add(c.PUSH_RESTS, traffic.rests, *who)
+        add(c.PUSH_CHARGED, traffic.charged / WORK_PER_S, *who)
         for why in Refusal:
             add(c.PUSH_REFUSED, traffic.refused[why], *who, why.value)
     lead_flows = publisher.lead_flows()

@@ -32,15 +32,16 @@ from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Refusal, Traffic
 from wormhole.push.dial import Peer, is_refused
 from wormhole.push.parking import MOST_BYTES
+from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.room import Room
 from wormhole.push.session import (
     Acked,
     Event,
     FlowFailed,
     FlowPhase,
+    LetterArrived,
     LossDecided,
     Opened,
-    ParkWanted,
     Parted,
     Progressed,
     PushFlow,
@@ -67,13 +68,14 @@ _LONGEST_CAUSE = 2000
 @dataclass(frozen=True, slots=True)
 class Dialer:
     """What all streams share. ``trust`` ``None``: without TLS. ``room``: the memory for what subscribers want to be
-    parked; ``reading``: the work for what they send.
+    parked; ``reading``: the work for what they send; ``letters``: the threads in which updates to be parked are opened.
     """
 
     hello: push_pb2.Hello
     trust: Trust | None
     room: Room = field(default_factory=lambda: Room(MOST_BYTES))
     reading: Reading = field(default_factory=Reading)
+    letters: PeerThreads = field(default_factory=lambda: PeerThreads("letters"))
     clock: Clock = SYSTEM_CLOCK
 
 
@@ -89,7 +91,7 @@ class StreamEvents:
 
     ready: Callable[[SubscriberStream], None]
     opened: Callable[[SubscriberStream, PublisherFlow, Datamarker | None], None]
-    parking: Callable[[SubscriberStream, PublisherFlow, int, ParkWanted], None]
+    parking: Callable[[SubscriberStream, PublisherFlow, int, LetterArrived], None]
     acked: Callable[[PublisherFlow, int, Datamarker], None]
     released: Callable[[SubscriberStream, PublisherFlow], None]
     undone: Callable[[SubscriberStream, PublisherFlow, str], None]
@@ -138,7 +140,8 @@ class SubscriberStream:
         hello.CopyFrom(self._dialer.hello)
         hello.application, hello.subscriber = self.info.application, self.info.id
         self._session = PushSession(hello, self._room)
-        self._connection = Connection(self._session, self, self._allowance, self.traffic, self._clock)
+        dialer = self._dialer
+        self._connection = Connection(self._session, self, self._allowance, self.traffic, dialer.letters, self._clock)
         self._outgoing = Outgoing(
             self._session,
             self._fleet,
@@ -295,6 +298,10 @@ class SubscriberStream:
         flow.sent_counts.offered(flow.marker)
         return flow.expect_letter()
 
+    def charge(self, seconds: float) -> None:
+        """So much processor time was used for what the subscriber sent, on its way behind the stream."""
+        self._connection.charge(seconds)
+
     def tell_loss(self, flow: PublisherFlow, gap: LogGap, resume: Datamarker) -> None:
         """Ask the application what to do about missing log; ``events.decided`` follows."""
         push = self._push_flow(flow)
@@ -411,7 +418,7 @@ class SubscriberStream:
                 flow.progressed(heard_at)
                 flow.sent_counts.reported(processed)
                 self._outgoing.progressed(push, flow)
-            case ParkWanted(push):
+            case LetterArrived(push):
                 self._events.parking(self, flows[push.number][1], push.epoch, event)
             case Reported(push, report):
                 flows[push.number][1].reported(report, heard_at)

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_replay.replay.rate import HEARD_S, Share
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts, Settled
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
-from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
+from wormhole.model.errors import EpochRefused, HandlerFailed, ReplayError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Traffic
 from wormhole.push.dial import Peer
-from wormhole.push.parking import open_letter
+from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.session import (
     Acked,
     Event,
     FailedReason,
     FlowFailed,
     FlowPhase,
+    LetterArrived,
     LossDecided,
     Opened,
-    ParkWanted,
     Parted,
     Progressed,
     PushFlow,
@@ -159,6 +159,7 @@ class Delivery:
     reached: bool = False
     """Whether the subscriber answered: until then it is not there."""
     _session: PushSession = field(init=False)
+    _threads: PeerThreads = field(init=False)
     _connection: Connection = field(init=False)
     _opened: Opened | None = field(init=False, default=None)
     _sent_counts: SentCounts = field(init=False, default=NOT_COUNTED)
@@ -170,12 +171,13 @@ class Delivery:
     _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _to_store: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _ending: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _parking: asyncio.Queue[ParkWanted] = field(init=False, default_factory=asyncio.Queue)
+    _parking: asyncio.Queue[LetterArrived] = field(init=False, default_factory=asyncio.Queue)
 
     def __post_init__(self) -> None:
         self._session = PushSession(self.route.hello)
         allowance = Reading().allowance(self.clock.monotonic())
-        self._connection = Connection(self._session, self, allowance, Traffic(), self.clock)
+        self._threads = PeerThreads("letters", 1, self.clock)
+        self._connection = Connection(self._session, self, allowance, Traffic(), self._threads, self.clock)
 
     async def run(self) -> Stored:
         """Push everything, have it acknowledged and stored, and get the flow back.
@@ -191,6 +193,8 @@ class Delivery:
         except WormholeError as error:
             error.at(flow=self._name)
             raise
+        finally:
+            self._threads.close()
         return self.done
 
     @property
@@ -346,7 +350,7 @@ class Delivery:
                 raise self._failure(event)
             case LossDecided(_, proceed):
                 self._decided = proceed
-            case ParkWanted():
+            case LetterArrived():
                 self._parking.put_nowait(event)  # no more than the credit holds
             case Parted(push_pb2.Goodbye.NOT_ALLOWED, message):
                 raise ReplayError(
@@ -422,16 +426,11 @@ class Delivery:
         """
         while True:
             wanted = await self._parking.get()
-            arrived = wanted.arrived
             try:
-                letter = await asyncio.to_thread(open_letter, arrived, self._name)
-                refused = await asyncio.to_thread(self.park, letter, arrived.parcel)
-            except ProtocolError as error:
-                self._connection.refuse(error)
-                return
+                refused = await asyncio.to_thread(self.park, wanted.letter, wanted.parcel)
             finally:
-                arrived.done()
-            await self._connection.write(self._session.parked(wanted.flow, letter.id, refused))
+                wanted.done()
+            await self._connection.write(self._session.parked(wanted.flow, wanted.letter.id, refused))
 
 
 def _following(pieces: Generator[Piece, None, None]) -> Piece | None:

@@ -19,7 +19,10 @@ from typing import Any
 
 import grpc
 
+from tests.hostile.costly_frames import KINDS, costly
 from tests.support.letters import letter
+from wormhole.model.schema import Schema
+from wormhole.wire.body import parse_body
 from wormhole.wire.v1 import push_pb2
 
 Frame = push_pb2.SubscriberFrame
@@ -82,6 +85,8 @@ def resend(flows: Flows) -> Iterator[bytes]:
 ATTACKS: dict[str, Callable[[Flows], Iterator[bytes]]] = {
     attack.__name__: attack for attack in (windows, unfinished, reports, tiny, resend)
 }
+COSTLY = {f"costly-{kind}": [kind] for kind in KINDS} | {"costly": list(KINDS)}
+"""What the protocol permits, by the name of the attack; drawn by :mod:`tests.hostile.costly_frames`."""
 
 
 class Mad:
@@ -93,6 +98,16 @@ class Mad:
         self.attacked = 0
         self.bytes = 0
         self.behaves_since = 0.0
+        self.batches: dict[str, tuple[Schema, bytes]] = {}  # one of each shard, and the schema of its updates
+
+    def attack(self, name: str, flows: Flows) -> Iterator[bytes]:
+        if name in ATTACKS:
+            yield from ATTACKS[name](flows)
+        for frames in costly(self.attacked, COSTLY.get(name, []), flows, self.batches):
+            yield message(*frames)
+            while not self.batches.keys() & flows.keys():
+                yield message(Frame(heartbeat=push_pb2.Heartbeat()))
+                time.sleep(0.05)
 
     def told(self, command: str) -> None:
         what, *names = command.split()
@@ -110,7 +125,7 @@ class Mad:
         """What it sends once a flow is open."""
         if self.names is not None:
             self.attacked += 1
-            for data in ATTACKS[next(self.names)](flows):
+            for data in self.attack(next(self.names), flows):
                 yield data
                 self.bytes += len(data)
         self.behaves_since = time.monotonic()
@@ -122,6 +137,7 @@ class Mad:
         flows: Flows = {}
         answers: list[bytes] = []
         opened = threading.Event()
+        schemas: dict[int, Schema] = {}
         order = self.order
 
         def read() -> None:
@@ -131,6 +147,14 @@ class Mad:
                         who = frame.hello
                         welcome = push_pb2.Welcome(version=2, application=who.application, subscriber=who.subscriber)
                         answers.append(message(Frame(welcome=welcome)))
+                    if frame.HasField("schema"):
+                        schema = Schema.from_canonical(frame.schema.canonical)
+                        schemas[frame.schema.id] = schema
+                    if frame.HasField("batch"):
+                        shard = next((name for name, one in flows.items() if one.flow == frame.batch.flow), "")
+                        body = parse_body(frame.batch.body)
+                        if shard and len(body.updates):
+                            self.batches[shard] = (schemas[body.schema_id_of(0)], frame.batch.body)
                     if frame.HasField("assign"):
                         one = push_pb2.Assign()
                         one.CopyFrom(frame.assign)

@@ -25,7 +25,7 @@ from publisher.push.messages import Messages
 from publisher.push.stream import SubscriberStream
 from subscriber_sdk.testing import body_of
 from tests.support.eventually import eventually
-from tests.support.letters import letter
+from tests.support.letters import USERS, letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
 from wormhole.audit.sent_counts import SentCounts
@@ -36,10 +36,10 @@ from wormhole.model.schema import Column, Schema, _remembered
 from wormhole.model.segment import ChunkRange
 from wormhole.model.values import Op
 from wormhole.model.verification import Difference, DifferenceKind, TableVerification, VerifyMode
-from wormhole.ports.dead_letters import Parcel, place_to_message
+from wormhole.ports.dead_letters import Parcel, place_of, place_to_message, wrap
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Refusal
-from wormhole.push.parking import Arriving, open_letter
+from wormhole.push.parking import Arriving, open_letter, park_frames
 from wormhole.push.room import Room
 from wormhole.push.session import Progressed, PushFlow, PushSession, Reported, Verified
 from wormhole.push.window import MOST_CREDIT
@@ -81,6 +81,7 @@ class Peer:
 
     def open(self) -> PushFlow:
         self.says(Frame(accepted=push_pb2.Accepted(flow=1, epoch=EPOCH, credit=1 << 20, life=1)))
+        self.session.schemas((USERS,))
         self.session.batch(self.flow, (b"x",), marker().order)
         self.session.chunk_end(self.flow, CHUNK, narrowed=False, rows=10)
         self.session.scan_end(self.flow, "t", 1, 10)
@@ -447,11 +448,10 @@ async def test_a_small_update_goes_through_while_a_hostile_one_fills_the_budget(
         for _ in range(3):
             await mad.says(park=piece(mine, (1 << 20) - 1))
         await eventually(lambda: publisher.parking_room.used > 2 << 20, "filled")
-        told, parcel = letter(5)
-        frame = push_pb2.Park(flow=theirs.flow, epoch=theirs.epoch, update_id=told.id, body=parcel.body)
-        frame.schema = parcel.schema
-        frame.place.CopyFrom(place_to_message(told.place))
-        await good.says(park=frame)
+        [update] = good.updates(await good.hears_later("batch"))
+        for frame in park_frames(update.id, wrap(update), place_of(update), "no", 1 << 20):
+            frame.flow, frame.epoch = theirs.flow, theirs.epoch
+            await good.says(park=frame)
         assert (await good.hears_later("parked")).parked.refused == ""
         await mad.hears_later("goodbye")
         await unharmed(world, good, publisher)

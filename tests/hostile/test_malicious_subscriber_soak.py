@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.mad_subscriber import ATTACKS
+from tests.hostile.mad_subscriber import ATTACKS, COSTLY
+from tests.support.ports import free_port
 from tests.system.conftest import running, say
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.logs import Received
@@ -83,7 +85,17 @@ class Mad:
         self._ensemble.await_true(lambda: self.state()["attacked"] > 0, "the attack does not begin")
 
 
-@pytest.mark.parametrize("attack", [*ATTACKS, "all"])
+def charged(port: int) -> float:
+    """Processor seconds that the subscriber was charged."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        rows = answer.read().decode().splitlines()
+    ours = [
+        row for row in rows if row.startswith("wormhole_push_charged_seconds_total{") and 'subscriber="mad-1"' in row
+    ]
+    return sum(float(row.rpartition(" ")[2]) for row in ours)
+
+
+@pytest.mark.parametrize("attack", [*ATTACKS, *COSTLY, "all"])
 def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget(
     attack: str,
     running: Callable[[Plan], AbstractContextManager[Ensemble]],
@@ -99,7 +111,16 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
     unharmed: list[float] = []
     harmed: list[float] = []
     cores: list[float] = []
-    with running(Plan(applications, zookeeper=False, shard_by="{ hash = 8 }", measured=True)) as ensemble:
+    port = free_port()
+    plan = Plan(
+        applications,
+        zookeeper=False,
+        shard_by="{ hash = 8 }",
+        measured=True,
+        publisher=f'http_listen = "127.0.0.1:{port}"',
+    )
+    paid = 0.0
+    with running(plan) as ensemble:
         publisher = ensemble.publisher.pid
         ensemble.tell("fill 50 64")
         ensemble.await_all(["good"])
@@ -112,9 +133,10 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
                 unharmed.append(p99(latencies(ensemble, LENGTH_S)))
                 between = processor_time(publisher)
                 mad.attack(*(ATTACKS if attack == "all" else [attack]))
-                attacked = processor_time(publisher)
+                attacked, charged_before = processor_time(publisher), charged(port)
                 harmed.append(p99(latencies(ensemble, LENGTH_S)))
                 cores.append((processor_time(publisher) - attacked - (between - began)) / LENGTH_S)
+                paid += charged(port) - charged_before
                 state = mad.state()
                 say(
                     f"\n{attack}: p99 {unharmed[-1] * 1000:.1f} ms unharmed, {harmed[-1] * 1000:.1f} ms beside "
@@ -127,7 +149,8 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
     say(
         f"{attack}: p99 {before * 1000:.1f} ms unharmed, {beside * 1000:.1f} ms beside it "
         f"({beside / before:.2f} times), "
-        f"{median(cores):+.3f} cores; publisher at most {peak / MIB:.0f} MiB"
+        f"{median(cores):+.3f} cores, charged {paid / LENGTH_S / len(cores):.3f}; "
+        f"publisher at most {peak / MIB:.0f} MiB"
     )
     assert peak <= BUDGET
     assert median(cores) <= MOST_CORES

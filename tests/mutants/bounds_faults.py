@@ -51,7 +51,7 @@ BOUNDS_FAULTS: list[Fault] = [
     Fault(
         name="unfinished-updates-outside-the-budget",
         file="wormhole/push/parking.py",
-        old="        self.room.take(len(frame.body))\n",
+        old="        self.room.take(len(piece))\n",
         new="",
         tests=(_HOSTILE, "-kunfinished"),
         promise="what is unfinished of all subscribers counts against one budget",

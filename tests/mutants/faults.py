@@ -123,9 +123,9 @@ FAULTS: list[Fault] = [
     Fault(
         name="failed-write-of-markers-forgotten",
         file="publisher/flows/marker_writer.py",
-        old="            refused = frozenset(await asyncio.to_thread(self._store.store, writes))",
+        old="            refused = frozenset(await loop.run_in_executor(self._pool, self._store.store, writes))",
         new="            self._pending.clear()\n            refused = frozenset(await "
-        "asyncio.to_thread(self._store.store, writes))",
+        "loop.run_in_executor(self._pool, self._store.store, writes))",
         tests=("tests/unit/publisher/flows/test_marker_writer.py",),
         promise="while the store fails, acknowledged markers wait for it",
     ),

@@ -34,7 +34,8 @@ PARKING_FAULTS: list[Fault] = [
     Fault(
         name="parked-is-answered-before-it-is-stored",
         file="publisher/flows/dead_letters.py",
-        old="        await asyncio.to_thread(self._store.park, flow.key, epoch, letter, parcel)\n",
+        old="        await self._threads.run(flow.application, partial(self._store.park, "
+        "flow.key, epoch, letter, parcel), charge)\n",
         new="        asyncio.get_running_loop().call_later(9, self._store.park, flow.key, epoch, letter, parcel)\n",
         tests=("tests/unit/publisher/flows/test_dead_letters.py",),
         promise="what the publisher says is parked is durable",
@@ -90,9 +91,9 @@ PARKING_FAULTS: list[Fault] = [
     Fault(
         name="task-of-a-replay-says-parked-before-it-is",
         file="spark_replay/replay/delivery.py",
-        old="                refused = await asyncio.to_thread(self.park, letter, arrived.parcel)\n",
-        new='                refused, _ = "", asyncio.create_task(asyncio.to_thread(self.park, letter, '
-        "arrived.parcel))\n",
+        old="                refused = await asyncio.to_thread(self.park, wanted.letter, wanted.parcel)\n",
+        new='                refused, _ = "", asyncio.create_task(asyncio.to_thread(self.park, wanted.letter, '
+        "wanted.parcel))\n",
         tests=("tests/unit/spark_replay/replay/test_delivery.py",),
         promise="in a replay too an update is parked durably before its subscriber is told",
     ),

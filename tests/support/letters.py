@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from subscriber_sdk.testing import Change, body_of, update
 from wormhole.model.position import LogPosition
+from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace, open_parcel, place_of
+
+USERS: Schema = update("users", key=1, after={"name": "ada"}).schema
+"""Of every :func:`letter`."""
 
 
 def parcel_of(change: Change, number: int = 1, index: int = 0) -> Parcel:

@@ -318,6 +318,11 @@ PUSH_REFUSED = _push(
 PUSH_RESTS = _push(
     "rests_total", _C, "How often the subscriber was not read for a moment, because its frames caused much work."
 )
+PUSH_CHARGED = _push(
+    "charged_seconds_total",
+    _C,
+    "Processor seconds that the subscriber was charged for what it sent. It is not read while it owes some.",
+)
 PARKING_BYTES = _publisher("parking_bytes", _G, "Memory for updates that are being parked and are not stored yet.")
 PARKING_MOST = _publisher(
     "parking_most_bytes", _G, ("Limit of that memory; the subscriber that holds the most loses its stream.")

@@ -15,7 +15,7 @@ from typing import Final
 
 from wormhole.wire.v1 import schema_pb2
 
-__all__ = ["Column", "Schema", "free_names"]
+__all__ = ["Column", "Schema", "free_names", "schema_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,18 @@ class Schema:
                 target.add(name=column.name, type=column.type)
         canonical = message.SerializeToString(deterministic=True)
         object.__setattr__(self, "canonical", canonical)
-        object.__setattr__(self, "id", int.from_bytes(hashlib.sha256(canonical).digest()[:8], "big"))
+        object.__setattr__(self, "id", schema_id(canonical))
         object.__setattr__(self, "names", tuple(column.name for column in self.columns))
 
     @classmethod
     def from_canonical(cls, canonical: bytes) -> Schema:
         """Inverse of ``canonical``. Raises ``google.protobuf.message.DecodeError`` for other bytes."""
         return _remembered(canonical) if len(canonical) <= _REMEMBERED_BYTES else _parse(canonical)
+
+
+def schema_id(canonical: bytes) -> int:
+    """The id of the schema with these canonical bytes. They may be any bytes of a peer."""
+    return int.from_bytes(hashlib.sha256(canonical).digest()[:8], "big")
 
 
 def free_names(names: Iterable[str]) -> dict[str, str]:

@@ -45,6 +45,7 @@ __all__ = [
     "row_text",
     "rows_from_messages",
     "rows_to_messages",
+    "with_letter",
     "wrap",
 ]
 
@@ -235,6 +236,14 @@ def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
         return -1 if a.place.before(b.place) else 1 if b.place.before(a.place) else 0
 
     return tuple(sorted(letters, key=cmp_to_key(compare)))
+
+
+def with_letter(letters: tuple[DeadLetter, ...], letter: DeadLetter) -> tuple[DeadLetter, ...]:
+    """``letters``, which are in the order of the log, with one more."""
+    at = len(letters)
+    while at and letter.place.before(letters[at - 1].place):  # most are parked in the order of the log
+        at -= 1
+    return (*letters[:at], letter, *letters[at:])
 
 
 def bound_together(letters: Sequence[DeadLetter], chosen: Iterable[str]) -> tuple[str, ...]:

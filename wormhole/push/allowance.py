@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Reading", "TokenBucket"]
+__all__ = ["BYTES_OF_WORK", "WORK_PER_S", "Reading", "TokenBucket"]
 
-# Work as `PushSession.work` counts it: about a microsecond each.
+WORK_PER_S: Final = 1_000_000
+"""Work, as `PushSession.work` counts it, in a second of processor time."""
+BYTES_OF_WORK: Final = 256
+"""Bytes that come, whatever they are, for one of work."""
 _WORK_PER_S: Final = 500_000  # of all streams together
 _MOST_PER_S: Final = 100_000  # of one
 _LEAST_PER_S: Final = 10_000  # of one among many: what a thousand flows answer in a second

@@ -4,7 +4,9 @@ Publishers and the tasks of a mass replay use it. The session (:mod:`wormhole.pu
 The owner decides what is sent, what follows from an event, and whether the subscriber is dialled again.
 
 The connection bounds what its subscriber can cause. Reading is paced by an allowance
-(:mod:`wormhole.push.allowance`). A welcome has to come within three heartbeats, and something within every three
+(:mod:`wormhole.push.allowance`): it is charged the work that the session counts, or the processor time where that is
+more. Updates to be parked are opened in threads of their own (:mod:`wormhole.push.peer_threads`), and the next frame is
+read after that. A welcome has to come within three heartbeats, and something within every three
 heartbeats after it. What breaks the protocol ends the connection, and the subscriber is sent the reason.
 """
 
@@ -23,10 +25,12 @@ import grpc.aio
 
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import ProtocolError, StreamBroken
-from wormhole.push.allowance import TokenBucket
+from wormhole.push.allowance import WORK_PER_S, TokenBucket
 from wormhole.push.dial import Peer, PushCall, broken, check_user, open_line, open_push, why_not_reached
+from wormhole.push.parking import open_letter
+from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.room import RoomFullError
-from wormhole.push.session import Event, Parted, PushSession, Welcomed
+from wormhole.push.session import Event, LetterArrived, ParkWanted, Parted, PushSession, Welcomed
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
@@ -59,7 +63,8 @@ class Traffic:
 
     ``bytes``: of the messages written. ``refused``: how often it lost its connection by a fault of its own. ``rests``:
     how often reading was suspended because it had caused much work. ``reading_s``: processor seconds of the event loop
-    for what the subscriber sent.
+    for what the subscriber sent; ``threads_s``: those of other threads. ``charged``: what its allowance was charged for
+    both, in microseconds.
     """
 
     connections: int = 0
@@ -70,6 +75,8 @@ class Traffic:
     refused: Counter[Refusal] = field(default_factory=Counter)
     rests: int = 0
     reading_s: float = 0.0
+    threads_s: float = 0.0
+    charged: float = 0.0
 
 
 class Owner(Protocol):
@@ -90,6 +97,7 @@ class Connection:
 
     ``heard_at``: when the last message came. ``welcomed_at``: when the welcome came; 0: it did not. Both are seconds of
     ``clock``. ``refused``: it was ended by a fault of the subscriber. ``closed``: its owner, or a refusal, ended it.
+    ``letters``: the threads in which updates to be parked are opened.
     """
 
     def __init__(
@@ -98,6 +106,7 @@ class Connection:
         owner: Owner,
         allowance: TokenBucket,
         traffic: Traffic,
+        letters: PeerThreads,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.session = session
@@ -106,10 +115,13 @@ class Connection:
         self._owner = owner
         self._allowance = allowance
         self._traffic = traffic
+        self._letters = letters
         self._clock = clock
         self._subscriber = session.hello.subscriber
         self._heartbeat_s = session.hello.heartbeat_ms / 1000
         self._sent_at = 0.0
+        self._owed = 0.0  # work that the allowance was not charged for yet
+        self._began_s, self._began_work = 0.0, 0  # processor time and work when the loop turned to this subscriber
         self._call: PushCall = None
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -196,32 +208,67 @@ class Connection:
         return await why_not_reached(error, peer, self._subscriber)
 
     async def _read(self, peer: Peer) -> None:
-        session, traffic, processor = self.session, self._traffic, self._clock.processor
+        session = self.session
         try:
             async for data in self._call:
                 self.heard_at = self._clock.monotonic()
-                done, began = session.work, processor()
+                self._turn_to()
                 for event in session.receive(data):
-                    if isinstance(event, Welcomed):
-                        await self._welcome(peer)
+                    match event:
+                        case Welcomed():
+                            await self._welcome(peer)
+                        case ParkWanted():
+                            event = await self._opened(event)
                     if self.closed:
+                        if isinstance(event, LetterArrived):
+                            event.done()
                         return
                     if event is not None:
                         self._owner.received(event)
                     if isinstance(event, Parted):
                         parted = f"subscriber {self._subscriber} parted ({event.reason_name}): {event.message}"
                         raise StreamBroken(parted, hint=event.hint or None)
-                    if session.work - done >= _SLICE:
-                        traffic.reading_s += processor() - began
-                        await self._rest(session.work - done)
-                        done, began = session.work, processor()
-                traffic.reading_s += processor() - began
-                if session.work != done:
-                    await self._rest(session.work - done)
+                    if session.work - self._began_work >= _SLICE:
+                        self._turn_away()
+                        await self._rest()
+                        self._turn_to()
+                self._turn_away()
+                if self._owed:
+                    await self._rest()
         except ProtocolError as error:
             self.refuse(error, Refusal.MEMORY if isinstance(error, RoomFullError) else Refusal.PROTOCOL)
             return
         raise StreamBroken("the subscriber closed the stream")
+
+    def _turn_to(self) -> None:
+        self._began_s, self._began_work = self._clock.processor(), self.session.work
+
+    def _turn_away(self) -> None:
+        """What was done since :meth:`_turn_to` is owed."""
+        spent = self._clock.processor() - self._began_s
+        self._traffic.reading_s += spent
+        self._owed += max(self.session.work - self._began_work, spent * WORK_PER_S)
+
+    async def _opened(self, wanted: ParkWanted) -> LetterArrived:
+        """The update to be parked. Nothing else of the subscriber is read meanwhile."""
+        self._turn_away()
+        arrived = wanted.arrived
+        try:
+            letter, parcel = await self._letters.run(
+                self._subscriber, partial(open_letter, arrived, wanted.flow.name), self.charge
+            )
+        except BaseException:
+            arrived.done()
+            raise
+        finally:
+            self.heard_at = self._clock.monotonic()  # it was not listened to
+            self._turn_to()
+        return LetterArrived(wanted.flow, letter, parcel, arrived.done)
+
+    def charge(self, seconds: float) -> None:
+        """Other threads, or tasks of the event loop, used so much processor time for the subscriber."""
+        self._traffic.threads_s += seconds
+        self._owed += seconds * WORK_PER_S
 
     async def _welcome(self, peer: Peer) -> None:
         """Without TLS, another user's process may have taken the port before it was dialled: so it is checked now,
@@ -231,9 +278,10 @@ class Connection:
         self.welcomed_at = self.heard_at
         self._traffic.connections += 1
 
-    async def _rest(self, work: int) -> None:
+    async def _rest(self) -> None:
         """Let other tasks run. What caused much work is not read for a while, which does not count as silence."""
-        now = self._clock.monotonic()
+        now, work, self._owed = self._clock.monotonic(), self._owed, 0.0
+        self._traffic.charged += work
         wait = self._allowance.wait_s(work, now)
         self._traffic.rests += wait > 0
         self.heard_at = now + wait

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.verification import TableVerification
+from wormhole.ports.dead_letters import DeadLetter, Parcel
 from wormhole.push.parking import Arrived, Arriving
 from wormhole.push.verifying import Verifying
 from wormhole.push.window import Window
@@ -20,6 +21,7 @@ __all__ = [
     "FailedReason",
     "FlowFailed",
     "FlowPhase",
+    "LetterArrived",
     "LossDecided",
     "Opened",
     "ParkWanted",
@@ -141,11 +143,23 @@ class FlowFailed:
 
 @dataclass(slots=True, frozen=True)
 class ParkWanted:
-    """An update is to be stored before it counts as processed; :meth:`PushSession.parked` answers. It has to be opened
-    (:func:`wormhole.push.parking.open_letter`),, and reported when it is done with."""
+    """An update is to be stored before it counts as processed. It has to be opened
+    (:func:`wormhole.push.parking.open_letter`): the connection does it, and hands on :class:`LetterArrived`."""
 
     flow: PushFlow
     arrived: Arrived
+
+
+@dataclass(slots=True, frozen=True)
+class LetterArrived:
+    """An update is to be stored; :meth:`PushSession.parked` answers. Whoever gets it calls ``done`` once, when it was
+    stored or nobody wants it any more.
+    """
+
+    flow: PushFlow
+    letter: DeadLetter
+    parcel: Parcel
+    done: Callable[[], None]
 
 
 @dataclass(slots=True, frozen=True)
@@ -197,6 +211,7 @@ Event = (
     | Acked
     | Released
     | FlowFailed
+    | LetterArrived
     | LossDecided
     | ParkWanted
     | Reported

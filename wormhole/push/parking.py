@@ -1,12 +1,12 @@
 """An update that is to be parked, on its way to who stores it: cut into frames, put together again, and opened. Pure.
 
-What is put together is held against a share of memory until it was stored or dropped (:mod:`wormhole.push.room`). It is
-opened by who stores it, in a thread: a large one takes a while.
+What is put together is held against a share of memory until it was stored or dropped (:mod:`wormhole.push.room`). Its
+pieces are joined when it is opened, in a thread: a large one takes a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +35,7 @@ __all__ = ["MOST_BYTES", "Arrived", "Arriving", "open_letter", "park_frames"]
 MOST_BYTES = 160 << 20
 """Of the body of one update that a subscriber wants to be parked: more than any that is ever sent."""
 _LEAST_HELD: Final = 8 << 10  # what keeping one takes, however small it is
+_SMALL_PIECE: Final = 16 << 10  # one below it is joined with the next: of many tiny ones each costs more than its bytes
 _MOST_BESIDE: Final = 64  # fields of a body beside its update: one update in one transaction has one of each
 _UPDATES: Final = update_pb2.BatchBody.DESCRIPTOR.fields_by_name["updates"].number
 _VALUES: Final = frozenset(
@@ -58,12 +59,15 @@ def park_frames(update_id: str, parcel: Parcel, place: UpdatePlace, error: str, 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A whole update, not opened. ``size``: bytes that ``room`` holds for it until :meth:`done`."""
+    """A whole update, not opened. ``pieces``: its body. ``size``: bytes that ``room`` holds for it until
+    :meth:`done`.
+    """
 
     update_id: str
     place: UpdatePlace
     error: str
-    parcel: Parcel
+    schema: bytes
+    pieces: Sequence[bytes]
     room: Share
     size: int
 
@@ -78,7 +82,8 @@ class Arriving:
 
     room: Share = field(default_factory=lambda: Room(MOST_BYTES).share(lambda error: None))
     _id: str = ""
-    _body: bytearray = field(default_factory=bytearray)
+    _pieces: list[bytes] = field(default_factory=list)  # not joined: the event loop would copy what may be large
+    _held: int = 0
 
     def take(self, frame: push_pb2.Park, flow: str) -> Arrived | None:
         """The next frame; the update once it is whole. ``flow``: its name, for messages.
@@ -89,13 +94,16 @@ class Arriving:
         if known != frame.update_id or not known:
             given = shortened(frame.update_id)
             raise ProtocolError(f"park.update_id: {given!r} comes amid the frames of {known!r} of {flow}")
-        if len(self._body) + len(frame.body) > MOST_BYTES:
-            raise ProtocolError(
-                f"park.body: {len(self._body) + len(frame.body)} bytes of {flow}; at most {MOST_BYTES} are taken"
-            )
-        self.room.take(len(frame.body))
+        piece = frame.body  # a copy, each time that it is asked for
+        if self._held + len(piece) > MOST_BYTES:
+            raise ProtocolError(f"park.body: {self._held + len(piece)} bytes of {flow}; at most {MOST_BYTES} are taken")
+        self.room.take(len(piece))
         self._id = known
-        self._body += frame.body
+        self._held += len(piece)
+        if self._pieces and len(self._pieces[-1]) < _SMALL_PIECE:
+            self._pieces[-1] += piece
+        else:
+            self._pieces.append(piece)
         if frame.more:
             return None
         if not frame.HasField("place") or not frame.schema:
@@ -103,24 +111,25 @@ class Arriving:
         if len(frame.schema) > MOST_SCHEMA_BYTES:
             raise ProtocolError(f"park.schema: {len(frame.schema)} bytes; at most {MOST_SCHEMA_BYTES} are taken")
         check_name(frame.place.transaction, "park.place.transaction")
-        self.room.take(_LEAST_HELD + len(frame.schema))
-        body, size = bytes(self._body), len(self._body) + _LEAST_HELD + len(frame.schema)
-        self._id, self._body = "", bytearray()
-        parcel = Parcel(frame.schema, body)
-        return Arrived(known, place_from_message(frame.place), shortened(frame.error), parcel, self.room, size)
+        schema = frame.schema
+        self.room.take(_LEAST_HELD + len(schema))
+        pieces, size = self._pieces, self._held + _LEAST_HELD + len(schema)
+        self._id, self._pieces, self._held = "", [], 0
+        place, error = place_from_message(frame.place), shortened(frame.error)
+        return Arrived(known, place, error, schema, pieces, self.room, size)
 
     def drop(self) -> None:
         """The rest does not come."""
-        self.room.give(len(self._body))
-        self._id, self._body = "", bytearray()
+        self.room.give(self._held)
+        self._id, self._pieces, self._held = "", [], 0
 
 
-def open_letter(arrived: Arrived, flow: str) -> DeadLetter:
-    """The update, but for the time. Takes a while for a large one.
+def open_letter(arrived: Arrived, flow: str) -> tuple[DeadLetter, Parcel]:
+    """The update, but for the time, and what delivers it again. Takes a while for a large one.
 
     Raises :class:`~wormhole.model.errors.ProtocolError` naming the field.
     """
-    parcel = arrived.parcel
+    parcel = Parcel(arrived.schema, b"".join(arrived.pieces))
     _check(parcel)
     try:
         update = open_parcel(parcel)
@@ -130,7 +139,7 @@ def open_letter(arrived: Arrived, flow: str) -> DeadLetter:
     if update.id != arrived.update_id:
         raise ProtocolError(f"park.body: update {shortened(update.id)} in the frames of {arrived.update_id} of {flow}")
     size = len(parcel.schema) + len(parcel.body)
-    return DeadLetter(arrived.update_id, arrived.place, rows, op, 0.0, arrived.error, False, size)
+    return DeadLetter(arrived.update_id, arrived.place, rows, op, 0.0, arrived.error, False, size), parcel
 
 
 def _check(parcel: Parcel) -> None:

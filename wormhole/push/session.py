@@ -27,10 +27,11 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from wormhole.model.errors import ProtocolError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.model.schema import Schema
+from wormhole.model.schema import Schema, schema_id
 from wormhole.model.segment import ChunkRange
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import UpdatePlace, rows_to_messages
+from wormhole.push.allowance import BYTES_OF_WORK
 from wormhole.push.backfill_frames import chunk_end_frames, key_schema
 from wormhole.push.events import (
     Acked,
@@ -38,6 +39,7 @@ from wormhole.push.events import (
     FailedReason,
     FlowFailed,
     FlowPhase,
+    LetterArrived,
     LossDecided,
     Opened,
     ParkWanted,
@@ -78,6 +80,7 @@ __all__ = [
     "FailedReason",
     "FlowFailed",
     "FlowPhase",
+    "LetterArrived",
     "LossDecided",
     "Opened",
     "ParkWanted",
@@ -98,7 +101,8 @@ MARKER_EVERY_BYTES = 4 << 20
 IDLE_MARKER_EVERY_S = 10.0
 MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
 _ASSIGN_BYTES = 1024  # of an assignment, at most, without what is skipped and parked
-_FRAME_WORK, _BYTES_OF_WORK = 4, 256  # a window counts one, about a microsecond
+_FRAME_WORK = 4  # a window counts one, about a microsecond
+_LETTER_WORK = 300  # of an update to be parked: two turns of other threads, and the answer
 _UNBOUNDED = frozenset({push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park"].number})  # it carries an update
 
 
@@ -334,7 +338,7 @@ class PushSession:
 
         Raises :class:`~wormhole.model.errors.ProtocolError` naming frame and field, in between.
         """
-        self.work += len(data) // _BYTES_OF_WORK
+        self.work += len(data) // BYTES_OF_WORK
         for piece in frames_of(data, "what the subscriber sent"):
             self.work += _FRAME_WORK
             yield self._frame(_parsed(piece))
@@ -477,7 +481,13 @@ class PushSession:
         if flow.phase is FlowPhase.ASSIGNED:
             raise ProtocolError(f"park: {flow.name} was not accepted yet")
         whole = flow.parking.take(frame, flow.name)
-        return None if whole is None else ParkWanted(flow, whole)
+        if whole is None:
+            return None
+        if schema_id(whole.schema) not in self._schemas:  # nor parsed: it may have any number of columns
+            whole.done()
+            raise ProtocolError(f"park.schema: {flow.name} was sent no update with this schema on this stream")
+        self.work += _LETTER_WORK
+        return ParkWanted(flow, whole)
 
     def _verified(self, flow: PushFlow, frame: push_pb2.Verified) -> Event:
         before = flow.verifying.work

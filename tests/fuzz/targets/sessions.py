@@ -13,7 +13,7 @@ from subscriber_sdk.backfill import key_range
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.testing import frames, marker_at, update
 from tests.fuzz.target import Target
-from tests.support.letters import letter, parcel_of
+from tests.support.letters import USERS, letter, parcel_of
 from wormhole.filters import Filter
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import LogPosition
@@ -131,6 +131,7 @@ def _answers(rng: random.Random) -> bytes:
 def _listen(module: ModuleType, data: bytes) -> object:
     """The publisher's side: what is parked goes to the store, and its rows out with the next assignment."""
     session = module.PushSession(_HELLO)
+    session.schemas((USERS,))
     list(session.receive(push_pb2.SubscriberMessage(frames=[_Frame.FromString(_WELCOME)]).SerializeToString()))
     verify = VerifyMode.REPAIR
     flow, _ = session.assign("app", "log", _EPOCH, marker_at(0), None, 0.0, park=True, generation=1, verify=verify)
@@ -148,7 +149,7 @@ def _listen(module: ModuleType, data: bytes) -> object:
             if event.confirm:
                 seen.append(verifications.take_extra(owner, event.found.table))
         if isinstance(event, module.ParkWanted):
-            rows = parked_rows([open_letter(event.arrived, "app/log")]).items()
+            rows = parked_rows([open_letter(event.arrived, "app/log")[0]]).items()
             session.assign("app", "log", _EPOCH + 1, marker_at(0), None, 0.0, park=True, parked=rows)
     return seen
 

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from subscriber_sdk.testing import marker_at
 from tests.fuzz.mutate import mutate
 from tests.fuzz.target import Target
-from tests.support.letters import letter
+from tests.support.letters import USERS, letter
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Datamarker
 from wormhole.ports.dead_letters import parked_rows, place_to_message
@@ -134,6 +134,7 @@ def _value(rng: random.Random, field: FieldDescriptor) -> Any:
 def _listen(module: ModuleType, data: bytes) -> object:
     """Two open flows, of which one was told a data loss; what is parked goes out with the next assignment."""
     session = module.PushSession(_HELLO)
+    session.schemas((USERS,))
     welcome = push_pb2.Welcome(version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20)
     list(session.receive(push_pb2.SubscriberMessage(frames=[_Frame(welcome=welcome)]).SerializeToString()))
     for shard in ("log", "log.2"):
@@ -150,7 +151,7 @@ def _listen(module: ModuleType, data: bytes) -> object:
     for event in session.receive(data):
         seen.append(type(event).__name__)
         if isinstance(event, module.ParkWanted):
-            rows = parked_rows([open_letter(event.arrived, "app/log")]).items()
+            rows = parked_rows([open_letter(event.arrived, "app/log")[0]]).items()
             session.assign("app", "log", _EPOCH + 1, marker_at(0), None, 0.0, park=True, parked=rows)
     return seen
 

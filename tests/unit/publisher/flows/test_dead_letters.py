@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -22,6 +23,7 @@ from wormhole.filters import Filter, Projection
 from wormhole.model.errors import MarkerStoreError, UsageError
 from wormhole.ports.dead_letters import Parcel
 from wormhole.ports.marker_store import FlowKey
+from wormhole.push.peer_threads import PeerThreads
 
 
 class Desk:
@@ -45,6 +47,7 @@ class Desk:
             lambda flow: self.held,
             lambda flow, cause: self.told.append(cause),
             lambda flow: self.told.append("lost"),
+            PeerThreads("letters"),
             ScriptedClock().clock,
         )
         self.sent: list[Parcel] = []
@@ -69,6 +72,24 @@ class Desk:
     @property
     def ids(self) -> list[str]:
         return [told.id for told in self.flow.parked or ()]
+
+
+async def test_a_letter_is_stored_in_the_threads_of_letters_and_its_peer_is_charged() -> None:
+    """Not in those of the event loop, where whatever the publisher does for itself would wait behind it."""
+    desk, charged = Desk(), list[float]()
+    seen: list[str] = []
+    park = desk.store.park
+
+    def watched(*arguments: Any) -> None:
+        seen.append(threading.current_thread().name)
+        park(*arguments)
+
+    desk.store.park = watched  # type: ignore[method-assign,assignment]
+    epoch = desk.flow.epoch
+    assert await desk.office.park(desk.flow, epoch, *letter(1), desk.max_frame, charge=charged.append) == ""
+    assert await desk.office.park(desk.flow, epoch, *letter(1), desk.max_frame, charge=charged.append) == ""
+    assert [name.rpartition("_")[0] for name in seen] == ["letters"]
+    assert len(charged) == 4  # it is looked at, stored and noted; then it is looked at
 
 
 async def test_what_is_answered_is_durable() -> None:

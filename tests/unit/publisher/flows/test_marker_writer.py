@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -12,10 +14,11 @@ import pytest
 from publisher.flows.marker_writer import MarkerWriter
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.clocks import ScriptedClock
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from wormhole.model.errors import CoordinationLost, MarkerStoreError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.marker_store import FlowKey, MarkerWrite
+from wormhole.push.peer_threads import PeerThreads
 
 ONE, TWO = ("app", "one"), ("app", "two")
 
@@ -129,3 +132,28 @@ async def test_a_marker_put_while_the_group_is_written_is_not_forgotten(desk: De
     await flushing
     await desk.writer.flush()
     assert desk.store.load()[ONE].marker == marker(2)
+
+
+async def test_datamarkers_are_stored_while_every_thread_of_letters_and_of_the_loop_is_busy(desk: Desk) -> None:
+    go_on, busy = threading.Event(), threading.Semaphore(0)
+
+    def work() -> None:
+        busy.release()
+        assert go_on.wait(PATIENCE_S)
+
+    letters = PeerThreads("letters")
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    runs = [asyncio.create_task(letters.run("mad", work, lambda seconds: None)), asyncio.to_thread(work)]
+    try:
+        others = asyncio.gather(*runs)
+        await eventually(lambda: busy.acquire(blocking=False), "one is busy")
+        await eventually(lambda: busy.acquire(blocking=False), "the other one is busy")
+        desk.writer.put(MarkerWrite(ONE, 0, marker(3), "f"))
+        async with asyncio.timeout(PATIENCE_S):
+            await desk.writer.flush()
+        assert [write.flow for write in desk.stored] == [ONE]
+    finally:
+        go_on.set()
+        await others
+        letters.close()

@@ -25,7 +25,7 @@ from wormhole.filters import Filter
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
-from wormhole.push.session import FlowFailed, ParkWanted
+from wormhole.push.session import FlowFailed, LetterArrived
 from wormhole.wire.v1 import push_pb2
 
 _SHORT_S = 0.5
@@ -44,7 +44,7 @@ class Owner:
         self.flow = PublisherFlow("app", "log", Filter.parse(None), start, start.order)
         self.acked: list[tuple[int, Datamarker]] = []
         self.lost: list[tuple[list[PublisherFlow], str]] = []
-        self.parking: list[tuple[PublisherFlow, int, ParkWanted]] = []
+        self.parking: list[tuple[PublisherFlow, int, LetterArrived]] = []
         self.undone: list[tuple[PublisherFlow, str]] = []
         self.may_send = True
         self.running: asyncio.Task[None]

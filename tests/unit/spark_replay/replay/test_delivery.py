@@ -14,7 +14,7 @@ from spark_replay.replay.rate import Share
 from subscriber_sdk.testing import body_of, read
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
-from tests.support.letters import letter
+from tests.support.letters import USERS, letter
 from tests.support.scripted_replay import takes_all
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.audit.sent_counts import Settled
@@ -62,7 +62,9 @@ def delivery(
     )
     to = Route(hello, subscriber.address, 7, marker_at(0), **route)
     share, asks = Share(limited=False, now=0.0), MagicMock()
-    return Delivery(to, "cache", "a", until, pieces, store or StoredOffers(), park, share, asks)  # type: ignore[arg-type]
+    made = Delivery(to, "cache", "a", until, pieces, store or StoredOffers(), park, share, asks)  # type: ignore[arg-type]
+    made._session.schemas((USERS,))
+    return made
 
 
 @pytest.fixture

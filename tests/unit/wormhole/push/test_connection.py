@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
 
+from subscriber_sdk.testing import marker_at
 from tests.support.eventually import eventually, patience
+from tests.support.letters import USERS, letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import ProtocolError, ReplayError, StreamBroken
+from wormhole.ports.dead_letters import DeadLetter, Parcel
 from wormhole.push import connection as module
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Refusal, Traffic
 from wormhole.push.dial import Peer, is_refused
-from wormhole.push.session import Event, Parted, PushSession, Welcomed
+from wormhole.push.parking import Arrived, open_letter, park_frames
+from wormhole.push.peer_threads import PeerThreads
+from wormhole.push.session import Event, LetterArrived, Parted, PushSession, Welcomed
 from wormhole.wire.v1 import push_pb2
 
 
@@ -33,7 +39,9 @@ class Owner:
             max_frame_bytes=1 << 20,
         )
         self.traffic = Traffic()
-        self.connection = Connection(PushSession(hello), self, Reading().allowance(0.0), self.traffic, clock)
+        self.connection = Connection(
+            PushSession(hello), self, Reading().allowance(0.0), self.traffic, PeerThreads("letters", clock=clock), clock
+        )
         self.events: list[Event] = []
         self.ends: list[StreamBroken | None] = []
         self.out: list[bytes] = []
@@ -112,17 +120,18 @@ async def test_what_the_subscriber_sent_is_accounted_apart_from_all_other_work(
     class Busy(Owner):
         def received(self, event: Event) -> None:
             nonlocal used
-            used += 1.0
+            used += 0.001
             super().received(event)
 
     owner = Busy(clock=Clock(processor=lambda: used))
     run = await welcomed(owner, subscriber)
-    await eventually(lambda: owner.traffic.reading_s == 1.0, "the welcome")
+    await eventually(lambda: owner.traffic.reading_s == 0.001, "the welcome")
     used += 5.0  # what it sends, for example
     heard_at = owner.connection.heard_at
     await subscriber.says(heartbeat=push_pb2.Heartbeat(number=1))
     await eventually(lambda: owner.connection.heard_at > heard_at, "it was read")
-    assert owner.traffic.reading_s == 1.0
+    assert owner.traffic.reading_s == 0.001
+    assert owner.traffic.charged >= 1000.0
     owner.connection.close()
     await run
 
@@ -274,3 +283,49 @@ async def test_a_server_that_is_no_subscriber() -> None:
                 await Owner().run(other.address)
             message = str(caught.value)
         assert not is_refused(caught.value)
+
+
+async def test_an_update_to_be_parked_is_opened_elsewhere_and_charged_what_it_takes(
+    subscriber: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else of the subscriber is read meanwhile, and then not before it has paid."""
+    used, opened, rested = 0.0, list[str](), list[float]()
+    real = open_letter
+
+    def costly(arrived: Arrived, flow: str) -> tuple[DeadLetter, Parcel]:
+        nonlocal used
+        opened.append(threading.current_thread().name)
+        used += 0.25
+        return real(arrived, flow)
+
+    async def rest(seconds: float) -> None:
+        rested.append(seconds)
+        await asyncio.sleep(0.001)
+
+    monkeypatch.setattr(module, "open_letter", costly)
+    subscriber.version = 2
+    owner = Owner(clock=Clock(monotonic=lambda: 0.0, sleep=rest, processor=lambda: used))
+    session = owner.connection.session
+    session.schemas((USERS,))
+    flow, frame = session.assign("app", "log", 7, marker_at(0), None, 0.0, park=True)
+    run = asyncio.create_task(owner.connection.run(Peer(subscriber.address, here="the test")))
+    await subscriber.hears("hello")
+    await eventually(lambda: owner.events, "its welcome")
+    owner.out = [frame]
+    owner.connection.wake()
+    await subscriber.accepts(await subscriber.hears("assign"))
+    told, parcel = letter(5)
+    [park] = park_frames(told.id, parcel, told.place, "no", 1 << 20)
+    park.flow, park.epoch = flow.number, 7
+    await subscriber.says(park=park)
+    await eventually(lambda: isinstance(owner.events[-1], LetterArrived), "it is opened")
+    await eventually(lambda: any(seconds > 1 for seconds in rested), "it has to pay")
+    arrived = owner.events[-1]
+    assert isinstance(arrived, LetterArrived)
+    assert (arrived.letter.id, arrived.parcel) == (told.id, parcel)
+    assert [name.rpartition("_")[0] for name in opened] == ["letters"]
+    assert owner.traffic.threads_s == 0.25
+    assert 250_000 <= owner.traffic.charged < 260_000
+    arrived.done()
+    owner.connection.close()
+    await run

@@ -32,8 +32,8 @@ def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int) 
         assert all(arriving.take(frame, "app/log") is None for frame in before)
         whole = arriving.take(last, "app/log")
         assert whole is not None
-        assert whole.parcel == parcel
-        parked = open_letter(whole, "app/log")
+        parked, opened = open_letter(whole, "app/log")
+        assert opened == parcel
         assert (parked.id, parked.place, parked.rows, parked.size) == (
             told.id,
             told.place,
@@ -93,3 +93,22 @@ def test_an_update_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     arriving.take(park(body=b"x" * 100, more=True), "app/log")
     with pytest.raises(ProtocolError, match=r"park.body: 101 bytes of app/log"):
         arriving.take(park(body=b"x", more=True), "app/log")
+
+
+def test_pieces_are_joined_where_the_update_is_opened() -> None:
+    """On the event loop, growing a buffer would copy all of a large one again and again."""
+    arriving = Arriving()
+    for _ in range(30):
+        assert arriving.take(park(body=bytes(64 << 10), more=True), "app/log") is None
+    whole = arriving.take(park(), "app/log")
+    assert whole is not None
+    assert len(whole.pieces) == 31
+
+
+def test_tiny_pieces_cost_no_more_memory_than_is_counted() -> None:
+    arriving = Arriving()
+    for _ in range(1000):
+        arriving.take(park(body=b"x", more=True), "app/log")
+    whole = arriving.take(park(body=b"y"), "app/log")
+    assert whole is not None
+    assert (len(whole.pieces), b"".join(whole.pieces)) == (1, b"x" * 1000 + b"y")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.letters import letter
+from tests.support.letters import USERS, letter
 from wormhole.model.errors import ProtocolError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -16,6 +16,7 @@ from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import place_to_message
 from wormhole.push import session as module
 from wormhole.push.parking import open_letter
+from wormhole.push.room import Room
 from wormhole.push.session import (
     Acked,
     Event,
@@ -64,6 +65,7 @@ class Peer:
 
     def __init__(self, *, welcomed: bool = True) -> None:
         self.session = PushSession(HELLO)
+        self.session.schemas((USERS,))
         if welcomed:
             assert self.says(WELCOME) == [Welcomed("sub")]
 
@@ -284,9 +286,22 @@ def test_a_parked_update_comes_whole_with_its_rows() -> None:
     told, parcel = letter(5)
     [event] = peer.says(park(flow))
     assert isinstance(event, ParkWanted)
-    parked = open_letter(event.arrived, "app/log")
+    parked, opened = open_letter(event.arrived, "app/log")
     assert (parked.id, parked.rows, parked.place) == (told.id, told.rows, told.place)
-    assert (parked.error, parked.size, event.arrived.parcel) == ("no", told.size, parcel)
+    assert (parked.error, parked.size, opened) == ("no", told.size, parcel)
+
+
+def test_a_parked_update_has_a_schema_that_the_stream_was_sent() -> None:
+    """Another one is not even parsed: it may have any number of columns."""
+    wide = Schema("users", (Column("id", "int"),), (Column("", ""),) * 60_000)
+    room = Room(1 << 20)
+    session = PushSession(HELLO, room.share(lambda error: None))
+    list(session.receive(push_pb2.SubscriberMessage(frames=[WELCOME]).SerializeToString()))
+    flow, _ = session.assign("app", "log", EPOCH, marker(1), None, 0.0)
+    said = push_pb2.SubscriberMessage(frames=[accepted(flow), park(flow, schema=wide.canonical)]).SerializeToString()
+    with pytest.raises(ProtocolError, match=r"park.schema: app/log was sent no update with this schema"):
+        list(session.receive(said))
+    assert room.used == 0
 
 
 def test_a_parked_update_may_come_in_several_frames() -> None:
@@ -296,7 +311,7 @@ def test_a_parked_update_may_come_in_several_frames() -> None:
     assert peer.says(park(flow, body=parcel.body[:3], more=True, schema=b"")) == []
     [event] = peer.says(park(flow, body=parcel.body[3:]))
     assert isinstance(event, ParkWanted)
-    assert event.arrived.parcel == parcel
+    assert open_letter(event.arrived, "app/log")[1] == parcel
 
 
 def test_a_parked_update_is_not_opened_before_it_is_to_be_stored() -> None:
@@ -309,9 +324,11 @@ def test_a_parked_update_is_not_opened_before_it_is_to_be_stored() -> None:
 
 def test_what_is_delivered_again_goes_as_a_replayed_batch_with_a_datamarker_behind_it() -> None:
     peer = Peer()
+    _, parcel = letter(5)
+    peer.session = PushSession(HELLO)
+    peer.says(WELCOME)
     flow, _ = peer.session.assign("app", "log", EPOCH, marker(1), None, 0.0)
     peer.says(accepted(flow))
-    _, parcel = letter(5)
     schema = Schema.from_canonical(parcel.schema)
     data = b"".join(peer.session.letter(flow, schema, parcel.body, marker(1), 2.0))
     kinds = [frame.WhichOneof("kind") for frame in push_pb2.PublisherMessage.FromString(data).frames]

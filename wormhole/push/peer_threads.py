@@ -1,0 +1,59 @@
+"""Threads of their own for work that a peer causes: its letters are opened and stored here.
+
+What the publisher needs itself, such as storing datamarkers, never waits behind such work. One peer has one turn at a
+time, so a peer that causes much of it delays another one by one turn only. The processor time of each turn is reported
+to whoever bounds what the peer may cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["Charge", "PeerThreads"]
+
+_T = TypeVar("_T")
+
+Charge = Callable[[float], None]
+"""Called with processor seconds that a peer has caused."""
+
+
+class PeerThreads:
+    """``name``: of the threads; ``threads``: how many peers have their turn at one time."""
+
+    def __init__(self, name: str, threads: int = 1, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._processor = clock.processor
+
+    async def run(self, peer: str, work: Callable[[], _T], charge: Charge) -> _T:
+        """Do ``work`` in a thread when it is the turn of ``peer``. Returns and raises what it does; ``charge`` is
+        called either way.
+        """
+        turn = self._turns.get(peer)
+        if turn is None:
+            turn = self._turns[peer] = asyncio.Lock()
+        spent = 0.0
+
+        def timed() -> _T:
+            nonlocal spent
+            began = self._processor()
+            try:
+                return work()
+            finally:
+                spent = self._processor() - began
+
+        async with turn:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._pool, timed)
+            finally:
+                charge(spent)
+
+    def close(self) -> None:
+        """Start nothing more. What runs ends by itself."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
