@@ -19,6 +19,7 @@ from typing import Any, Final
 import hypothesis
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.mysql_differential import (
@@ -34,7 +35,7 @@ from tests.support.mysql_differential import (
 )
 from tests.support.mysql_oracle import digits_of, same_document, time_text, translated
 from tests.support.mysql_types import NULL, TYPES, UNAVAILABLE, Shown, Type, double, of_flavour
-from tests.support.mysql_workload import INT, Workload, workloads
+from tests.support.mysql_workload import INT, Workload, changes_of_json, workloads
 
 DATABASE: Final = "diff"
 # To shrink an example on a real server takes longer than a test may.
@@ -45,6 +46,9 @@ EXAMPLES: Final = 500 if SOAK else 24
 
 PARTIAL: Final = "JSON_OBJECT('k', REPEAT('v', 1000), 'n', 1)"
 """A document that the example changes with PARTIAL_JSON."""
+NESTED: Final = (
+    """'{"a": [1, {"b": [1, 2, 3], "x y": 1}, [[1, 2], {"a": 1}]], "b": {"k": [], "$é": [1]}, "größe": "s"}'"""
+)
 
 
 # --- where the oracle differs ------------------------------------------------------------------------------------------  # noqa: E501
@@ -370,6 +374,30 @@ def test_random_tables_under_random_changes(sides: Sides, logging_as_before: Non
         unknown = any(_is(kind, "vector", "compressed") for kind in workload.table.columns.values())
         if not workload.compressed and not unknown:
             sides.compare_with_oracle(changes, begin, workload.table)
+
+    check()
+
+
+def test_random_changes_of_documents(sides: Sides, logging_as_before: None) -> None:
+    """Paths of any legs, of cells counted from either end, in any operation: what SELECT shows after them."""
+    if sides.server.flavour != "mysql":
+        return  # a document is text there
+    json = next(kind for kind in TYPES if kind.name == "json")
+    table = Table("documents", {"n": INT, "v": json}, ("n",))
+    sides.session.run(f"DROP TABLE IF EXISTS {table.name}", table.ddl())
+    sides.session.run("SET SESSION binlog_row_value_options = PARTIAL_JSON")
+    sides.session.run(f"INSERT INTO {table.name} VALUES (0, {NESTED})")
+
+    @settings(max_examples=EXAMPLES, derandomize=not SOAK, database=None, deadline=None, phases=PHASES)
+    @given(changes=st.lists(changes_of_json("v"), min_size=5, max_size=15))
+    def check(changes: list[str]) -> None:
+        sides.play(
+            table,
+            [
+                (f"UPDATE {table.name} SET v = {NESTED}",),
+                *((f"UPDATE {table.name} SET v = {change}",) for change in changes),
+            ],
+        )
 
     check()
 

@@ -18,9 +18,38 @@ _GENERATED: Final = {
     "computed": replace(INT, name="virtual", declared="BIGINT AS (n + 1) VIRTUAL", edges=()),
 }
 _IMAGES: Final = ("FULL", "FULL", "MINIMAL", "NOBLOB")
-_CHANGES_OF_JSON: Final = (
-    "JSON_SET({0}, '$.k', 1.5e0)", "JSON_REPLACE({0}, '$[0]', 'other')", "JSON_REMOVE({0}, '$.a')", "JSON_SET({0}, '$.a', '😀')",  # noqa: E501
-)  # fmt: skip
+_legs: Final = (
+    st.sampled_from([".a", ".b", ".k", '."$é"', '."x y"', ".größe"])
+    | st.builds("[{}]".format, st.integers(0, 4))
+    | st.just("[last]")
+    | st.builds("[last-{}]".format, st.integers(0, 4))
+)
+_paths: Final = st.builds("'${}'".format, st.lists(_legs, min_size=1, max_size=4).map("".join))
+_parts: Final = st.sampled_from(
+    [
+        "1.5e0",
+        "'😀'",
+        "NULL",
+        "TRUE",
+        "JSON_ARRAY(1, 2)",
+        "JSON_OBJECT('a', JSON_ARRAY(1), 'x y', 2)",
+        "REPEAT('l', 300)",
+    ]
+)
+
+
+def changes_of_json(column: str) -> st.SearchStrategy[str]:
+    """Expressions that the server logs as changes of the document, any number of them within each other."""
+    pairs = st.lists(st.builds("{}, {}".format, _paths, _parts), min_size=1, max_size=3).map(", ".join)
+    return st.recursive(
+        st.just(column),
+        lambda inner: (
+            st.builds("JSON_SET({}, {})".format, inner, pairs)
+            | st.builds("JSON_REPLACE({}, {})".format, inner, pairs)
+            | st.builds("JSON_REMOVE({}, {})".format, inner, st.lists(_paths, min_size=1, max_size=3).map(", ".join))
+        ),
+        max_leaves=3,
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +109,7 @@ def _statements(draw: st.DrawFn, table: Table) -> str:
             column = draw(st.sampled_from(list(columns)))
             value = draw(_value(columns[column]))
             if columns[column].name == "json" and draw(st.booleans()):
-                value = draw(st.sampled_from(_CHANGES_OF_JSON)).format(column)
+                value = draw(changes_of_json(column))
             where = f"n = {n}" if draw(st.booleans()) else f"n % 2 = {n % 2}"
             return f"UPDATE IGNORE {table.name} SET {column} = {value} WHERE {where}"
         case "move":

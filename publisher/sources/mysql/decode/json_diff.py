@@ -4,8 +4,9 @@ A vector of changes, as the server's documentation of ``Json_diff`` has it; leng
 
     diffs := diff*      diff := operation (1) length path [length document]    operations: 0 replace, 1 insert, 2 remove
 
-A path names one place: ``$.name[3]."other name"``. An insert puts a member into an object or moves an array's values
-up.
+A path names one place: ``$.name[3]."other name"[last-2]``. A cell that is counted from the end is a negative index
+here, as in Python: ``last`` is -1. An insert puts a member into an object, or moves an array's values up; beyond an end
+of the array it is put there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from wormhole.model.errors import DecodeError
 __all__ = ["apply_diffs"]
 
 _REPLACE, _INSERT, _REMOVE = 0, 1, 2
-_LEG: Final = re.compile(r'\.\s*("(?:[^"\\]|\\.)*+"|[^\s.\[*"]++)|\[\s*([0-9]{1,10})\s*\]', re.DOTALL)
+_LEG: Final = re.compile(
+    r'\.\s*("(?:[^"\\]|\\.)*+"|[^\s.\[*"]++)|\[\s*(?:([0-9]{1,10})|last(?:\s*-\s*([0-9]{1,10}))?)\s*\]', re.DOTALL
+)
 
 _Node: TypeAlias = Any
 """A list, a dict, a string, or the text of everything else."""
@@ -70,7 +73,7 @@ def _legs(path: str) -> list[str | int]:
         at = leg.end()
         name: str | None = leg[1]
         if name is None:
-            legs.append(int(leg[2]))
+            legs.append(-1 - int(leg[3] or 0) if leg[2] is None else int(leg[2]))
             continue
         try:
             legs.append(json.loads(name if name.startswith('"') else f'"{name}"', strict=False))
@@ -83,7 +86,7 @@ def _legs(path: str) -> list[str | int]:
 
 def _has(node: _Node, leg: str | int) -> bool:
     if isinstance(leg, int):
-        return isinstance(node, list) and leg < len(node)
+        return isinstance(node, list) and -len(node) <= leg < len(node)
     return isinstance(node, dict) and leg in node
 
 
