@@ -76,7 +76,7 @@ class WalWriter:
 
     def meta(self, kind: int, payload: bytes) -> None:
         """A record without data."""
-        long_header = kind in {11, 34}
+        long_header = kind in {11, 131}
         self.data += fragment(kind, payload, self.log_number if long_header else None)
 
 

@@ -3,6 +3,7 @@
 What is found where a record should be, and what is done, in the order of the questions::
 
     whole record                                   encode it
+    whole fragment of an unknown kind, or one that follows on nothing            DecodeError
     nothing, zeros, or an older log's leftovers    newer file with records? go there : wait
     no whole record, valid log of this file behind it             damage: DecodeError
     no whole record, newer file with records, numbers adjoin      a crash left it, the database dropped it: go there
@@ -467,6 +468,8 @@ class Cursor:
         self._seen_fault = None
 
     def _at_end(self, wal: WalFile, result: FillResult) -> int:
+        if result is FillResult.TORN:
+            wal.check()
         successor = self._successor()
         if successor is not None and not self._rechecked:
             # The file may have grown between the look at it and the look for the next one.

@@ -12,12 +12,23 @@ import os
 from pathlib import Path
 from typing import Final
 
-from publisher.sources.rocksdb.decode.log_format import FIRST, META, MIDDLE, ROOM, Frames, frame, meta_at
+from publisher.sources.rocksdb.decode.log_format import (
+    BAD_ORDER,
+    FIRST,
+    META,
+    MIDDLE,
+    ROOM,
+    UNKNOWN_KIND,
+    Frames,
+    frame,
+    meta_at,
+)
 from publisher.sources.rocksdb.files import LiveFile
 
 __all__ = ["Pin", "copy_of", "link_to", "relinked", "trim"]
 
 _CHUNK: Final = 1 << 20
+_WHOLE: Final = frozenset({META, UNKNOWN_KIND, BAD_ORDER})  # kept all the same: the reader reports what is wrong
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP})
 
 
@@ -63,11 +74,12 @@ class Pin:
         with self.path.open("r+b", buffering=0) as target:
             while data := os.pread(self._source, _CHUNK, self._checked):
                 at, status = 0, ROOM
-                while status in {ROOM, META}:
+                while status == ROOM or status in _WHOLE:
                     at, status = frame(data, self._checked, at, self.number, frames, self._inside, True)
                     if frames.count:
                         self._inside = frames.kinds[frames.count - 1] in {FIRST, MIDDLE}
-                    if status == META:
+                    if status in _WHOLE:
+                        self._inside = False
                         at = meta_at(data, at).next_at
                 if at == 0:
                     break
@@ -127,7 +139,8 @@ def trim(pin: Pin) -> None:
             stop, status = frame(data, at, 0, pin.number, frames, inside, True)
             if frames.count:
                 inside = frames.kinds[frames.count - 1] in {FIRST, MIDDLE}
-            if status == META:
+            if status in _WHOLE:
+                inside = False
                 stop = meta_at(data, stop).next_at
             at += stop
             if not inside:

@@ -46,7 +46,6 @@ _FAULTS: Final = {
     BAD_CHECKSUM: "has a wrong checksum",
     BAD_LENGTH: "has a length that runs over its block",
     BAD_ORDER: "does not follow on the fragment before it",
-    UNKNOWN_KIND: "has a kind that is not known",
 }
 
 
@@ -60,7 +59,7 @@ class FillResult(Enum):
     END = 3
     """Nothing: the file ends here, in zeros or with what an older log left."""
     TORN = 4
-    """Bytes that are no whole record: not yet written, never finished, or damaged. See ``fault``."""
+    """Bytes that are no whole record: not yet written, never finished, or damaged. See ``fault`` and `WalFile.check`."""
 
 
 class WalFile:
@@ -112,10 +111,11 @@ class WalFile:
         data = self._pread(BLOCK, 0)
         at, status = frame(data, 0, 0, self.number, self.frames, False, False)
         while not self.frames.count and status == META:
+            self.recycled |= data[at + 6] in {11, 131}
             self._apply(data, 0, at)
             at, status = frame(data, 0, meta_at(data, at).next_at, self.number, self.frames, False, False)
-        if len(data) > 6:
-            self.recycled = 5 <= data[6] <= 8 or data[6] in {11, 34}
+        first = self.frames.heads[0] if self.frames.count else at
+        self.recycled |= len(data) > first + 6 and 5 <= data[first + 6] <= 8
         self.frames.count = 0
 
     def _apply(self, data: bytes, base: int, at: int) -> int:
@@ -246,13 +246,17 @@ class WalFile:
         return b"".join(parts)
 
     def first_sequence(self) -> int | None:
-        """Sequence number of the file's first record; ``None`` when it has no whole one yet."""
+        """Sequence number of the file's first record; ``None`` when it has no whole one yet.
+
+        Raises :class:`DecodeError` when what is there will never be one (see `check`).
+        """
         result = self.fill(0)
         if result is FillResult.RECORDS:
             at = self.base + self.frames.heads[0]
         elif result is FillResult.LARGE and self.measure(self.base):
             at = self.base
         else:
+            self.check()
             return None
         head = self.open_payload(at).read(12)
         return int.from_bytes(head[:8], "little") if len(head) == 12 else None
@@ -262,14 +266,14 @@ class WalFile:
         behind it either."""
         rest = self._pread(BLOCK - at % BLOCK, at)
         for i in range(1, len(rest) - 6):
-            kind, length = rest[i + 6], rest[i + 4] | rest[i + 5] << 8
-            if 0 < kind <= 11 and 0 < length <= len(rest) - i - 7 and valid_at(rest, at, i, self.number):
+            length = rest[i + 4] | rest[i + 5] << 8
+            if rest[i + 6] and 0 < length <= len(rest) - i - 7 and valid_at(rest, at, i, self.number):
                 return at + i
         base = at - at % BLOCK + BLOCK
         size = os.fstat(self._fd).st_size
         while base < size:
             head = self._pread(11, base)
-            if len(head) == 11 and 0 < head[6] <= 34:
+            if len(head) == 11 and head[6]:
                 block = self._pread(BLOCK, base)
                 if int.from_bytes(head[4:6], "little") and valid_at(block, base, 0, self.number):
                     return base
@@ -282,6 +286,19 @@ class WalFile:
             f"{self.path.name}, offset {at}: {kind} {what}",
             hint="the log is damaged: restore the file, or start the application anew from a place behind the damage",
         )
+
+    def check(self) -> None:
+        """Raises :class:`DecodeError` where `fill` or `measure` stopped at a whole fragment of this log that is not
+        part of any record known: nothing that is written later makes it one, so it is not the live end."""
+        at, status = self.fault
+        if status == BAD_ORDER:
+            raise self.error("fragment header", at, _FAULTS[status])
+        if status == UNKNOWN_KIND:
+            kind = self._pread(7, at)[6]
+            raise DecodeError(
+                f"{self.path.name}, offset {at}: the record's kind {kind} is not known, and it may hold changes",
+                hint="it is of a newer RocksDB than this release reads: install a release of Wormhole that knows it",
+            )
 
     def damage(self, later: int) -> DecodeError:
         """The error for ``fault`` when a record at ``later`` proves that it is not the live end."""

@@ -7,10 +7,13 @@ The format, as RocksDB's documentation has it ("Write Ahead Log File Format")::
     fragment := crc (4) length (2) kind (1) [log number (4)] payload
     record   := FULL | FIRST MIDDLE* LAST
 
-The checksum is CRC32C, masked, over everything after the length. Kinds 5 to 8 and 11 carry the low half of the file's
+The checksum is CRC32C, masked, over everything after the length. Kinds 5 to 8, 11 and 131 carry the low half of the file's
 number, because the file's space was used by an older log before: a fragment of another number is what that log left.
 Integers are little endian. Kinds of records that hold no data: compression (9), sizes of user-defined timestamps (10,
-11), predecessor (33, 34), and any other with bit 5 set, which a reader may pass over.
+11), predecessor (130, 131), and any other with the highest bit set, which a reader may pass over (`IGNORABLE`). From 10
+on, an odd kind is the form of the even one before it for recycled files, with the log number in its header.
+
+A record without data is never divided: where it does not fit into its block, the block's rest is zeros.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ __all__ = [
     "BLOCK",
     "FIRST",
     "FULL",
+    "IGNORABLE",
     "LAST",
     "META",
     "MIDDLE",
@@ -51,12 +55,14 @@ FULL: Final = 1
 FIRST: Final = 2
 MIDDLE: Final = 3
 LAST: Final = 4
+IGNORABLE: Final = 0x80
+"""The bit of kinds that a reader may pass over without knowing them."""
 
 # Why `frame` stopped. Up to ROOM nothing is wrong.
 MORE: Final = 0
 """The data ends before the next record does."""
 META: Final = 1
-"""There is a record without data: read it with `meta_at`."""
+"""There is a record without data, or one that may be passed over: read it with `meta_at`."""
 ROOM: Final = 2
 """The frames are full."""
 STALE: Final = 3
@@ -69,6 +75,7 @@ BAD_LENGTH: Final = 6
 BAD_ORDER: Final = 7
 """A fragment that does not follow on the one before."""
 UNKNOWN_KIND: Final = 8
+"""A whole fragment of a kind that may hold anything."""
 
 
 # The constants again, private: the .pxd makes C integers of these, which nobody else could import.
@@ -88,6 +95,10 @@ _BAD_CHECKSUM: Final = BAD_CHECKSUM
 _BAD_LENGTH: Final = BAD_LENGTH
 _BAD_ORDER: Final = BAD_ORDER
 _UNKNOWN_KIND: Final = UNKNOWN_KIND
+
+
+_KNOWN_KINDS: Final = frozenset({*range(1, 12), 130, 131})
+_LONG_KINDS: Final = frozenset({5, 6, 7, 8, 11, 131})
 
 
 class Frames:
@@ -181,13 +192,18 @@ def frame(
         length = p[at + 4] | p[at + 5] << 8
         if kind == 0 and length == 0:
             # A writer with long headers leaves up to ten bytes at the end of a block.
-            if left < _LONG_HEADER and not open_record and at + left <= size and not any(data[at : at + left]):
+            if (
+                not open_record
+                and at + left <= size
+                and not any(data[at : at + left])
+                and (left < _LONG_HEADER or _moved(data, at + left, left))
+            ):
                 at += left
                 continue
             status = _ZERO
             break
         header = _HEADER
-        if 5 <= kind <= 8 or kind == 11 or kind == 34:
+        if 5 <= kind <= 8 or kind == 11 or kind == 131:
             header = _LONG_HEADER
         if header + length > left:
             status = _BAD_LENGTH
@@ -197,8 +213,14 @@ def frame(
             break
         stored = p[at] | p[at + 1] << 8 | p[at + 2] << 16 | p[at + 3] << 24
         if _checksum(data, at + 6, end) != stored & 0xFFFFFFFF:
-            status = _BAD_CHECKSUM
-            break
+            header = _header(data, at, left)
+            if not header:
+                status = _BAD_CHECKSUM
+                # A long header of an unknown kind may end behind the data.
+                if end + _LONG_HEADER - _HEADER > size and kind & 1 and kind not in _KNOWN_KINDS:
+                    status = _MORE
+                break
+            end = at + header + length
         if header == _LONG_HEADER:
             found = p[at + 7] | p[at + 8] << 8 | p[at + 9] << 16 | p[at + 10] << 24
             if found & 0xFFFFFFFF != number:
@@ -206,8 +228,8 @@ def frame(
                 break
             if kind <= 8:
                 kind -= 4
-        if kind > _LAST:
-            status = _META if 9 <= kind <= 11 or kind & 32 else _UNKNOWN_KIND
+        if kind > _LAST or kind == 0:
+            status = _META if 9 <= kind <= 11 or kind & 0x80 else _UNKNOWN_KIND
             if open_record:
                 status = _BAD_ORDER
             break
@@ -251,25 +273,47 @@ def frame(
     return at, status
 
 
-def valid_at(data: bytes, base: int, at: int, log_number: int) -> bool:
-    """Whether a whole fragment of this log, with the right checksum, begins at index ``at``."""
-    size = len(data)
-    left = BLOCK - (base + at) % BLOCK
-    if at + HEADER > size or left < HEADER:
-        return False
+def _header(data: bytes, at: int, room: int) -> int:
+    """Bytes of the header of the fragment at index ``at``, within ``room`` bytes; 0: no whole one with the right
+    checksum is there.
+
+    An unknown kind has the short header, which RocksDB's own reader expects, or by its number the long one.
+    """
+    room = min(room, len(data) - at)
+    if room < HEADER:
+        return 0
     kind = data[at + 6]
     length = data[at + 4] | data[at + 5] << 8
-    header = LONG_HEADER if kind in {5, 6, 7, 8, 11, 34} else HEADER
-    if kind == 0 or header + length > min(left, size - at):
+    stored = int.from_bytes(data[at : at + 4], "little")
+    sizes: tuple[int, ...] = (LONG_HEADER,) if kind in _LONG_KINDS else (HEADER,)
+    if kind & 1 and kind not in _KNOWN_KINDS:
+        sizes = (HEADER, LONG_HEADER)
+    for header in sizes:
+        if header + length <= room and _checksum(data, at + 6, at + header + length) == stored:
+            return header
+    return 0
+
+
+def _moved(data: bytes, at: int, left: int) -> bool:
+    """Whether the block that begins at index ``at`` does so with a record without data that the ``left`` bytes before
+    it were too few for."""
+    header = _header(data, at, BLOCK)
+    length = int.from_bytes(data[at + 4 : at + 6], "little")
+    return bool(header) and data[at + 6] > 8 and header + length > left
+
+
+def valid_at(data: bytes, base: int, at: int, log_number: int) -> bool:
+    """Whether a whole fragment of this log, with the right checksum, begins at index ``at``."""
+    if at + HEADER > len(data) or (data[at + 6] == 0 and data[at + 4] == data[at + 5] == 0):
         return False
-    if header == LONG_HEADER and int.from_bytes(data[at + 7 : at + 11], "little") != log_number & 0xFFFFFFFF:
-        return False
-    return _checksum(data, at + 6, at + header + length) == int.from_bytes(data[at : at + 4], "little")
+    header = _header(data, at, BLOCK - (base + at) % BLOCK)
+    if header == LONG_HEADER:
+        return int.from_bytes(data[at + 7 : at + 11], "little") == log_number & 0xFFFFFFFF
+    return bool(header)
 
 
 def meta_at(data: bytes, at: int) -> Meta:
-    """The record without data at ``at``, where `frame` stopped with `META`."""
-    kind = data[at + 6]
-    header = LONG_HEADER if kind in {11, 34} else HEADER
+    """The record at ``at``, where `frame` stopped with `META` or `UNKNOWN_KIND`."""
+    header = _header(data, at, BLOCK)
     end = at + header + int.from_bytes(data[at + 4 : at + 6], "little")
-    return Meta(kind, data[at + header : end], end)
+    return Meta(data[at + 6], data[at + header : end], end)

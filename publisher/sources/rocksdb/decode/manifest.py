@@ -14,6 +14,7 @@ from typing import Final
 
 import google_crc32c
 
+from publisher.sources.rocksdb.decode.log_format import IGNORABLE
 from wormhole.model.errors import DecodeError
 
 __all__ = ["ManifestDecoder", "VersionEdit"]
@@ -24,8 +25,9 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _MASK_DELTA: Final = 0xA282EAD8
 _MAX_EDIT: Final = 64 << 20
 
-# What follows each tag that carries no length: n a number, s a length-prefixed string, c "custom fields" as (number,
-# string)* up to the number that ends them.
+# What follows each tag that carries no length: n a number, s a length-prefixed string, c and z "custom fields" as
+# (number, string)* up to the number that ends them, w the same with a number for each string. Four tags from 8192 on
+# carry none either: releases 6.7 to 6.17 wrote them so.
 _SKIPPED: Final = {
     3: "n",  # next file number
     5: "ns",  # compaction cursor
@@ -40,8 +42,12 @@ _SKIPPED: Final = {
     300: "n",  # edits that remain in an atomic group
     400: "nnnssz",  # blob file added
     401: "nnnz",  # blob file garbage
+    8194: "nnnssz",  # blob file added, before it was 400
+    8195: "nnnz",  # blob file garbage, before it was 401
+    8196: "nw",  # WAL added, first form
+    8197: "n",  # WAL deleted, first form
 }
-_CUSTOM_END: Final = {"c": 1, "z": 0}
+_CUSTOM_END: Final = {"c": 1, "z": 0, "w": 1}
 _COMPARATOR, _LOG_NUMBER, _LAST_SEQUENCE = 1, 2, 4
 _FAMILY, _FAMILY_ADD, _FAMILY_DROP = 200, 201, 202
 _SAFE_TO_IGNORE: Final = 1 << 13
@@ -107,7 +113,10 @@ class _Cursor:
                 self.string(f"tag {tag}")
             else:
                 while self.number(f"tag {tag}") != _CUSTOM_END[kind]:
-                    self.string(f"tag {tag}")
+                    if kind == "w":
+                        self.number(f"tag {tag}")
+                    else:
+                        self.string(f"tag {tag}")
 
 
 def _decode_edit(data: bytes, where: str) -> VersionEdit:
@@ -187,6 +196,8 @@ class ManifestDecoder:
         crc = int(google_crc32c.value(kind_and_payload))
         if (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF != checksum:
             raise DecodeError(f"MANIFEST {where}: the checksum does not match")
+        if kind & IGNORABLE and not self._inside:
+            return
         if kind not in (_FULL, _FIRST, _MIDDLE, _LAST):
             raise DecodeError(f"MANIFEST {where}: record kind {kind} is unknown")
         if (kind in (_MIDDLE, _LAST)) != self._inside:

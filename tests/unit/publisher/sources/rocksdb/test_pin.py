@@ -7,6 +7,7 @@ import google_crc32c
 
 from publisher.sources.rocksdb.files import live_files
 from publisher.sources.rocksdb.pin import Pin, copy_of, link_to, trim
+from tests.support.rocksdb_wal import fragment
 
 
 def recyclable(number: int, payload: bytes) -> bytes:
@@ -64,6 +65,21 @@ def test_of_a_recycled_file_only_its_own_records_are_copied(tmp_path: Path) -> N
         file.write(recyclable(12, b"newer"))
     assert not pin.follow()
     assert pin.path.read_bytes() == new + recyclable(9, b"new 1")
+    pin.close()
+
+
+def test_whole_records_of_every_kind_are_copied(tmp_path: Path) -> None:
+    """Kinds without data, unknown kinds, and what follows on nothing, which the reader reports."""
+    (tmp_path / "kept").mkdir()
+    path = tmp_path / "000009.log"
+    new = b"".join(fragment(kind, b"some", 9) for kind in (131, 5, 11, 6, 8, 133, 13, 8, 6, 131, 5))
+    new += b"".join(fragment(kind, b"some") for kind in (130, 60, 200)) + fragment(5, b"last", 9)
+    path.write_bytes(new + fragment(5, b"old", 4))
+    pin = copy_of(live_files(tmp_path)[9], tmp_path / "kept", recycled=True)
+    pin.follow()
+    assert pin.path.read_bytes() == new
+    trim(pin)
+    assert pin.path.read_bytes() == new
     pin.close()
 
 

@@ -11,6 +11,7 @@ import zstandard
 
 from tests.support.eventually import PATIENCE_S
 from tests.support.rocksdb_wal import (
+    BLOCK,
     DirectoryFiles,
     Names,
     OneTime,
@@ -242,12 +243,80 @@ def test_unknown_compression_is_refused_and_names_come_from_anywhere(tmp_path: P
     with pytest.raises(UnsupportedLog, match="compressed in a way"):
         open_reader(tmp_path).read(1000, 0)
     writer = WalWriter()
-    writer.meta(33, bytes(24))
+    writer.meta(130, bytes(24))
     writer.meta(10, struct.pack("<IH", 3, 8))
     writer.add(batch(1, [put(b"key" + b"t" * 8, b"v", family=3), put(b"key", b"v", family=5)]))
     write(tmp_path, 4, bytes(writer.data))
     found = updates_of(segments(open_reader(tmp_path, names=Names({3: "stamped"}))))
     assert [(u.table, u.key) for u in found] == [("stamped", (b"key", b"t" * 8)), ("column-family-5", (b"key",))]
+
+
+@pytest.mark.parametrize("kind", [130, 131, 132, 133, 254, 255])
+@pytest.mark.parametrize("log_number", [None, 5])
+def test_records_that_may_be_passed_over_are(tmp_path: Path, kind: int, log_number: int | None) -> None:
+    """The predecessor's record of ``track_and_verify_wals``, and whatever a later release marks as ignorable."""
+    predecessor = fragment(kind, bytes(24), 5 if kind == 131 else None)
+    write(tmp_path, 4, bytes(numbered(1, 3, log_number and 4).data))
+    part = WalWriter(log_number)
+    part.data += predecessor
+    for i in range(4, 300):
+        part.add(batch(i, [put(b"k%d" % i, bytes(300))]))
+        if i % 50 == 0:
+            part.data += predecessor
+    reader = open_reader(tmp_path)
+    assert keys(segments(reader)) == [b"k1", b"k2", b"k3"]
+    found: list[object] = []
+    for size in (0, 10, len(predecessor), len(predecessor) + 5, 40_000, len(part.data)):  # a live tail
+        write(tmp_path, 5, bytes(part.data[:size]))
+        found += keys(segments(reader))
+    assert found == [b"k%d" % i for i in range(4, 300)]
+    assert keys(segments(open_reader(tmp_path))) == [b"k%d" % i for i in range(1, 300)]
+
+
+@pytest.mark.parametrize("kind", [0, 12, 13, 33, 34, 127])
+@pytest.mark.parametrize("first", [True, False], ids=["at the head", "at the end"])
+@pytest.mark.parametrize("followed", [True, False], ids=["followed", "last"])
+def test_a_record_of_an_unknown_kind_is_never_an_end(tmp_path: Path, kind: int, first: bool, followed: bool) -> None:
+    write(tmp_path, 4, bytes(numbered(1, 3).data))
+    second = WalWriter() if first else numbered(4, 2)
+    at = len(second.data)
+    second.data += fragment(kind, b"anything")
+    write(tmp_path, 5, bytes(second.data))
+    if followed:  # by a file whose numbers adjoin: no other sign that anything is missing
+        write(tmp_path, 6, bytes(numbered(4 if first else 6, 2).data))
+    reader = open_reader(tmp_path)
+    before = [b"k1", b"k2", b"k3"] if first else [b"k1", b"k2", b"k3", b"k4", b"k5"]
+    found: list[object] = []
+    while len(found) < len(before):
+        found += keys([reader.read(1 << 18, 0)])
+    assert found == before
+    for _ in range(2):
+        with pytest.raises(DecodeError, match=rf"000005\.log, offset {at}: the record's kind {kind} is not known"):
+            reader.read(1 << 18, 0)
+
+
+def test_fragments_that_follow_on_nothing_are_damage_at_the_live_end_too(tmp_path: Path) -> None:
+    good = bytes(numbered(1, 3).data)
+    for bad in (fragment(4, b"end"), fragment(2, b"begin") + fragment(130, bytes(24))):
+        write(tmp_path, 4, good + bad)
+        reader = open_reader(tmp_path)
+        assert len(keys([reader.read(1 << 18, 0)])) == 3
+        with pytest.raises(DecodeError, match=r"does not follow on the fragment before it"):
+            reader.read(1 << 18, 0)
+
+
+def test_timestamp_sizes_that_did_not_fit_into_their_block_are_found_in_the_next(tmp_path: Path) -> None:
+    writer = WalWriter(4)
+    writer.add(batch(1, [put(b"a", bytes(BLOCK - 11 - 15 - 15))]))
+    writer.data += bytes(-len(writer.data) % BLOCK)
+    assert len(writer.data) == BLOCK
+    reader = open_reader(tmp_path, marker(4, 0))
+    write(tmp_path, 4, bytes(writer.data))
+    assert keys(segments(reader)) == [b"a"]
+    writer.meta(11, struct.pack("<IH", 3, 4))
+    writer.add(batch(2, [put(b"key" + b"time", b"v", family=3)]))
+    write(tmp_path, 4, bytes(writer.data))
+    assert [u.key for u in updates_of(segments(reader))] == [(b"key", b"time")]
 
 
 def test_a_commit_whose_prepare_is_gone_is_reported(tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ def test_records_up_to_the_limit_are_held_and_larger_ones_are_measured(tmp_path:
 def test_the_head_counts_for_a_reader_that_begins_in_the_middle(tmp_path: Path) -> None:
     writer = WalWriter(5)
     writer.meta(9, struct.pack("<I", 7))
-    writer.meta(34, bytes(24))
+    writer.meta(131, bytes(24))
+    writer.meta(254, b"of a later release")
     writer.meta(11, struct.pack("<IHIH", 1, 8, 7, 16))
     begin, _ = writer.add(zstandard.compress(batch(77, [put(b"a", b"1")])))
     wal = opened(tmp_path, bytes(writer.data))

@@ -95,13 +95,40 @@ def test_faults_have_names(log_format: ModuleType) -> None:
     }
     for status, data in cases.items():
         assert records(m, good + data + good) == ([b"good"], len(good), status), status
-    for kind in (11, 34, 33, 10, 60):
-        data = fragment(kind, b"", 5 if kind in {11, 34} else None)
-        assert records(m, good + data + good)[2] == m.META, kind
+    for kind in (0, *range(12, m.IGNORABLE)):
+        for log_number in (None, 5) if kind & 1 else (None,):
+            data = fragment(kind, b"what", log_number)
+            assert records(m, good + data + good) == ([b"good"], len(good), m.UNKNOWN_KIND), kind
     broken_off = fragment(2, b"first") + good
     assert records(m, broken_off)[2] == m.BAD_ORDER
     assert records(m, fragment(4, b"last alone"))[2] == m.BAD_ORDER
     assert records(m, fragment(2, b"first") + fragment(9, b"\x07\0\0\0"))[2] == m.BAD_ORDER
+
+
+def test_every_record_without_data_can_be_passed_over(log_format: ModuleType) -> None:
+    good = fragment(1, b"good")
+    for kind in (10, 11, *range(log_format.IGNORABLE, 256)):
+        for log_number in {11: (5,), 131: (5,)}.get(kind, (None, 5) if kind > 131 and kind & 1 else (None,)):
+            data = fragment(kind, b"what", log_number)
+            found, at, status = records(log_format, good + data + good)
+            assert (found, at, status) == ([b"good"], len(good), log_format.META), kind
+            meta = log_format.meta_at(good + data + good, at)
+            assert (meta.kind, meta.payload, meta.next_at) == (kind, b"what", len(good + data)), kind
+            for cut in range(1, len(data)):  # it is still being written
+                assert records(log_format, (good + data)[:-cut])[2] in {log_format.MORE, log_format.BAD_CHECKSUM}
+        if kind & 1:  # the log number counts here too
+            assert records(log_format, fragment(kind, b"what", 4))[2] == log_format.STALE, kind
+
+
+@pytest.mark.parametrize("rest", [12, 20, 28, 29])
+def test_a_record_without_data_that_did_not_fit_into_its_block_leaves_zeros(log_format: ModuleType, rest: int) -> None:
+    sizes = fragment(11, bytes(18), 5)
+    block = fragment(5, bytes(BLOCK - 11 - rest), 5) + bytes(rest)
+    at, status = records(log_format, block + sizes + fragment(5, b"next", 5))[1:]
+    assert (at, status) == ((BLOCK, log_format.META) if rest < len(sizes) else (BLOCK - rest, log_format.ZERO))
+    # Any other record would have begun there: a hole.
+    assert records(log_format, block + fragment(5, b"next", 5))[2] == log_format.ZERO
+    assert records(log_format, block + sizes[:20])[2] == log_format.ZERO
 
 
 def test_an_empty_first_fragment_of_an_old_writer_is_passed_over(log_format: ModuleType) -> None:

@@ -68,6 +68,19 @@ def test_blob_files_and_every_older_form() -> None:
     assert decode(fragment(1, blob + garbage + old + varint(300) + varint(2) + ADDED))[0].added == "users"
 
 
+def test_the_tags_without_a_length_that_old_releases_wrote() -> None:
+    blob = varint(8194) + varint(1) * 3 + string(b"m") + string(b"v") + varint(0) + varint(8195) + varint(1) * 3
+    wal = varint(8196) + varint(12) + varint(2) + varint(70_000) + varint(1) + varint(8197) + varint(9_000)
+    for edit in (blob + varint(0), wal, varint(8196) + varint(12) + varint(1)):
+        assert decode(fragment(1, edit + ADDED))[0].added == "users"
+
+
+def test_a_record_that_may_be_passed_over_is() -> None:
+    assert decode(fragment(130, b"anything"), fragment(1, ADDED))[0].added == "users"
+    with pytest.raises(DecodeError, match="kind 127 is unknown"):
+        decode(fragment(127, b"anything"))
+
+
 @given(st.integers(1, 200))
 def test_grows_in_pieces_of_any_size(size: int) -> None:
     data = b"".join([fragment(1, ADDED), fragment(2, ADDED[:9]), fragment(3, ADDED[9:11]), fragment(4, ADDED[11:])])
