@@ -68,6 +68,7 @@ EXTENDED: Final = (
     "tests/system/test_monitor.py",
     "tests/system/test_mysql_flips.py",
     "tests/system/test_mysql_search.py",
+    "tests/system/test_rocksdb_options.py",
     "tests/system/test_torn_binlog.py",
     "tests/system/test_verify.py",
     "tests/unit/publisher/sources/mysql/test_bounded_connection.py::test_a_source_survives_every_damaged_answer",

@@ -6,29 +6,22 @@ other jars are fetched when a test asks for them first; tests that do are soak t
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pyspark
-import pytest
 from py4j.java_gateway import JavaGateway
 
 from scripts import pinned_jars
-from scripts.compiled_cache import place
-from scripts.steps import VENV
+from tests.support import jars as pinned
 
 __all__ = ["hdfs", "yarn"]
 
 _SPARK_JARS: Final = Path(pyspark.__file__).with_name("jars")
-_KEPT: Final = VENV / "share" / "wormhole"
 _SCHEDULER: Final = """<configuration>
 <property><name>yarn.scheduler.capacity.root.queues</name><value>default</value></property>
 <property><name>yarn.scheduler.capacity.root.default.capacity</name><value>100</value></property>
@@ -46,23 +39,9 @@ _NODE: Final = {
 _CONNECT_MS: Final = 300_000
 
 
-@cache
 def _jars() -> Path:
-    """The folder of the minicluster's jars: this environment's, else made from the user's cache or by Maven."""
-    text = pinned_jars.HADOOP.read_text()
-    kept = Path(_KEPT, f"hadoop-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
-    if not kept.exists():
-        wanted, cached = pinned_jars.pins(text), place(os.environ).with_name("hadoop")
-        _KEPT.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=_KEPT) as name:
-            draft = Path(name, "jars")
-            if pinned_jars.take(cached, draft, wanted):
-                if problem := pinned_jars.fetch(draft, wanted):
-                    pytest.skip(f"no Hadoop minicluster: {problem}")
-                pinned_jars.take(draft, cached, wanted)
-            with contextlib.suppress(OSError):  # another process was first
-                draft.rename(kept)
-    return kept
+    """The folder of the minicluster's jars."""
+    return pinned.folder(pinned_jars.HADOOP, "hadoop", "Hadoop minicluster")
 
 
 @contextmanager

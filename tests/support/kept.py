@@ -1,7 +1,7 @@
 """What tests start servers and JVMs from, made once for an environment: ``python -m tests.support.kept``.
 
-The data folders of the database servers, and the classes of ZooKeeper and Spark as the JVM keeps them. `make test`
-prepares them. What is missing later is made by the first test that needs it, or gone without.
+The data folders of the database servers, the classes of ZooKeeper and Spark as the JVM keeps them, and RocksJava. `make
+test` prepares them. What is missing later is made by the first test that needs it, or gone without.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from scripts.prepare import ZOOKEEPER
-from tests.support import databases, postgres_server, spark_java
+from tests.support import databases, postgres_server, rocks_java, spark_java
 from tests.support.eventually import until
 from wormhole.coordination.embedded_zookeeper import CLASSES, EmbeddedZooKeeper
 from wormhole.model.errors import WormholeError
@@ -45,7 +45,7 @@ def zookeeper_classes(jars: Path = ZOOKEEPER) -> None:
 
 def make() -> None:
     """Make what there is on this machine to make."""
-    steps: list[Callable[[], object]] = [zookeeper_classes, spark_java.options]
+    steps: list[Callable[[], object]] = [zookeeper_classes, spark_java.options, rocks_java.jars]
     steps += [partial(postgres_server.template, version) for version in postgres_server.VERSIONS]
     steps += [partial(databases.template, flavour) for flavour in databases.FLAVOURS]
     for step in steps:

@@ -6,6 +6,7 @@ What is found where a record should be, and what is done, in the order of the qu
     whole fragment of an unknown kind, or one that follows on nothing            DecodeError
     nothing, zeros, or an older log's leftovers    newer file with records? go there : wait
     no whole record, valid log of this file behind it             damage: DecodeError
+    no whole record, none behind it, at the beginning of blocks   no log of RocksDB's: DecodeError
     no whole record, newer file with records, numbers adjoin      a crash left it, the database dropped it: go there
     no whole record, newer file with records, numbers do not      damage: DecodeError (in a recycled file: a gap)
     no whole record, no newer file                                not written yet: wait
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
 from publisher.sources.next_steps import REPAIR
@@ -22,12 +24,14 @@ from publisher.sources.rocksdb.decode.log_format import FULL, LAST
 from publisher.sources.rocksdb.decode.write_batch import Encoder, Status
 from publisher.sources.rocksdb.port import WalFiles
 from publisher.sources.rocksdb.transaction import Bytes, Outcome, Payload, Prepared, RecordWalk, refuse_per_batch
-from publisher.sources.rocksdb.wal_file import FillResult, WalFile
+from publisher.sources.rocksdb.wal_file import FillResult, Record, WalFile
 from wormhole.model.errors import DecodeError, Diverged, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 
 __all__ = ["Cursor", "Step", "WentBack"]
+
+_NOOP: Final = b"\x0d"
 
 
 def _after(wal: WalFile, first: int) -> int:
@@ -389,9 +393,15 @@ class Cursor:
 
     def _back(self, wal: WalFile, at: int) -> WormholeError:
         went = f"sequence number {self._encoder.sequence} where {self._encoder.expected} follows"
-        sequence, first = self._encoder.sequence, wal.first_sequence()
-        if first is None or first > sequence:  # the file itself falls: no two histories meet there
-            return wal.error("record", at, f"has {went}")
+        with closing(WalFile(wal.path, wal.number)) as whole:
+            before: Record | None = None
+            for record in whole.records():
+                if before is not None and record.sequence < before.sequence + before.entries:
+                    # The file itself falls: no two histories meet in one.
+                    if before.sequence < record.sequence:
+                        return refuse_per_batch().at(position=f"{self.file}/{before.begin}")
+                    return wal.error("record", at, f"has {went}")
+                before = record
         return self._went_back(f"{wal.path.name}, offset {at}: {went}")
 
     def _check_first(self, wal: WalFile) -> None:
@@ -410,7 +420,21 @@ class Cursor:
                 f"{wal.path.name} begins at sequence number {first}, and WAL {file} had reached {reached}"
             )
         if first < expected:
+            if self.begin is not None and self.sequence < first and self._is_separated(*self.begin):
+                raise refuse_per_batch().at(position="{}/{}".format(*self.begin))
             raise self._went_back(f"{wal.path.name}, offset 0: sequence number {first} where {expected} follows")
+
+    def _is_separated(self, number: int, at: int) -> bool:
+        """Whether the batch of the record at ``at`` ends with a no-op: a database that numbers batches ends each
+        batch so, that was not prepared before."""
+        path = self._files.path(number)
+        last = b""
+        if path is not None:
+            with closing(WalFile(path, number)) as wal:
+                payload = wal.open_payload(at)
+                while piece := payload.read(1 << 16):
+                    last = piece[-1:]
+        return last == _NOOP
 
     def _went_back(self, why: str) -> WentBack:
         return WentBack(
@@ -503,7 +527,7 @@ class Cursor:
             if seen == state or (wal.recycled and (seen is None or seen[0] != at)):
                 return
         later = wal.later_record(at)
-        if later is None:
+        if later is None and not wal.is_foreign():
             return
         # The file may have grown since: what was no record then may be one now.
         again = wal.fill(self.at)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from publisher.sources.rocksdb.catalogue import FamilyCatalogue
 from publisher.sources.rocksdb.decode.options import DatabaseOptions
 from publisher.sources.rocksdb.files import check_database, live_files, newest_options, wal_directory
+from publisher.sources.rocksdb.scan import read_through
 from publisher.sources.rocksdb.url import database_path
-from wormhole.model.errors import DecodeError, WormholeError
+from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.model.findings import Report, SeenTable, Severity
 
 __all__ = ["check", "check_options"]
@@ -178,7 +180,7 @@ def _content(options: DatabaseOptions, report: Report) -> None:
                 "user_timestamps",
                 WARN,
                 f"column family {family} has user-defined timestamps",
-                "each key in the log ends with 8 bytes of timestamp, which are taken off",
+                "each key in the log ends with 8 bytes of timestamp, which are the key's second column",
                 "nothing to do",
             )
         if settings.get("enable_blob_files") == "true":
@@ -234,7 +236,27 @@ def _check_directories(path: Path, directory: Path, state_dir: Path, report: Rep
         )
     else:
         report.add("permissions", OK, "the WAL files can be read")
+        _check_log({number: file.path for number, file in files.items()}, report)
     _check_links(directory, state_dir, report)
+
+
+def _check_log(files: Mapping[int, Path], report: Report) -> None:
+    """Read the whole log as a publisher would: what it would halt at cannot be known from the options alone."""
+    try:
+        last = read_through(files)
+    except SourceUnavailable:
+        return  # the database deleted a file meanwhile
+    except WormholeError as error:
+        where = f" (at {error.position})" if error.position else ""
+        report.add(
+            "log",
+            PROBLEM,
+            f"{error.message}{where}",
+            "no change from there on reaches a subscriber",
+            error.hint or "",
+        )
+        return
+    report.add("log", OK, f"every record in the WAL files can be read, up to sequence number {last}")
 
 
 def _check_links(directory: Path, state_dir: Path, report: Report) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 from publisher.sources.next_steps import REPAIR
-from publisher.sources.rocksdb.decode.log_format import FULL, LAST
 from publisher.sources.rocksdb.port import WalFiles
 from publisher.sources.rocksdb.scan import read_record
-from publisher.sources.rocksdb.wal_file import FillResult, WalFile
+from publisher.sources.rocksdb.wal_file import WalFile
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 
@@ -54,48 +52,14 @@ def record_after(files: WalFiles, place: LogPosition) -> tuple[LogPosition, int]
     wal = open_wal(files, place.file)
     if wal is not None:
         with closing(wal):
-            for begin, end, sequence in _records(wal):
-                if end > place.offset:
-                    return LogPosition(place.incarnation, place.file, begin), sequence
+            for record in wal.records():
+                if record.end > place.offset:
+                    return LogPosition(place.incarnation, place.file, record.begin), record.sequence
     number = files.newer(place.file)
     sequence_then = first_sequence(files, number)
     if number is None or sequence_then is None:
         return None
     return LogPosition(place.incarnation, number, 0), sequence_then
-
-
-def _records(wal: WalFile) -> Iterator[tuple[int, int, int]]:
-    """Begin, end and first sequence number of each whole record; what is damaged is passed over."""
-    at = 0
-    while True:
-        result = wal.fill(at)
-        frames, data, base = wal.frames, wal.data, wal.base
-        if result is FillResult.LARGE:
-            measured = wal.measure(base)
-            if measured is not None:
-                at = measured[0]
-                yield base, at, _sequence(wal, base)
-                continue
-        elif result is FillResult.RECORDS:
-            first = 0
-            for i in range(frames.count):
-                if frames.kinds[i] not in {FULL, LAST}:
-                    continue
-                head = data[frames.starts[first] : min(frames.starts[first] + 8, frames.ends[first])]
-                begin = base + frames.heads[first]
-                short = wal.zstd or len(head) < 8
-                yield begin, base + frames.ends[i], _sequence(wal, begin) if short else int.from_bytes(head, "little")
-                first = i + 1
-            at = base + frames.ends[frames.count - 1]
-            continue
-        later = wal.later_record(wal.fault[0]) if result in {FillResult.LARGE, FillResult.TORN} else None
-        if later is None:
-            return
-        at = later
-
-
-def _sequence(wal: WalFile, at: int) -> int:
-    return int.from_bytes(wal.open_payload(at).read(8), "little")
 
 
 def check_anchor(files: WalFiles, marker: Datamarker) -> None:

@@ -21,7 +21,17 @@ from publisher.sources.rocksdb.wal_file import FillResult, WalFile
 from wormhole.model.errors import DecodeError, PositionError, PositionPurged, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 
-__all__ = ["Found", "end_of", "find_sequence", "first_of", "last_of", "logged_up_to", "read_record", "scan_end"]
+__all__ = [
+    "Found",
+    "end_of",
+    "find_sequence",
+    "first_of",
+    "last_of",
+    "logged_up_to",
+    "read_record",
+    "read_through",
+    "scan_end",
+]
 
 _CHUNK = 1 << 20
 
@@ -94,29 +104,44 @@ def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datama
         cursor.prepared = prepared
 
 
-class _OneFile:
-    """A single WAL file as a :class:`~publisher.sources.rocksdb.port.WalFiles`."""
+class _SomeFiles:
+    """WAL files by number as a :class:`~publisher.sources.rocksdb.port.WalFiles`."""
 
     reached = (-1, 0)
 
-    def __init__(self, path: Path, number: int) -> None:
-        self._path = path
-        self._number = number
+    def __init__(self, paths: Mapping[int, Path]) -> None:
+        self._paths = paths
 
     def path(self, number: int) -> Path | None:
-        return self._path if number == self._number else None
+        path = self._paths.get(number)
+        return path if path is not None and path.exists() else None
 
     def newer(self, number: int) -> int | None:
-        return self._number if number < self._number else None
+        return min((n for n in self._paths if n > number), default=None)
 
     def wait(self, seconds: float) -> None:
         pass
 
 
+def read_through(files: Mapping[int, Path]) -> int:
+    """Read all records of these WAL files; their last sequence number, 0: there is none.
+
+    Raises :class:`WormholeError` for the first thing that a reader would halt at.
+    """
+    cursor, encoder = _cursor(_SomeFiles(files), None)
+    try:
+        while cursor.step(_CHUNK) != Step.END:
+            cursor.gap = None
+            encoder.take()
+    finally:
+        cursor.close()
+    return max(0, int(encoder.expected) - 1)
+
+
 def last_of(path: Path, number: int) -> int:
     """A sequence number that WAL ``number`` reaches: the last one up to its end, or up to its first damage; 0: it
     holds none."""
-    cursor, encoder = _cursor(_OneFile(path, number), None)
+    cursor, encoder = _cursor(_SomeFiles({number: path}), None)
     try:
         while cursor.step(_CHUNK) != Step.END:
             cursor.gap = None

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import zstandard
 from google_crc32c import extend
@@ -17,6 +17,7 @@ from publisher.sources.rocksdb.decode.log_format import (
     BAD_LENGTH,
     BAD_ORDER,
     BLOCK,
+    FULL,
     LAST,
     META,
     MORE,
@@ -31,7 +32,7 @@ from publisher.sources.rocksdb.decode.log_format import (
 )
 from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog
 
-__all__ = ["LARGE", "FillResult", "PayloadReader", "WalFile"]
+__all__ = ["LARGE", "FillResult", "PayloadReader", "Record", "WalFile"]
 
 LARGE: Final = 4 << 20
 """A record of more bytes than this is never held whole: it is checked first and then read again in pieces."""
@@ -39,6 +40,7 @@ LARGE: Final = 4 << 20
 _CHUNK: Final = 256 << 10
 _MOST: Final = LARGE + (LARGE >> 10) + BLOCK  # with room for the headers of its fragments
 _ZSTD: Final = 7
+_HEAD: Final = struct.Struct("<QI")  # of a batch: sequence number, count
 _TIMESTAMP_SIZE: Final = struct.Struct("<IH")
 _FAULTS: Final = {
     STALE: "belongs to another log number",
@@ -59,7 +61,16 @@ class FillResult(Enum):
     END = 3
     """Nothing: the file ends here, in zeros or with what an older log left."""
     TORN = 4
-    """Bytes that are no whole record: not yet written, never finished, or damaged. See ``fault`` and `WalFile.check`."""
+    """Bytes that are no whole record: not yet written, never finished, or damaged. See `WalFile.check`."""
+
+
+class Record(NamedTuple):
+    """A whole record: its place, and what its batch's header holds."""
+
+    begin: int
+    end: int
+    sequence: int
+    entries: int
 
 
 class WalFile:
@@ -261,6 +272,37 @@ class WalFile:
         head = self.open_payload(at).read(12)
         return int.from_bytes(head[:8], "little") if len(head) == 12 else None
 
+    def records(self) -> Iterator[Record]:
+        """Every whole record from the file's beginning on; what is damaged is passed over."""
+        at = 0
+        while True:
+            result = self.fill(at)
+            frames, data, base = self.frames, self.data, self.base
+            if result is FillResult.LARGE:
+                measured = self.measure(base)
+                if measured is not None:
+                    at = measured[0]
+                    yield self._record(base, at, b"")
+                    continue
+            elif result is FillResult.RECORDS:
+                first = 0
+                for i in range(frames.count):
+                    if frames.kinds[i] in {FULL, LAST}:
+                        head = data[frames.starts[first] : min(frames.starts[first] + _HEAD.size, frames.ends[first])]
+                        yield self._record(base + frames.heads[first], base + frames.ends[i], head)
+                        first = i + 1
+                at = base + frames.ends[frames.count - 1]
+                continue
+            later = self.later_record(self.fault[0]) if result in {FillResult.LARGE, FillResult.TORN} else None
+            if later is None:
+                return
+            at = later
+
+    def _record(self, begin: int, end: int, head: bytes) -> Record:
+        if self.zstd or len(head) < _HEAD.size:
+            head = self.open_payload(begin).read(_HEAD.size)
+        return Record(begin, end, *_HEAD.unpack(head.ljust(_HEAD.size, b"\0")))
+
     def later_record(self, at: int) -> int | None:
         """The place of a valid fragment of this log behind ``at``, where there is none; ``None``: there is none
         behind it either."""
@@ -300,9 +342,22 @@ class WalFile:
                 hint="it is of a newer RocksDB than this release reads: install a release of Wormhole that knows it",
             )
 
-    def damage(self, later: int) -> DecodeError:
-        """The error for ``fault`` when a record at ``later`` proves that it is not the live end."""
+    def is_foreign(self) -> bool:
+        """Whether `fill` stopped at the file's beginning, in what fills a block and is no record: the file may be
+        encrypted."""
+        if self.recycled or self.fault not in {(0, BAD_CHECKSUM), (0, BAD_LENGTH)}:
+            return False
+        return bool(self._pread(7, BLOCK).strip(b"\0"))
+
+    def damage(self, later: int | None) -> DecodeError:
+        """The error for ``fault`` when a record at ``later`` proves that it is not the live end; ``None``: see
+        `is_foreign`."""
         at, status = self.fault
+        if later is None:
+            return DecodeError(
+                f"{self.path.name}, offset {at}: this is no log of RocksDB's, and no record follows in the whole file",
+                hint="if the database is opened with an encrypting Env, open it with a plain one on an encrypted disk",
+            )
         what = _FAULTS.get(status, "is incomplete")
         return self.error("fragment header", at, f"{what}, and valid log follows at {later}")
 

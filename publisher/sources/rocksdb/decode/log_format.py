@@ -7,8 +7,8 @@ The format, as RocksDB's documentation has it ("Write Ahead Log File Format")::
     fragment := crc (4) length (2) kind (1) [log number (4)] payload
     record   := FULL | FIRST MIDDLE* LAST
 
-The checksum is CRC32C, masked, over everything after the length. Kinds 5 to 8, 11 and 131 carry the low half of the file's
-number, because the file's space was used by an older log before: a fragment of another number is what that log left.
+The checksum is CRC32C, masked, over everything after the length. Kinds 5 to 8, 11 and 131 carry the low half of the
+file's number, because its space was used by an older log before: a fragment of another number is what that log left.
 Integers are little endian. Kinds of records that hold no data: compression (9), sizes of user-defined timestamps (10,
 11), predecessor (130, 131), and any other with the highest bit set, which a reader may pass over (`IGNORABLE`). From 10
 on, an odd kind is the form of the even one before it for recycled files, with the log number in its header.

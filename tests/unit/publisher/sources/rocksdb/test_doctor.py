@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -8,8 +9,15 @@ import pytest
 from publisher.sources.rocksdb.decode.options import DatabaseOptions
 from publisher.sources.rocksdb.doctor import check, check_options
 from tests.support.rocks_writer import RocksWriter
-from wormhole.model.errors import SourceUnavailable, UsageError
+from tests.support.rocksdb_wal import batch, fragment, open_reader, put, segments
+from wormhole.model.errors import SourceUnavailable, UsageError, WormholeError
 from wormhole.model.findings import Report, SeenTable, Severity
+
+OK, PROBLEM = Severity.OK, Severity.PROBLEM
+
+
+def record(payload: bytes) -> bytes:
+    return fragment(1, payload)
 
 
 def examine(family: dict[str, str] | None = None, /, **db: str) -> dict[str, Severity]:
@@ -81,3 +89,38 @@ def test_what_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(UsageError):
         check(f"rocksdb://{tmp_path}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("log", "severity"),
+    [
+        (record(batch(1, [put(b"a", b"1")])) + fragment(130, bytes(24)) + record(batch(2, [put(b"b", b"2")])), OK),
+        (
+            record(batch(1, [put(b"a", b"1"), put(b"b", b"1"), b"\x0d"], 2)) + record(batch(2, [put(b"b", b"2")])),
+            PROBLEM,
+        ),
+        (record(batch(1, [b"\x12", put(b"a", b"1"), b"\x0a\x01x"], 1)), PROBLEM),
+        (record(batch(1, [b"\x13", put(b"a", b"1"), b"\x0a\x01x"], 1)), PROBLEM),
+        (record(batch(1, [put(b"a", b"1")])) + fragment(60, b"of a later release"), PROBLEM),
+        (fragment(9, b"\x04\0\0\0"), PROBLEM),
+        (bytes(range(100, 256)) * 500, PROBLEM),
+        (record(batch(1, [put(b"a", b"1")]))[:-1], OK),  # it is being written
+    ],
+    ids=["ignorable", "per batch", "write-prepared", "write-unprepared", "unknown", "compressed", "encrypted", "torn"],
+)
+def test_it_reads_the_log_as_a_publisher_does(tmp_path: Path, log: bytes, severity: Severity) -> None:
+    """What `tail` refuses is a problem here."""
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "CURRENT").write_text("MANIFEST-000001\n")
+    (store / "IDENTITY").write_text("one")
+    (store / "MANIFEST-000001").write_bytes(b"")
+    (store / "000004.log").write_bytes(log)
+    (found,) = [
+        finding for finding in check(f"rocksdb://{store}", tmp_path / "state").findings if finding.check == "log"
+    ]
+    assert found.severity is severity
+    assert severity is OK or found.next_step
+    reader = open_reader(store)
+    with contextlib.nullcontext() if severity is OK else pytest.raises(WormholeError):
+        list(segments(reader))

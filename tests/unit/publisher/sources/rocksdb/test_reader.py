@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from publisher.sources.rocksdb.scan import scan_end
 from tests.support.eventually import PATIENCE_S
 from tests.support.rocksdb_wal import (
     BLOCK,
@@ -317,6 +318,28 @@ def test_timestamp_sizes_that_did_not_fit_into_their_block_are_found_in_the_next
     writer.add(batch(2, [put(b"key" + b"time", b"v", family=3)]))
     write(tmp_path, 4, bytes(writer.data))
     assert [u.key for u in updates_of(segments(reader))] == [(b"key", b"time")]
+
+
+def per_batch(sequence: int, keys: int) -> bytes:
+    """A batch as write-prepared databases log it: one sequence number for all, and a no-op behind them."""
+    return batch(sequence, [put(b"k%d" % n, b"v") for n in range(keys)] + [b"\x0d"], keys)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one file", "in two files"])
+def test_a_database_that_numbers_batches_is_refused_as_such(tmp_path: Path, together: bool) -> None:
+    writer = WalWriter()
+    writer.add(per_batch(1, 1))  # as if it numbered keys
+    writer.add(per_batch(2, 3))
+    if not together:
+        write(tmp_path, 4, bytes(writer.data))
+        writer = WalWriter()
+    writer.add(per_batch(3, 1))
+    write(tmp_path, 4 if together else 5, bytes(writer.data))
+    reader = open_reader(tmp_path)
+    with pytest.raises(UnsupportedLog, match="numbers batches"):
+        list(segments(reader))
+    with pytest.raises(UnsupportedLog, match="numbers batches"):
+        scan_end(DirectoryFiles(tmp_path), source_id="src", incarnation=1)
 
 
 def test_a_commit_whose_prepare_is_gone_is_reported(tmp_path: Path) -> None:
