@@ -101,6 +101,9 @@ class OpenDeltaTable:
         self.check(columns)
         return DeltaDraft(self, self._seen, columns)
 
+    def tidy(self, now_us: int) -> None:
+        """See :meth:`~spark_replay.export.port.OpenTable.tidy`: a Delta table's own VACUUM removes old files."""
+
     def committed(self, run: str, base: str) -> bool | None:
         """See :meth:`~spark_replay.export.port.OpenTable.committed`."""
         actions = self._actions(int(base) + 1 if base else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Exporter", "Result", "Start", "start_from"]
+
+_log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 5
 _IDLE_US: Final = 3_600_000_000
@@ -196,6 +199,10 @@ class Exporter:
                 raise
             version = opened.look().version
         run.committed()
+        try:
+            opened.tidy(self.now_us())
+        except WormholeError as error:  # the rows are committed
+            _log.warning("%s", error)
         return _result(table, opened, seen, plan, did, version, changed)
 
     def _write(self, table: str, opened: OpenTable, seen: Seen, plan: Plan, draft: Draft, run: Run) -> Changed:

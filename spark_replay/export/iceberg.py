@@ -36,9 +36,11 @@ from pyiceberg.table import CreateTableTransaction, Table, Transaction
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.typedef import Record
 
+from spark_replay.export.expiry import expire
 from spark_replay.export.leftovers import noted
+from spark_replay.export.places import keep_places, load_places, run_of
 from spark_replay.export.port import DataFile, NewFile, Seen, table_shape
-from spark_replay.export.state import ANEW, KEY, Exported, state_from_text, state_to_text
+from spark_replay.export.state import ANEW, KEY, Exported
 from spark_replay.tables.columns import TableColumn
 from spark_replay.tables.names import folder_name
 from wormhole.model.errors import ArchiveConflict, ArchiveUnavailable, ReplayError, UsageError, WormholeError
@@ -46,6 +48,11 @@ from wormhole.model.errors import ArchiveConflict, ArchiveUnavailable, ReplayErr
 __all__ = ["OpenIcebergTable", "open_catalogue"]
 
 _NAMESPACE_SEPARATOR: Final = "_"
+_PROPERTIES: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
+"""Of each table, unless it has others: every commit writes the metadata anew."""
 
 
 def open_catalogue(name: str, properties: Mapping[str, str]) -> Catalog:
@@ -159,7 +166,7 @@ class OpenIcebergTable:
                 return False
             after = [one for one in table.snapshots() if str(one.parent_snapshot_id or "") == base]
             texts = filter(None, map(_ours, after))
-            if any(state_from_text(text, self.name).run == run for text in texts):
+            if any(run_of(text, self.name) == run for text in texts):
                 return True
             known = not base or table.snapshot_by_id(int(base)) is not None
             return False if known and after else None
@@ -170,6 +177,14 @@ class OpenIcebergTable:
         except NoSuchNamespaceError:
             return  # then nobody knows its place yet
         self._check_place(staged._table)
+
+    def tidy(self, now_us: int) -> None:
+        """See :meth:`~spark_replay.export.port.OpenTable.tidy`."""
+        with self.errors("remove old snapshots of"):
+            table = self._catalogue.load_table(self.identifier)
+            texts = {one.snapshot_id: _ours(one) for one in table.snapshots()}
+            runs = {number: run_of(text, self.name) for number, text in texts.items() if text is not None}
+            expire(table, *_place(table), _location(table), runs, now_us // 1000)
 
     def _staged(self, shape: pa.Schema) -> CreateTableTransaction:
         """Where the catalogue puts the table; under names that are no parts of a URL, which a location is."""
@@ -201,7 +216,8 @@ class OpenIcebergTable:
         snapshot = table.current_snapshot()
         while snapshot is not None:
             if (text := _ours(snapshot)) is not None:
-                return state_from_text(text, f"snapshot {snapshot.snapshot_id} of {self.name}")
+                where = f"snapshot {snapshot.snapshot_id} of {self.name}"
+                return load_places(*_place(table), text, where)
             done = snapshot.summary.operation if snapshot.summary is not None else None
             if done is not Operation.REPLACE:
                 if not any(map(_ours, table.snapshots())):
@@ -269,6 +285,9 @@ class IcebergDraft:
         self._transaction: Transaction = table.stage(shape) if seen is None else _Once(seen)
         if seen is not None:
             self._evolve(seen, shape)
+        properties = self._transaction.table_metadata.properties
+        if missing := {name: value for name, value in _PROPERTIES.items() if name not in properties}:
+            self._transaction.set_properties(missing)
         self.schema = self._transaction.table_metadata.schema()
         self.shape = schema_to_pyarrow(self.schema, include_field_ids=True)
 
@@ -297,8 +316,8 @@ class IcebergDraft:
     def commit(self, state: Exported, added: Sequence[NewFile], removed: Sequence[DataFile]) -> str:
         """See :meth:`~spark_replay.export.port.Draft.commit`."""
         transaction = self._transaction
-        summary = {KEY: state_to_text(state)}
         with self._table.errors("commit to"):
+            summary = {KEY: keep_places(self._table.filesystem, self._table.root, state)}
             try:
                 update = transaction.update_snapshot(snapshot_properties=summary)
                 with update.overwrite() if removed else update.fast_append() as producer:

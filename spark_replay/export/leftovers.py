@@ -15,11 +15,11 @@ from typing import Final
 from pyarrow import fs
 
 from spark_replay.archive.storage import storage_errors
+from spark_replay.export.places import NOTES, places_path
 from spark_replay.export.port import OpenTable
 
 __all__ = ["NOTES", "Run", "clean", "is_ours", "noted"]
 
-NOTES: Final = "_wormhole"
 _PREFIX: Final = "wormhole-"
 
 
@@ -106,6 +106,9 @@ def _note(table: OpenTable, run: str) -> str:
 
 
 def _remove_files(table: OpenTable, run: str) -> None:
+    places = places_path(table.root, run)
+    with storage_errors("delete", places), contextlib.suppress(FileNotFoundError):
+        table.filesystem.delete_file(places)
     with storage_errors("delete", _folder(table, run)), contextlib.suppress(FileNotFoundError):
         table.filesystem.delete_dir(_folder(table, run))
 

@@ -93,6 +93,11 @@ class OpenTable(Protocol):
         Raises :class:`~wormhole.model.errors.UsageError` for a column that the format cannot hold.
         """
 
+    def tidy(self, now_us: int) -> None:
+        """Remove versions that are older than the table keeps, with the files that only they use, where commits list
+        all versions. ``now_us``: microseconds since 1970.
+        """
+
     def committed(self, run: str, base: str) -> bool | None:
         """Whether this run committed on version ``base``; ``None``: nobody knows any more."""
 

@@ -47,6 +47,7 @@ EXTENDED: Final = (
     "tests/integration/test_value_filters.py",
     "tests/integration/test_verification.py",
     "tests/property/test_backfill.py",
+    "tests/unit/spark_replay/export/test_expiry.py",
     "tests/unit/spark_replay/export/test_exporter.py",
     "tests/unit/spark_replay/test_selected.py::test_asked_of_files_and_rows_is_the_same_as_asked_of_everything",
     # Damage at every place, kill -9 at every step, and growth.
