@@ -22,6 +22,7 @@ import zstandard
 from publisher.relay.disk import DiskFile
 from publisher.relay.record import Record, decode, encode
 from publisher.relay.settings import RelayIdentity
+from wormhole.config import skips_no_less
 from wormhole.model.errors import DecodeError, ProtocolError
 from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker, LogPosition
@@ -96,8 +97,12 @@ class Header:
     size: int
 
     def differs_from(self, identity: RelayIdentity) -> str:
-        """In what the file's identity differs; empty when it does not."""
+        """In what the file's identity differs; empty when it does not. A table that is only skipped since then does no
+        harm: the way past an update that cannot be read must not wait for the relay.
+        """
         wanted = _identity(identity)
+        if skips_no_less(str(self.identity.get("tables")), identity.tables):
+            wanted["tables"] = self.identity.get("tables")
         names = sorted(name for name in {*wanted, *self.identity} if self.identity.get(name) != wanted.get(name))
         return ", ".join(f"{name} {self.identity.get(name)!r} instead of {wanted.get(name)!r}" for name in names)
 

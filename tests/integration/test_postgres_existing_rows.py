@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 
 import hypothesis
@@ -16,6 +17,7 @@ from tests.support.postgres_scene import PostgresScene, waiting_commit
 from tests.support.postgres_server import NewPostgres, PostgresServer, new_database
 from wormhole.model.errors import SourceUnavailable
 from wormhole.ports.table_source import Chunk, ChunkLimits
+from wormhole.ports.testing.reading import read_until
 from wormhole.wire.rows import decode_row
 
 SNAPSHOTS = 2_000 if hypothesis.settings.get_current_profile_name() == "soak" else 60
@@ -187,3 +189,60 @@ def test_commits_beside_chunks(scene: PostgresScene) -> None:
         ends.set()
         for writer in writers:
             writer.join()
+
+
+def test_rows_and_keys_that_are_no_text_in_the_databases_encoding(new_postgres: NewPostgres) -> None:
+    """As the log has them, in chunks whose bounds are such keys."""
+    server = new_postgres()
+    server.sql("CREATE DATABASE win ENCODING 'WIN1252' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    create = r"""DO $$BEGIN EXECUTE 'CREATE TABLE "na' || E'\x81' || 'me" (k int)'; END$$"""
+    with PostgresScene(server, "win", create) as win:
+        win.sql("CREATE TABLE t (k text PRIMARY KEY, v text)")
+        win.run(*(rf"INSERT INTO t VALUES (E'k\x{byte:x}', E'\x{byte:x}')" for byte in range(0x80, 0x90)))
+        assert win.read("public.t") == win.rows["public.t"]
+        key = next(key for key, row in win.rows["public.t"].items() if b"\x81" in row)
+        assert win.tables.rows("public.t", [key], win.marker).rows == {key: win.rows["public.t"][key]}
+        (named,) = (one for one in win.tables.tables(lambda _: True, ()) if one.name == "public.na%81me")
+        assert "no text" in named.refused.text
+
+
+def test_a_table_of_1600_texts(scene: PostgresScene) -> None:
+    """The statement has each column a fixed number of times."""
+    columns = ", ".join(f"c{n} text" for n in range(1599))
+    scene.run(
+        f"CREATE TABLE wide (k int PRIMARY KEY, {columns})",
+        "INSERT INTO wide SELECT n FROM generate_series(1, 5) n",
+        f"INSERT INTO wide (k, c7, c1598) VALUES (6, repeat('x', {scene.options.max_update_bytes}), repeat('x', 9))",
+        "INSERT INTO wide (k, c1598) VALUES (7, 'last')",
+    )
+    assert scene.read("public.wide") == scene.rows["public.wide"]
+
+
+def test_no_setting_of_the_database_ends_or_changes_a_backfill(new_postgres: NewPostgres) -> None:
+    server = new_postgres()
+    settings = {
+        "statement_timeout": "'1ms'",
+        "lock_timeout": "'1ms'",
+        "idle_in_transaction_session_timeout": "'1ms'",
+        "default_transaction_read_only": "on",
+        "default_transaction_isolation": "'serializable'",
+        "default_transaction_deferrable": "on",
+        "synchronous_commit": "off",
+        "exit_on_error": "on",
+        "transform_null_equals": "on",
+        "row_security": "on",
+        "search_path": "'pg_temp'",
+        "DateStyle": "'SQL, DMY'",
+        "wal_sender_timeout": "'1s'",
+    }
+    if server.sql("SHOW server_version_num")[0][0] >= "170000":
+        settings |= {"transaction_timeout": "'1ms'"}
+    with PostgresScene(server, "postgres", "CREATE TABLE t (k date PRIMARY KEY, v text)") as one:
+        for name, value in settings.items():
+            one.sql(f"ALTER ROLE {server.user} SET {name} = {value}")
+        one.run("INSERT INTO t SELECT date '2024-02-01' + n, n FROM generate_series(1, 40) n")
+        one.tables.close()
+        assert one.read("public.t") == one.rows["public.t"]
+        with closing(one.source.open(one.marker)) as reader:
+            one.sql("INSERT INTO t VALUES ('2025-03-01', 'later')")
+            assert read_until(reader, one.source.latest().order).keys() == ["2025-03-01"]

@@ -760,3 +760,33 @@ def test_a_slot_that_the_server_gave_up_is_said_and_made_anew_by_what_is_said(
         assert read_log(source, source.earliest()).keys() == [2]
     finally:
         source.stop()
+
+
+def test_what_is_no_text_in_the_databases_encoding_holds_nothing(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    """Rows, names and prefixes in WIN1252: 0x81 is no character of it, and the server cannot convert it."""
+    server = new_postgres()
+    server.sql("CREATE DATABASE win ENCODING 'WIN1252' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    prepare_database(server, "win", _TABLE)
+    source = source_of(server, "win", tmp_path)
+    start = source.latest()
+    server.sql(
+        "SET client_encoding = 'UTF8'",
+        "INSERT INTO t VALUES (1, 'ü')",
+        r"INSERT INTO t VALUES (2, E'caf\x81')",
+        r"""DO $$BEGIN EXECUTE 'CREATE TABLE "caf' || E'\x81' || '" (k text PRIMARY KEY, "€" int)'; END$$""",
+        r"""DO $$BEGIN EXECUTE 'INSERT INTO "caf' || E'\x81' || '" VALUES (E''a\x81'', 5)'; END$$""",
+        r"SELECT pg_logical_emit_message(true, E'p\x81', 'content')",
+        "INSERT INTO t VALUES (3, '€')",
+        database="win",
+    )
+    try:
+        read = read_log(source, start)
+        assert [(update.table, update.after) for update in read.updates] == [
+            ("public.t", (1, "ü")),
+            ("public.t", (2, b"caf\x81")),
+            ("public.caf%81", (b"a\x81", 5)),
+            ("@message", ("p%81", b"content", True)),
+            ("public.t", (3, "€")),
+        ]
+    finally:
+        source.stop()

@@ -55,6 +55,8 @@ EXTENDED: Final = (
     "tests/hostile/test_hostile_log.py",
     "tests/hostile/test_postgres_impostor.py",
     "tests/integration/test_postgres_connection.py::test_a_proof_takes_no_setting",
+    "tests/integration/test_postgres_existing_rows.py::test_a_table_of_1600_texts",
+    "tests/integration/test_postgres_existing_rows.py::test_no_setting_of_the_database_ends_or_changes_a_backfill",
     "tests/hostile/test_redaction.py::test_time_grows_with_the_length_alone",
     "tests/integration/test_rocksdb_source.py::test_recycled_files_are_copied",
     "tests/system/test_archive_bit_flips.py",

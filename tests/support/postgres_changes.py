@@ -55,7 +55,8 @@ class Slot:
     ) -> None:
         self._name = f"slot_{database}"
         options = " ".join(
-            f"-c {name}={value.replace(' ', '')}" for name, value in (SESSION_SETTINGS | settings).items()
+            f"-c {name}={value.replace(' ', '')}"
+            for name, value in ({"client_encoding": "UTF8"} | SESSION_SETTINGS | settings).items()
         )
         self._connection: psycopg.Connection[Any] = server.connect(database, options=options)
         self._connection.execute(f"CREATE PUBLICATION p {publication}".encode())

@@ -45,7 +45,7 @@ from wormhole.config.processes import (
     RestartConfig,
     TlsFiles,
 )
-from wormhole.config.relay import RelayMode, what_is_recorded
+from wormhole.config.relay import RelayMode, skips_no_less, what_is_recorded
 from wormhole.config.sources import (
     bound,
     check_candidates,
@@ -105,5 +105,6 @@ __all__ = [
     "unknown_application",
     "unknown_application_hint",
     "unlisted",
+    "skips_no_less",
     "what_is_recorded",
 ]

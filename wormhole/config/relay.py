@@ -14,7 +14,7 @@ from wormhole.config.model import Config, DatasetConfig, LogConfig, SourceConfig
 from wormhole.config.processes import CoordinatorForm
 from wormhole.config.report import Report
 
-__all__ = ["RelayMode", "check_relays", "mode_of", "what_is_recorded"]
+__all__ = ["RelayMode", "check_relays", "mode_of", "skips_no_less", "what_is_recorded"]
 
 RelayMode = Literal["off", "cache", "hold"]
 
@@ -74,3 +74,17 @@ def what_is_recorded(dataset: DatasetConfig, log: LogConfig) -> tuple[str, str, 
     tables = (("skip_tables", log.skip_tables), ("history_tables", log.history_tables))
     text = "; ".join(f"{name} = {', '.join(sorted(names))}" for name, names in tables if names)
     return kind, f"{by.by} = {by.count}" if by.count else by.by, text
+
+
+def skips_no_less(recorded: str, now: str) -> bool:
+    """Whether records that were made with the tables of ``recorded`` may be read with those of ``now``, both as
+    :func:`what_is_recorded` has them: nothing that is wanted now was left out then.
+    """
+    before, after = _tables(recorded), _tables(now)
+    skipped = before.pop("skip_tables", frozenset())
+    return skipped <= after.pop("skip_tables", frozenset()) and before == after
+
+
+def _tables(text: str) -> dict[str, frozenset[str]]:
+    parts = (part.partition(" = ") for part in text.split("; ") if part)
+    return {name: frozenset(names.split(", ")) for name, _, names in parts}

@@ -13,6 +13,7 @@ from wormhole.config import (
     LogConfig,
     check_together,
     relay_of,
+    skips_no_less,
     what_is_recorded,
 )
 from wormhole.coordination.differences import Differences, changed
@@ -117,7 +118,9 @@ def _of_relays(stored: StoredConfig, wanted: Config) -> Iterator[str]:
         for place, listed, log in _logs(name, dataset):
             if place not in logs or before is None:
                 continue
-            if what_is_recorded(before, logs[place])[1:] == what_is_recorded(dataset, log)[1:]:
+            _, old_shards, old_tables = what_is_recorded(before, logs[place])
+            _, shards, tables = what_is_recorded(dataset, log)
+            if old_shards == shards and skips_no_less(old_tables, tables):
                 continue
             try:
                 mode = relay_of(wanted, *listed.split("/"))

@@ -17,6 +17,7 @@ import psycopg
 from psycopg import pq
 
 from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.decode.encodings import UTF8, Encoding, encoding_of
 from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
 from publisher.sources.postgres.login import Asked, ask, withheld
 from publisher.sources.postgres.refused_logins import refused_login
@@ -63,6 +64,20 @@ _WAITED_FOR: Final[dict[int, int]] = {
     pq.PollingStatus.WRITING: select.POLLOUT,
     pq.PollingStatus.READING: select.POLLIN,
 }
+# The first comes first: it would end the statement that sets the others.
+_UNBOUNDED: Final = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+_UNBOUNDED_SINCE: Final = ((140000, "idle_session_timeout"), (170000, "transaction_timeout"))
+_PLAIN: Final = {
+    "client_min_messages": "error",
+    "exit_on_error": "off",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "synchronous_commit": "local",  # on the server's own disk
+}
 _CANCEL_S: Final = 1.0
 _TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
 
@@ -83,13 +98,17 @@ class Connection:
     """A session. Used by one thread at a time; ``close`` may be called again.
 
     ``interrupt``: a file descriptor; when it can be read, whoever waits for the server gets a
-    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed.
+    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed. ``encoding``: of what is sent and
+    received.
     """
 
-    def __init__(self, pgconn: pq.abc.PGconn, address: Address, interrupt: int = NEVER) -> None:
+    def __init__(
+        self, pgconn: pq.abc.PGconn, address: Address, interrupt: int = NEVER, encoding: Encoding = UTF8
+    ) -> None:
         self.pgconn = pgconn
         self._address = address
         self._interrupt = interrupt
+        self.encoding = encoding
 
     @property
     def version(self) -> int:
@@ -175,7 +194,10 @@ class Connection:
 
     def refusal(self, result: pq.abc.PGresult) -> ServerError:
         """What the server says in a refusal."""
-        field = result.error_field
+
+        def field(name: pq.DiagnosticField) -> bytes:
+            return self.encoding.show((result.error_field(name) or b"")[:_MOST_TEXT]).encode()
+
         detail = _said(field(pq.DiagnosticField.MESSAGE_DETAIL))
         sqlstate = _said(field(pq.DiagnosticField.SQLSTATE))
         # What libpq itself says of an answer that is none has no fields.
@@ -199,7 +221,7 @@ class Connection:
         self, statement: str, deadline: float, most_bytes: int = _MOST_ANSWER
     ) -> tuple[pq.abc.PGresult, list[Row]]:
         try:
-            self.pgconn.send_query(statement.encode())
+            self.pgconn.send_query(self.encoding.to_server(statement))
             self.pgconn.set_single_row_mode()  # else libpq collects the whole answer, however large
             while self.pgconn.flush():
                 self._wait(select.POLLIN | select.POLLOUT, deadline)
@@ -224,7 +246,7 @@ class Connection:
                 if whole:
                     rows = []  # of the statement before
                 whole = result.status != pq.ExecStatus.SINGLE_TUPLE
-                found, cost = _rows_of(result)
+                found, cost = _rows_of(result, self.encoding)
                 rows += found
                 room -= cost
                 if room < 0:
@@ -233,7 +255,7 @@ class Connection:
             broken = True
         if broken or last is None or (last.status == pq.ExecStatus.FATAL_ERROR and not self.is_open):
             error = self._broke()
-            if last is not None and _text(last.error_field(pq.DiagnosticField.SQLSTATE)) in _ENDED:
+            if last is not None and _said(last.error_field(pq.DiagnosticField.SQLSTATE)) in _ENDED:
                 error = SessionEnded(error.message, hint=error.hint)
             raise error
         if last.status == pq.ExecStatus.FATAL_ERROR:
@@ -301,8 +323,9 @@ def connect(
             raise _refused(address, pgconn)
         pgconn.nonblocking = 1
         pgconn.notice_handler = _ignore
-        connection = Connection(pgconn, address, interrupt)
-        connection.query(_settings(connection), timeout_s=max(0.1, deadline - time.monotonic()))
+        encoding = encoding_of(_said(pgconn.parameter_status(b"server_encoding")))
+        connection = Connection(pgconn, address, interrupt, encoding)
+        connection.query(_settings(connection, walsender=walsender), timeout_s=max(0.1, deadline - time.monotonic()))
     except BaseException:
         pgconn.finish()
         raise
@@ -337,14 +360,14 @@ def quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _settings(connection: Connection) -> str:
-    """The forms in which values come, whatever the server, the database or the account has as its defaults."""
-    settings = {**SESSION_SETTINGS, "client_min_messages": "error", "statement_timeout": "0"}
-    settings["standard_conforming_strings"] = "on"
-    if connection.pgconn.parameter_status(b"server_encoding") == b"SQL_ASCII":
-        settings["client_encoding"] = "SQL_ASCII"
-    if connection.version >= 140000:
-        settings["idle_session_timeout"] = "0"
+def _settings(connection: Connection, *, walsender: bool) -> str:
+    """What the server, the database and the account may have as their defaults, and what would end a session or a
+    statement of ours, refuse it, or give its values another form.
+    """
+    settings = {**_UNBOUNDED, "client_encoding": connection.encoding.client, **_PLAIN, **SESSION_SETTINGS}
+    if walsender:
+        settings["wal_sender_timeout"] = "60s"
+    settings |= {name: "0" for since, name in _UNBOUNDED_SINCE if connection.version >= since}
     return ";".join(f"SET {name} = {quote_literal(value)}" for name, value in settings.items())
 
 
@@ -417,14 +440,14 @@ def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _rows_of(result: pq.abc.PGresult) -> tuple[list[Row], int]:
+def _rows_of(result: pq.abc.PGresult, encoding: Encoding) -> tuple[list[Row], int]:
     """What a result has, and about how many bytes that takes."""
     rows: list[Row] = []
     cost = _ROW_COST if result.status == pq.ExecStatus.SINGLE_TUPLE else _RESULT_COST
     for at in range(result.ntuples):
         values = [result.get_value(at, column) for column in range(result.nfields)]
         cost += sum(_VALUE_COST + len(value or b"") for value in values)
-        rows.append(tuple(map(_text, values)))
+        rows.append(tuple(None if value is None else encoding.show(value) for value in values))
     return rows, cost
 
 
@@ -433,10 +456,6 @@ def _no_server(address: Address, what: str) -> SourceUnavailable:
         f"{address}: the answers are not those of a PostgreSQL server ({what})",
         hint="check that the address leads to one, with nothing in between; it is tried again",
     )
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "replace")
 
 
 def _said(value: bytes | None) -> str:

@@ -21,6 +21,7 @@ from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal, understood
 from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey, LoggedKeys
 from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
+from publisher.sources.postgres.decode.encodings import Encoding
 from publisher.sources.postgres.decode.messages import Relation, begins_behind
 from publisher.sources.postgres.decode.tables import Tables
 from publisher.sources.postgres.delivered_transactions import DeliveredTransactions
@@ -124,9 +125,9 @@ class Opening:
         """See :meth:`wormhole.ports.log_source.LogSource.open`."""
         here = self._translated(log, marker)
         self._check_proof_bytes(log, marker, here)
-        tables, encoder = self._decoder(log)
         stream = self._stream(log, here)
         try:
+            tables, encoder = self._decoder(log, stream.encoding)
             unread = self._pass_anchor(log, marker, here, stream, encoder)
             self._check_read(log, marker)
         except BaseException:
@@ -163,9 +164,9 @@ class Opening:
         here = self._translated(log, marker)
         self._check_proof_bytes(log, marker, here)
         if marker.anchor is not None and not marker.anchor.is_of_log_bytes:
-            _, encoder = self._decoder(log)
             stream = self._stream(log, here)
             try:
+                _, encoder = self._decoder(log, stream.encoding)
                 self._pass_anchor(log, marker, here, stream, encoder)
             finally:
                 self._end(stream)
@@ -216,10 +217,10 @@ class Opening:
 
     # --- the session ----------------------------------------------------------------------------------------------
 
-    def _decoder(self, log: Log) -> tuple[Tables, Encoder]:
+    def _decoder(self, log: Log, encoding: Encoding) -> tuple[Tables, Encoder]:
         options = self._options
         find_key, find_logged = partial(self._find_key, log.state), partial(self._find_logged, log.state)
-        tables = Tables(options.log, options.sharding, options.skip_tables, find_key, find_logged)
+        tables = Tables(options.log, options.sharding, options.skip_tables, find_key, find_logged, encoding)
         count = options.sharding.count if options.sharding.by == "hash" else 0
         return tables, Encoder(tables, options.max_update_bytes, count)
 

@@ -57,6 +57,7 @@ class Stream:
 
     def __init__(self, connection: Connection, begin: int) -> None:
         self._connection = connection
+        self.encoding = connection.encoding
         self._pgconn = connection.pgconn
         self._lock = threading.Lock()  # libpq takes one call at a time
         self._received = begin

@@ -216,11 +216,11 @@ class Encoder:
         """The messages that are not rows and do not begin or end a transaction."""
         try:
             if kind == _RELATION:
-                relation = parse_relation(data, _HEADER)
+                relation = parse_relation(data, _HEADER, self.tables.encoding)
                 self._known[relation.id] = self.tables.learn(relation, self.commit)
                 self._table_id = -1
             elif kind == _TYPE:
-                self.tables.learn_type(parse_type(data, _HEADER))
+                self.tables.learn_type(parse_type(data, _HEADER, self.tables.encoding))
             elif kind == _TRUNCATE:
                 self._truncate(data)
             elif kind == _MESSAGE:
@@ -241,7 +241,7 @@ class Encoder:
                 self.rows.updates.truncate(table.barrier_schema, table.barrier_shard)
 
     def _message(self, data: bytes) -> None:
-        message = parse_message(data, _HEADER)
+        message = parse_message(data, _HEADER, self.tables.encoding)
         if self._messages is None:
             self._messages = self.tables.messages()
         table = self._messages

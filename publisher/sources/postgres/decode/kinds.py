@@ -22,7 +22,6 @@ SCHEMA_TYPES: Final = ("text", "bytes", "int", "uint", "bool", "double", "decima
 """What a schema calls a column's type, by kind."""
 
 SESSION_SETTINGS: Final = {
-    "client_encoding": "UTF8",
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
     "extra_float_digits": "3",
@@ -31,8 +30,7 @@ SESSION_SETTINGS: Final = {
     "search_path": "",  # names of tables, types and functions are shown with their schema
     "quote_all_identifiers": "off",
 }
-"""Settings of the walsender's session: with others the same value would have another text. Of a database in SQL_ASCII
-``client_encoding`` has to be SQL_ASCII too: the server refuses to send what is not UTF-8."""
+"""Settings of a session: with others the same value would have another text."""
 
 _BY_OID: Final = {
     16: BOOL,

@@ -17,6 +17,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from publisher.sources.postgres.decode.encodings import UTF8, Encoding
 from wormhole.model.errors import DecodeError
 
 __all__ = [
@@ -98,8 +99,9 @@ class LogicalMessage:
 class _Cursor:
     """Takes fields off a message, in order. Raises :class:`DecodeError` naming the message and the field."""
 
-    def __init__(self, data: bytes, at: int, what: str) -> None:
+    def __init__(self, data: bytes, at: int, what: str, encoding: Encoding = UTF8) -> None:
         self._data = data
+        self._encoding = encoding
         self._at = at + 1
         self._what = what
 
@@ -116,10 +118,7 @@ class _Cursor:
         if end < 0:
             raise self._cut(field)
         raw, self._at = self._data[self._at : end], end + 1
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            raise DecodeError(f"{self._what}: the {field} is not UTF-8: {raw!r}") from None
+        return self._encoding.show(raw)
 
     def bytes(self, size: int, field: str) -> bytes:
         if not 0 <= size <= len(self._data) - self._at:
@@ -135,9 +134,9 @@ class _Cursor:
         return DecodeError(f"{self._what}: it is cut in the {field}")
 
 
-def parse_relation(data: bytes, at: int) -> Relation:
+def parse_relation(data: bytes, at: int, encoding: Encoding = UTF8) -> Relation:
     """The Relation message at ``at``. Raises :class:`DecodeError`."""
-    cursor = _Cursor(data, at, "Relation message")
+    cursor = _Cursor(data, at, "Relation message", encoding)
     number = cursor.number(">I", "id")
     schema = cursor.text("schema name") or "pg_catalog"
     table = cursor.text("table name")
@@ -160,17 +159,17 @@ def parse_relation(data: bytes, at: int) -> Relation:
     return Relation(number, schema, table, identity, tuple(columns))
 
 
-def parse_type(data: bytes, at: int) -> TypeName:
+def parse_type(data: bytes, at: int, encoding: Encoding = UTF8) -> TypeName:
     """The Type message at ``at``. Raises :class:`DecodeError`."""
-    cursor = _Cursor(data, at, "Type message")
+    cursor = _Cursor(data, at, "Type message", encoding)
     found = TypeName(cursor.number(">I", "id"), cursor.text("schema name"), cursor.text("name"))
     cursor.end()
     return found
 
 
-def parse_message(data: bytes, at: int) -> LogicalMessage:
+def parse_message(data: bytes, at: int, encoding: Encoding = UTF8) -> LogicalMessage:
     """The Message message at ``at``. Raises :class:`DecodeError`."""
-    cursor = _Cursor(data, at, "logical message")
+    cursor = _Cursor(data, at, "logical message", encoding)
     flags = cursor.number(">B", "flags")
     lsn = cursor.number(">Q", "LSN")
     prefix = cursor.text("prefix")

@@ -81,7 +81,7 @@ cdef class Image:
         self, Py_ssize_t used, Table table, int c, bytes data, Py_ssize_t at, Py_ssize_t length
     ) except -1
 
-    @cython.locals(tag=int)
+    @cython.locals(tag=int, converted=bytes)
     cdef Py_ssize_t _string(
         self, Py_ssize_t used, Table table, int c, bytes data, Py_ssize_t at, Py_ssize_t length
     ) except -1

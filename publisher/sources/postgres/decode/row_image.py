@@ -6,8 +6,8 @@
 A column becomes an entry of an update's repeated field: tag, length, ``Value`` (``wormhole.wire.v1``), so that whole
 tuples can be copied into an update, and a key's columns alone with another tag.
 
-Text that is not valid UTF-8 (a database in SQL_ASCII can hold such) goes as bytes: it could not be a string of the
-wire, and no byte of it is lost.
+Text is converted from the database's encoding. What is no text in it (a database in SQL_ASCII or WIN1252 can hold such)
+goes as bytes: it could not be a string of the wire, and no byte of it is lost.
 """
 
 from __future__ import annotations
@@ -265,8 +265,16 @@ class Image:
         if not self._fits(used, table, c, length):
             return self._left_out(used)
         tag = _V_TEXT
-        if not is_ascii(data, at, at + length) and not valid_utf8(data, at, at + length):
-            tag = _V_BYTES
+        if not is_ascii(data, at, at + length):
+            if table.to_utf8 is not None:
+                converted = table.to_utf8(data[at : at + length])
+                if converted is not None:
+                    if not self._fits(used, table, c, len(converted)):
+                        return self._left_out(used)
+                    return self._put(used, tag, converted, 0, len(converted))
+                tag = _V_BYTES
+            elif not valid_utf8(data, at, at + length):
+                tag = _V_BYTES
         return self._put(used, tag, data, at, length)
 
     def _put(self, used: int, tag: int, data: bytes, at: int, length: int) -> int:

@@ -14,3 +14,4 @@ cdef class Table:
     cdef readonly bint skipped
     cdef readonly object error
     cdef readonly bint inserts
+    cdef readonly object to_utf8

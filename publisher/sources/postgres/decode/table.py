@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wormhole.model.errors import DecodeError
 
@@ -16,7 +16,8 @@ class Table:
 
     ``schema`` and ``shard``: ordinals of its updates, ``barrier_schema`` and ``barrier_shard`` those of a TRUNCATE.
     ``skipped``: nothing of it is handed on. ``error``: why its rows cannot be read, if they cannot; ``inserts``: except
-    those that were inserted.
+    those that were inserted. ``to_utf8``: makes UTF-8 of a text's bytes, ``None`` of what is no text; without it they
+    are UTF-8, where they are text.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Table:
         skipped: bool = False,
         error: DecodeError | None = None,
         inserts: bool = False,
+        to_utf8: Callable[[bytes], bytes | None] | None = None,
     ) -> None:
         if not len(columns) == len(kinds) == len(identity):
             raise ValueError(f"{name}: {len(columns)} columns, {len(kinds)} kinds, {len(identity)} flags")
@@ -52,3 +54,4 @@ class Table:
         self.skipped = skipped
         self.error = error
         self.inserts = inserts
+        self.to_utf8 = to_utf8

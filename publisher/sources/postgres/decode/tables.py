@@ -12,6 +12,7 @@ from typing import Final
 
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED
 from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey, KeyPlaces, LoggedKeys, places_of
+from publisher.sources.postgres.decode.encodings import UTF8, Encoding
 from publisher.sources.postgres.decode.kinds import SCHEMA_TYPES, TEXT, kind_of
 from publisher.sources.postgres.decode.messages import FULL, MESSAGES, NOTHING, Relation, TypeName
 from publisher.sources.postgres.decode.table import Table
@@ -53,7 +54,8 @@ def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes. ``skipped``: names of tables whose rows are passed over and
     break nothing, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` ask the catalogue; ``None``:
-    tables whose key the log does not contain have none, and the others are whole and unique.
+    tables whose key the log does not contain have none, and the others are whole and unique. ``encoding``: of names and
+    values.
 
     Nothing that was learnt is forgotten: it takes 64 MiB at most, and then the reader ends, whose next one begins with
     nothing."""
@@ -65,7 +67,9 @@ class Tables:
         skipped: frozenset[str] = frozenset(),
         find_key: FindKey | None = None,
         find_logged: FindLoggedKeys | None = None,
+        encoding: Encoding = UTF8,
     ) -> None:
+        self.encoding = encoding
         self.schemas: list[Schema] = []
         self.shards: dict[int, str] = {}
         self._log = log
@@ -122,6 +126,7 @@ class Tables:
             skipped=skipped,
             error=error,
             inserts=repeated,
+            to_utf8=None if self.encoding.is_utf8 else self.encoding.to_utf8,
         )
 
     def messages(self) -> Table:

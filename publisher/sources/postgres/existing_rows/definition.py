@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from publisher.sources.postgres.connection import quote_identifier
+from publisher.sources.postgres.decode.encodings import UTF8, Encoding
 from publisher.sources.postgres.decode.kinds import kind_of
 from publisher.sources.postgres.decode.messages import DEFAULT, INDEX, Relation, RelationColumn, TypeName
 from publisher.sources.postgres.decode.table import Table
@@ -17,7 +18,7 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding
 
-__all__ = ["Definition", "Wanted", "definition_of", "sql_name"]
+__all__ = ["Definition", "Wanted", "definition_of", "sql_name", "without_name"]
 
 _PARTITIONED: Final = "p"
 _TABLES: Final = frozenset({"r", _PARTITIONED})
@@ -43,6 +44,7 @@ class Wanted:
     account: str
     publication: str
     skip_tables: frozenset[str] = frozenset()
+    encoding: Encoding = UTF8
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,17 @@ class Definition:
     def portable(self) -> bool:
         """Whether the keys' order is that of integers or bytes."""
         return all(column.kind in PORTABLE and column.place == at for at, column in enumerate(self.key))
+
+
+def without_name(name: str) -> Definition:
+    """A table that the server cannot be asked for."""
+    return Definition(
+        name,
+        refused=Problem(
+            f"{name}: its name has bytes that are no text in the database's encoding, shown as %81",
+            "rename it, or copy its rows some other way",
+        ),
+    )
 
 
 def sql_name(schema: str, table: str) -> str:
@@ -214,7 +227,7 @@ def _learnt(
     schema: str, table: str, columns: Sequence[Mapping[str, Any]], key: Sequence[int], wanted: Wanted
 ) -> tuple[Tables, Table]:
     """The columns as the log's decoder would learn them of a Relation message."""
-    tables = Tables(wanted.log, wanted.sharding)
+    tables = Tables(wanted.log, wanted.sharding, encoding=wanted.encoding)
     for column in columns:
         if not column["built_in"]:
             tables.learn_type(TypeName(int(column["type"]), *_base(column)))

@@ -165,7 +165,7 @@ def _written_out(key: Sequence[KeyColumn], operator: int, literals: Sequence[str
 
 def _quoted(column: KeyColumn, value: update_pb2.Value) -> str:
     if value.WhichOneof("kind") == "bytes" and column.kind != BYTES:
-        # Text that is no UTF-8, of a database in SQL_ASCII; others refuse it.
+        # What is no text in the database's encoding.
         return f"E'{''.join(f'{chr(92)}x{byte:02x}' for byte in value.bytes)}'"
     return quote_literal(_text(column, value))
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from publisher.sources.postgres.connection import Connection, ServerError
+from publisher.sources.postgres.connection import Connection, ServerError, quote_identifier
 from publisher.sources.postgres.existing_rows.copied_rows import CopiedRows
 from publisher.sources.postgres.existing_rows.definition import Definition
 from publisher.sources.postgres.existing_rows.keys import ROW, above, column_of_row, literals_of, order_by
 from wormhole.model.errors import SourceUnavailable
+from wormhole.model.schema import Column
 from wormhole.ports.table_source import ChunkLimits
 
 __all__ = ["CANCELED", "Reading", "copied", "copied_key", "timeout", "unasked_rows"]
@@ -21,6 +22,8 @@ CANCELED: Final = "57014"
 _LEAST_SHARE: Final = 8  # a chunk is full when less than this part of its bytes is left
 _GRACE_S: Final = 5.0  # for what the server ends itself, before the connection is given up
 _UNLIMITED: Final = 1 << 62
+_SIZES: Final = "wormhole_sizes"
+_TERMS: Final = 40
 _CHEAP: Final = 64 << 10  # bytes of unwanted rows that are taken for the connection's sake
 
 
@@ -28,15 +31,33 @@ def copied(definition: Definition, conditions: Sequence[str], most: int, limit: 
     """The COPY of the rows for which all conditions hold, in the order of the key; ``limit`` 0: all.
 
     Values of long columns are left out where they come to more than ``most`` bytes; with such columns, a last one says
-    whether they were.
+    whether they were. Their sizes are added once for each row, whatever the number of columns.
     """
-    asked = list(definition.asked)
+    asked, source = list(definition.asked), ""
     if definition.long:
-        total = " + ".join(f"coalesce(pg_catalog.octet_length({name}), 0)::bigint" for name in sorted(definition.long))
-        fits = f"{total} <= {most}"
+        fits = _unlike("wormhole_fits", definition.schema.columns)
+        sizes = [f"coalesce(pg_catalog.octet_length({name}), 0)::bigint" for name in sorted(definition.long)]
         asked = [f"CASE WHEN {fits} THEN {name} END" if name in definition.long else name for name in asked]
-        asked.append(f"NOT ({fits})")
-    return f"COPY ({_select(definition, asked, conditions)}{f' LIMIT {limit}' if limit else ''}) TO STDOUT"
+        asked.append(f"NOT {fits}")
+        # Without OFFSET the server would put the whole sum in place of each use.
+        source = f" CROSS JOIN LATERAL (SELECT {_sum(sizes)} <= {most} AS {fits} OFFSET 0) AS {_SIZES}"
+    statement = _select(definition, asked, conditions, source)
+    return f"COPY ({statement}{f' LIMIT {limit}' if limit else ''}) TO STDOUT"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """Nested no deeper than the server's stack: it takes a long sum for as many levels."""
+    while len(terms) > 1:
+        terms = [f"({' + '.join(terms[at : at + _TERMS])})" for at in range(0, len(terms), _TERMS)]
+    return terms[0]
+
+
+def _unlike(name: str, columns: Iterable[Column]) -> str:
+    """A column's name that the table does not have: a publication's filter names its columns alone."""
+    taken = {column.name for column in columns}
+    while name in taken:
+        name += "_"
+    return quote_identifier(name)
 
 
 def copied_key(definition: Definition, conditions: Sequence[str], offset: int) -> str:
@@ -58,10 +79,10 @@ def unasked_rows(table: str) -> SourceUnavailable:
     )
 
 
-def _select(definition: Definition, asked: Sequence[str], conditions: Sequence[str]) -> str:
+def _select(definition: Definition, asked: Sequence[str], conditions: Sequence[str], source: str = "") -> str:
     wanted = [*conditions, *([f"({definition.filter})"] if definition.filter else [])]
     parts = [
-        f"SELECT {', '.join(asked)} FROM {definition.source} AS {ROW}",  # noqa: S608
+        f"SELECT {', '.join(asked)} FROM {definition.source} AS {ROW}{source}",  # noqa: S608
         f"WHERE {' AND '.join(wanted)}" if wanted else "",
         f"ORDER BY {order_by(definition.key)}",
     ]

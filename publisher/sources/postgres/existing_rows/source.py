@@ -15,7 +15,13 @@ from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.delivered_transactions import delivered_transactions
 from publisher.sources.postgres.existing_rows.catalogue import described, named, published
 from publisher.sources.postgres.existing_rows.copied_rows import CopiedRows
-from publisher.sources.postgres.existing_rows.definition import Definition, Wanted, definition_of, sql_name
+from publisher.sources.postgres.existing_rows.definition import (
+    Definition,
+    Wanted,
+    definition_of,
+    sql_name,
+    without_name,
+)
 from publisher.sources.postgres.existing_rows.interruption import Interruption
 from publisher.sources.postgres.existing_rows.keys import above, among, literals_of, same, up_to
 from publisher.sources.postgres.existing_rows.reading import CANCELED, Reading, copied_key, timeout, unasked_rows
@@ -110,6 +116,7 @@ class PostgresTables:
                     timeout_s=_LISTING_S,
                 )
                 found += [_defined(text or "", session.wanted) for (text,) in texts]
+                found += map(without_name, filter(session.connection.encoding.is_shown, map(".".join, some)))
         self._described.update((one.name, one.fingerprint) for one in found if not one.refused)
         return sorted(map(_scanned, found), key=lambda table: table.name)
 
@@ -416,6 +423,7 @@ class PostgresTables:
             account or "",
             self._address.publication,
             self._options.skip_tables,
+            connection.encoding,
         )
         return _Session(connection, system or "", number, wanted, snapshots)
 

@@ -273,6 +273,37 @@ def test_files_of_another_identity(scene: Scene) -> None:
     files.close()
 
 
+@pytest.mark.parametrize(
+    ("recorded", "now", "read"),
+    [
+        ("", "skip_tables = a.x", True),
+        ("skip_tables = a.x", "skip_tables = a.x, a.y", True),
+        ("history_tables = a.h", "skip_tables = a.x; history_tables = a.h", True),
+        ("skip_tables = a.x, a.y", "skip_tables = a.y", False),
+        ("skip_tables = a.x", "", False),
+        ("", "history_tables = a.h", False),
+        ("history_tables = a.h", "skip_tables = a.x", False),
+    ],
+)
+def test_what_was_recorded_before_a_table_was_skipped_is_read(
+    recorded: str, now: str, read: bool, scene: Scene
+) -> None:
+    scene.files.close()
+    scene.files = scene.opened(hold=True, identity=replace(IDENTITY, tables=recorded))
+    marker = scene.commit()
+    scene.files.begin(scene.start)
+    scene.record(scene.start)
+    scene.files.close()
+    if not read:
+        with pytest.raises(UsageError, match="written with other settings"):
+            scene.opened(hold=True, identity=replace(IDENTITY, tables=now))
+        return
+    scene.files = scene.opened(hold=True, identity=replace(IDENTITY, tables=now))
+    scene.commit()
+    scene.record(marker)
+    assert scene.ids(scene.start) == scene.expected(scene.start)
+
+
 def test_everything_goes(scene: Scene) -> None:
     scene.commit()
     scene.files.begin(scene.start)

@@ -15,6 +15,7 @@ import pytest
 from publisher.sources.postgres import flushing, places, slots
 from publisher.sources.postgres import source as source_module
 from publisher.sources.postgres.connection import Connection, SessionEnded
+from publisher.sources.postgres.decode.encodings import UTF8
 from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot
 from publisher.sources.postgres.source import PostgresSource
 from publisher.sources.postgres.stream import Stream
@@ -32,6 +33,8 @@ class Played:
     """What stands for the server. ``meanwhile`` happens while it is asked for its state, ``committed`` at a commit of
     nothing, of which there were ``commits``.
     """
+
+    encoding = UTF8
 
     def __init__(self) -> None:
         self.state = STATE

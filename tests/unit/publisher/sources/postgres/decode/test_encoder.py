@@ -384,7 +384,6 @@ def test_what_changes_nothing_is_passed_over(encoder: ModuleType, kind: bytes) -
         ([build.log_data(b"R\0\0\0\7shop")], "Relation at 1/10: Relation message: it is cut in the schema name"),
         ([build.relation(7, "s.t", COLUMNS, identity="x")], "replica identity 'x' is not known"),
         ([TABLE + b"!"], "1 bytes follow its end"),
-        ([build.log_data(b"Y\0\0\0\7a\0\xff\0")], r"the name is not UTF-8: b'\\xff'"),
     ],
 )
 def test_a_message_that_cannot_be_read_is_one_error_with_its_place(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from publisher.sources.postgres.connection import ServerError
+from publisher.sources.postgres.decode.encodings import UTF8
 from publisher.sources.postgres.existing_rows import source as module
 from publisher.sources.postgres.existing_rows.source import PostgresTables
 from publisher.sources.postgres.incarnations import History, Incarnations
@@ -38,6 +39,7 @@ class Server:
     """
 
     version = 150000
+    encoding = UTF8
 
     def __init__(self) -> None:
         self.is_open = True
