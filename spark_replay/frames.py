@@ -18,6 +18,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.selected import ALL, COLUMNS, TYPES, Piece, Wanted, piece_rows, tasks_of
+from spark_replay.spark.portions import portions, taken
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
@@ -88,23 +89,21 @@ def read(
     if not pieces:
         return spark.createDataFrame([], shape)
     tasks = tasks_of(pieces, spark.sparkContext.defaultParallelism)
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_Reading(store, tasks, tuple(columns), wanted), shape)
+    return portions(spark, tasks).mapInArrow(_Reading(store, tuple(columns), wanted), shape)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """What runs on the executors: rows that are numbers of tasks become the rows that those read."""
+    """What runs on the executors: a task's pieces of files become their rows."""
 
     store: ArchiveStore
-    tasks: Sequence[Sequence[Piece]]
     columns: tuple[str, ...]
     wanted: Wanted
 
-    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for piece in self.tasks[number]:
-                    yield from piece_rows(self.store, piece, self.columns, self.wanted)
+    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for pieces in taken(given):
+            for piece in pieces:
+                yield from piece_rows(self.store, piece, self.columns, self.wanted)
 
 
 @contextmanager

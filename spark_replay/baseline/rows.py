@@ -19,6 +19,7 @@ from spark_replay.archive.storage import Storage
 from spark_replay.baseline.work import Done
 from spark_replay.images import read_row
 from spark_replay.selected import PLAIN, TYPES
+from spark_replay.spark.portions import portions, taken
 from spark_replay.tables.updates import UpdatesFile, file_rows
 from wormhole.model.errors import ReplayError
 from wormhole.model.position import LogPosition
@@ -64,24 +65,20 @@ def baseline_rows(
     """The rows that were read: the archive's columns and ``shard``, in no order. A task for each file."""
     if not files:
         return spark.createDataFrame([], _SHAPE)
-    numbers = spark.range(0, len(files), 1, len(files))
-    return numbers.mapInArrow(_Reading(storage, tuple(files)), _SHAPE)
+    return portions(spark, files).mapInArrow(_Reading(storage), _SHAPE)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """What runs on the executors: numbers of files become their rows."""
+    """What runs on the executors: files become their rows."""
 
     storage: Storage
-    files: tuple[tuple[UpdatesFile, Mapping[LogPosition, int]], ...]
 
-    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                file, offset = self.files[number]
-                by_bytes = {place.to_bytes(): (place, first) for place, first in offset.items()}
-                for rows in file_rows(self.storage, file):
-                    yield _placed(rows, by_bytes)
+    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for file, offset in taken(given):
+            by_bytes = {place.to_bytes(): (place, first) for place, first in offset.items()}
+            for rows in file_rows(self.storage, file):
+                yield _placed(rows, by_bytes)
 
 
 def _placed(rows: pa.RecordBatch, offset: Mapping[bytes, tuple[LogPosition, int]]) -> pa.RecordBatch:

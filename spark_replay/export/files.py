@@ -16,6 +16,7 @@ from spark_replay.archive.storage import storage_errors
 from spark_replay.export.columns import row_values
 from spark_replay.export.port import NewFile
 from spark_replay.selected import PLAIN
+from spark_replay.spark.portions import taken
 from spark_replay.tables.columns import TableColumn, converter
 from wormhole.model.schema import Schema
 from wormhole.model.values import UNAVAILABLE, Op
@@ -52,21 +53,18 @@ class KeyRows:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Numbers of files become their rows: the columns of ``shape``, of which the last, ``_file``, is the number. A file
-    without one of the columns was written before there was one.
+    """Files, each with its number, become their rows: the columns of ``shape``, of which the last, ``_file``, is the
+    number. A file without one of the columns was written before there was one.
     """
 
     filesystem: fs.FileSystem
-    paths: tuple[str, ...]
     shape: pa.Schema
 
-    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from self._rows(number)
+    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, path in taken(given):
+            yield from self._rows(number, path)
 
-    def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        path = self.paths[number]
+    def _rows(self, number: int, path: str) -> Iterator[pa.RecordBatch]:
         with storage_errors("read", path), self.filesystem.open_input_file(path) as source:
             parquet = pq.ParquetFile(source)
             there = set(parquet.schema_arrow.names)

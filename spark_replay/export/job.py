@@ -22,6 +22,7 @@ from spark_replay.export.files import WRITTEN, AsUpdates, FileRows, FileWriter, 
 from spark_replay.export.port import DataFile, NewFile, table_shape
 from spark_replay.frames import ShardFiles
 from spark_replay.selected import TYPES, Condition, Wanted
+from spark_replay.spark.portions import portions
 from spark_replay.tables.columns import TableColumn, arrow_type
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rows import NEEDED, Decoding, needed
@@ -176,9 +177,8 @@ class _Job:
         shape = table_shape(self._work.before)
         wanted = {*names, "_shard"} if len(names) < len(self._work.before) else {*shape.names}
         shape = pa.schema([*(one for one in shape if one.name in wanted), pa.field("_file", pa.int32())])
-        numbers = self._spark.range(0, len(files), 1, len(files))
-        reading = FileRows(self._work.filesystem, tuple(file.path for file in files), shape)
-        return numbers.mapInArrow(reading, from_arrow_schema(shape))
+        numbered = portions(self._spark, [(number, file.path) for number, file in enumerate(files)])
+        return numbered.mapInArrow(FileRows(self._work.filesystem, shape), from_arrow_schema(shape))
 
     def _updates(self, base: DataFrame) -> DataFrame:
         return base.mapInArrow(AsUpdates(self._base, self._work.before), f"{TYPES}, shard string")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,6 +62,11 @@ class Sketch:
         """Hashes of 64 bits, repeats among them."""
         self.hashes = heapq.nsmallest(_KEPT, {*self.hashes, *hashes})
 
+    def added(self, hashes: Iterable[int] = ()) -> array[int]:
+        """The hashes that are kept once these are added, in 8 bytes each."""
+        self.add(hashes)
+        return array("Q", self.hashes)
+
     @property
     def count(self) -> int:
         """Exact up to :data:`_KEPT`."""
@@ -81,24 +87,25 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
     read.
     """
     looked = [replace(one, files=files) for one in chosen for files in slices(one.files)]
-    updates = {one.shard: 0 for one in chosen}
-    keys = {one.shard: Sketch() for one in chosen}
-    alone = {one.shard: 0 for one in chosen}
     look = partial(_look, store)
-    tasks = None if spark is None or not looked else spark.sparkContext.parallelize(looked, len(looked))
-    for one in map(look, looked) if tasks is None else tasks.map(look).collect():
+    found: dict[str, _Looked] = {}
+    if spark is None or not looked:
+        for one in map(look, looked):
+            found[one.shard] = found[one.shard].plus(one) if one.shard in found else one
+    else:
+        tasks = spark.sparkContext.parallelize(looked, len(looked)).map(look).keyBy(_shard)
+        # Executors bring together what tasks found: the driver would have a sketch of each 128 MiB of the archive.
+        found = tasks.reduceByKey(_Looked.plus, spark.sparkContext.defaultParallelism).collectAsMap()
+    for one in found.values():
         if one.problem:
             raise ArchiveError(one.problem, shard=one.shard, hint=one.hint or None)
-        updates[one.shard] += one.updates
-        keys[one.shard].add(one.hashes)
-        alone[one.shard] += one.keyless
-    return {one.shard: _of(one, updates[one.shard], keys[one.shard].count + alone[one.shard]) for one in chosen}
+    return {one.shard: _of(one, found.get(one.shard, _Looked(one.shard))) for one in chosen}
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What a task found. ``keyless``: how many of the updates are of tables without a key; ``hashes``: of the keys of
-    the others."""
+    """What a task found, or several of one shard. ``keyless``: how many of the updates are of tables without a key;
+    ``hashes``: of the keys of the others, as a :class:`Sketch` has them."""
 
     shard: str
     updates: int = 0
@@ -106,6 +113,17 @@ class _Looked:
     hashes: Sequence[int] = ()
     problem: str = ""
     hint: str = ""
+
+    def plus(self, other: _Looked) -> _Looked:
+        """This and what another task found in the same shard."""
+        if self.problem or other.problem:
+            return self if self.problem else other
+        hashes = Sketch(self.hashes).added(other.hashes)
+        return _Looked(self.shard, self.updates + other.updates, self.keyless + other.keyless, hashes)
+
+
+def _shard(one: _Looked) -> str:
+    return one.shard
 
 
 def _look(store: ArchiveStore, one: ShardFiles) -> _Looked:
@@ -117,7 +135,7 @@ def _look(store: ArchiveStore, one: ShardFiles) -> _Looked:
             sketch.add(_hashes(batch))
     except WormholeError as error:  # Spark would report a stack trace
         return _Looked(one.shard, problem=error.message, hint=error.hint or "")
-    return _Looked(one.shard, updates, alone, sketch.hashes)
+    return _Looked(one.shard, updates, alone, sketch.added())
 
 
 def _hashes(batch: pa.RecordBatch) -> Iterator[int]:
@@ -130,7 +148,8 @@ def _hashes(batch: pa.RecordBatch) -> Iterator[int]:
                 yield int.from_bytes(blake2b(key, digest_size=8, salt=salt).digest())
 
 
-def _of(one: ShardFiles, updates: int, keys: int) -> Estimate:
+def _of(one: ShardFiles, found: _Looked) -> Estimate:
+    updates, keys = found.updates, Sketch(found.hashes).count + found.keyless
     rows = sum(entry.rows for entry in one.files)
     size = sum(entry.bytes for entry in one.files)
     return Estimate(one.shard, updates, size * updates // max(1, rows), min(keys, updates))

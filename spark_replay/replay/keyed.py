@@ -26,6 +26,7 @@ from wormhole.model.schema import Schema
 
 __all__ = [
     "COLUMNS",
+    "MOST_PARTS",
     "PART_BYTES",
     "LastChanges",
     "by_place",
@@ -43,6 +44,9 @@ PART_BYTES: Final = 128 << 20
 A task needs twice as much: the rows as they were read, then in one piece.
 """
 
+MOST_PARTS: Final = 256
+"""Parts that Spark brings together: its shuffle has a block for each part of each slice. A larger part is divided again
+by the task that folds it."""
 _BATCH_BYTES: Final = 4 << 20
 COLUMNS: Final = tuple(name for name in SCHEMA.names if name != "old_key")
 """What is read of the files."""
@@ -50,7 +54,7 @@ COLUMNS: Final = tuple(name for name in SCHEMA.names if name != "old_key")
 
 def parts(files: Sequence[FileEntry]) -> int:
     """In how many parts, by key, the rows of these files are folded. 1: by the task that pushes them."""
-    return max(1, -(-sum(entry.raw for entry in files) // PART_BYTES))
+    return min(MOST_PARTS, max(1, -(-sum(entry.raw for entry in files) // PART_BYTES)))
 
 
 def slices(files: Sequence[FileEntry]) -> list[tuple[FileEntry, ...]]:

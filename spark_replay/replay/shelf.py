@@ -28,6 +28,8 @@ class Shelf:
     def __init__(self, most: int | None = None) -> None:
         """``most``: bytes in memory."""
         self._most = SHELF_BYTES if most is None else most
+        self.bytes = 0
+        """All that was put."""
         self._memory: list[tuple[int, About, bytes]] = []
         self._held = 0
         self._file: IO[bytes] | None = None
@@ -37,6 +39,7 @@ class Shelf:
         """Keep some bytes, with something small about them. Raises ``OSError`` where the disk does not take them."""
         self._memory.append((number, about, data))
         self._held += len(data)
+        self.bytes += len(data)
         if self._held > self._most:
             self._spill()
 

@@ -10,7 +10,8 @@ A slice is what lies between two places, about 128 MiB of rows, so a row's last 
 What travels between tasks are a few large pieces of bytes, not rows: Spark's own sorts and shuffles of rows take four
 times as long. Spark's shuffle has all of it on disk, and hands the push one piece after the other. No task holds more
 than a slice, a part or a piece, each some 128 MiB: of one key's changes there are four rows at the most wherever rows
-are held.
+are held. Beyond 256 parts they become larger instead of more, since the shuffles have as many blocks as slices times
+parts; the task that folds such a part divides it again, on its own disk.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from spark_replay.replay.combine import combined
 from spark_replay.replay.keyed import COLUMNS, by_place, joined, last_changes
 from spark_replay.replay.latest import keyless, refuse_others
 from spark_replay.replay.packed import Folding, Packed, Pushing
-from spark_replay.replay.shelf import Shelf
+from spark_replay.replay.shelf import SHELF_BYTES, Shelf
 from spark_replay.spark.executors import checked
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 from wormhole.model.schema import Schema
@@ -50,6 +51,7 @@ __all__ = ["Piece", "Slice", "fold", "in_order", "shuffled", "slices", "split"]
 _WINDOW_BYTES: Final = 64 << 20
 """Bytes of rows that a push sorts at once."""
 _ROUNDS: Final = 1 << 32
+_MOST_SHARES: Final = 256  # of a part, each of which is a file while they are made
 
 _PIECE: Final = "piece"
 
@@ -85,7 +87,7 @@ def shuffled(
     """
     cut = [pickle.dumps(one) for one in slices(store, chosen)]
     read: Any = context.parallelize(cut, len(cut)).flatMap(checked(partial(_split, store, schemas, parts)))
-    folding = checked(partial(fold, schemas, by_values))
+    folding = checked(partial(fold, schemas, by_values, parts=parts))
     pieces: Any = read.partitionBy(parts, int).mapPartitions(folding).partitionBy(len(cut), int)
     # One task reads all partitions, one after the other and in their order, each from where the shuffle has it.
     in_one: RDD[Piece] = pieces.coalesce(1)
@@ -182,8 +184,11 @@ class _Held:
         return combined(joined(self.take()), self._schemas)
 
 
-def _divided(form: Folding, rows: pa.RecordBatch, parts: int, number: int) -> Iterator[tuple[int, Piece]]:
-    of = _parts(rows, parts)
+def _divided(
+    form: Folding, rows: pa.RecordBatch, parts: int, number: int, before: int = 1
+) -> Iterator[tuple[int, Piece]]:
+    """``before``: into how many parts the rows were divided already, these being of one."""
+    of = _parts(rows, parts, before)
     rows = rows.take(pc.array_sort_indices(of))  # those of one part stay in the order of their places
     begin = 0
     for one_part in sorted(pc.value_counts(of).to_pylist(), key=itemgetter("values")):
@@ -191,26 +196,53 @@ def _divided(form: Folding, rows: pa.RecordBatch, parts: int, number: int) -> It
         begin += one_part["counts"]
 
 
-def _parts(rows: pa.RecordBatch, parts: int) -> pa.Array:
+def _parts(rows: pa.RecordBatch, parts: int, before: int = 1) -> pa.Array:
     """Of which part each row is: its key alone decides, or its place where it has none."""
     alone = keyless(rows.column("key"))
     deciding = rows.column("key")
     if pc.any(alone).as_py():
         deciding = pc.if_else(alone, rows.column("place").cast(pa.binary()), deciding)
     keys = deciding.dictionary_encode()
-    return pa.array([zlib.crc32(key) % parts for key in keys.dictionary.to_pylist()], pa.int64()).take(keys.indices)
+    numbers = [zlib.crc32(key) // before % parts for key in keys.dictionary.to_pylist()]
+    return pa.array(numbers, pa.int64()).take(keys.indices)
 
 
-def fold(schemas: Mapping[int, Schema], by_values: bool, given: Iterable[tuple[int, Piece]]) -> Iterator[Piece]:
-    """The rows of one part, in no order, to one row per key, in pieces with the number of theirs."""
+def fold(
+    schemas: Mapping[int, Schema], by_values: bool, given: Iterable[tuple[int, Piece]], parts: int = 1
+) -> Iterator[Piece]:
+    """The rows of one of ``parts``, in no order, to one row per key, in pieces with the number of theirs."""
     shelf = Shelf()
     for _, (number, (sources, message)) in given:
         shelf.put(number, sources, message)
+    shares = min(_MOST_SHARES, -(-shelf.bytes // keyed.PART_BYTES))
+    if shares <= 1:
+        yield from _folded(schemas, by_values, shelf)
+        return
+    pushing, found = Pushing(), Shelf()
+    for share in _shared(schemas, shelf, shares, parts):
+        for number, (sources, message) in _folded(schemas, by_values, share):
+            found.put(number, sources, message)
+    for number, same in groupby(found, key=itemgetter(0)):
+        rows = joined([pushing.unpack(sources, message) for _, sources, message in same])
+        for batch in by_place(rows):
+            yield number, pushing.pack(batch)
+
+
+def _shared(schemas: Mapping[int, Schema], shelf: Shelf, shares: int, parts: int) -> list[Shelf]:
+    """The rows of a part that is too large to be folded at once, by key, a piece at a time."""
+    form = Folding(schemas)
+    found = [Shelf(SHELF_BYTES // shares) for _ in range(shares)]
+    for number, sources, message in shelf:
+        for share, (_, (own, packed)) in _divided(form, form.unpack(sources, message), shares, number, parts):
+            found[share].put(number, own, packed)
+    return found
+
+
+def _folded(schemas: Mapping[int, Schema], by_values: bool, shelf: Shelf) -> Iterator[Piece]:
     form, held = Folding(schemas), _Held(schemas)
     for number, sources, message in shelf:
         rows = form.unpack(sources, message)
         held.add(rows.append_column(_PIECE, pa.repeat(pa.scalar(number // _ROUNDS, pa.int32()), rows.num_rows)))
-    del shelf
     if not held.size:
         return
     pushing = Pushing()

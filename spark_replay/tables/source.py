@@ -351,6 +351,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shape = shape
         self._store = open_store(options.to, options.dataset)
         self._target: dict[str, str] | None = None
+        self._planned: tuple[dict[str, str], list[Manifest]] | None = None
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's names, here and below
         """Where a query without a checkpoint begins."""
@@ -368,14 +369,19 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
         """Up to where the next batch reads."""
         most = None if isinstance(limit, ReadAllAvailable) else self._options.max_files
-        return next_offset(self._manifests(), start, most, self._target)
+        manifests = self._manifests()
+        offset = next_offset(manifests, start, most, self._target)
+        self._planned = offset, manifests
+        return offset
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[_Pieces]:
         """What lies between two offsets.
 
         Raises :class:`~wormhole.model.errors.ArchiveError` for what the archive does not hold any more.
         """
-        every = pieces(self._manifests(), start, end, skip_gaps=self._options.gaps == "skip")
+        # Those that the offset was made of, unless a checkpoint has it: files that were merged meanwhile are found.
+        manifests = self._planned[1] if self._planned and self._planned[0] == end else self._manifests()
+        every = pieces(manifests, start, end, skip_gaps=self._options.gaps == "skip")
         wanted = self._shape.wanted()
         found = [piece for one in every if (piece := wanted.cut(one)) is not None]
         return [_Pieces(some) for some in tasks_of(found, _SLOTS)]

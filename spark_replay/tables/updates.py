@@ -21,6 +21,7 @@ from spark_replay.archive.checksums import Blocks, CheckedSource, SummingSink
 from spark_replay.archive.storage import Storage, storage_errors
 from spark_replay.archive.writer import FileWriter
 from spark_replay.selected import PLAIN, TYPES
+from spark_replay.spark.portions import portions, taken
 from wormhole.model.errors import ArchiveError, WormholeError
 
 if TYPE_CHECKING:
@@ -155,22 +156,19 @@ def read_updates(spark: SparkSession, storage: Storage, files: Sequence[UpdatesF
     """
     if not files:
         return spark.createDataFrame([], _SHAPE)
-    numbers = spark.range(0, len(files), 1, len(files))
-    return numbers.mapInArrow(_Reading(storage, tuple(files), only), _SHAPE)
+    return portions(spark, files).mapInArrow(_Reading(storage, only), _SHAPE)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """What runs on the executors: numbers of files become their rows."""
+    """What runs on the executors: files become their rows."""
 
     storage: Storage
-    files: tuple[UpdatesFile, ...]
     only: Mapping[str, str]
 
-    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from file_rows(self.storage, self.files[number], **self.only)
+    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for file in taken(given):
+            yield from file_rows(self.storage, file, **self.only)
 
 
 def file_rows(storage: Storage, file: UpdatesFile, **only: str) -> Iterator[pa.RecordBatch]:

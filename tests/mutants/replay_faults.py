@@ -475,9 +475,9 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="spark-s-configuration-is-read-before-its-java-is-connected",
         file="spark_replay/spark/session.py",
-        old="            given = _connected(master, settings or {}, said)\n",
+        old="            given = _connected(master, settings or {}, said, scratch)\n",
         new="            from pyspark import SparkConf\n\n            given = SparkConf()\n            "
-        "_connected(master, settings or {}, said)\n",
+        "_connected(master, settings or {}, said, scratch)\n",
         tests=("tests/system/test_spark_cluster.py::test_a_replay_runs_where_spark_submit_says",),
         promise="a replay runs on the cluster that spark-submit names, with its settings",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,11 @@ def _archived(work: Work) -> Iterator[dict[str, Any]]:
 def _table_rows(work: Work, files: tuple[DataFile, ...]) -> list[tuple[int, dict[str, Any], dict[str, Any]]]:
     """Number of the file, the row as an update, and as the table has it."""
     shape = pa.schema([*table_shape(work.before), pa.field("_file", pa.int32())])
-    read = FileRows(work.filesystem, tuple(file.path for file in files), shape)
+    read = FileRows(work.filesystem, shape)
+    portions = [pickle.dumps((number, file.path)) for number, file in enumerate(files)]
     as_updates = AsUpdates(base_schema(work.table, work.key, work.before), work.before)
     found = []
-    for batch in read([pa.RecordBatch.from_arrays([pa.array(range(len(files)), pa.int64())], ["id"])]):
+    for batch in read([pa.RecordBatch.from_pydict({"portion": portions})]):
         keyed = batch.append_column("_key", pa.nulls(batch.num_rows, pa.binary()))
         updates = [row for each in as_updates([keyed]) for row in each.to_pylist()]
         for cells, row in zip(batch.to_pylist(), updates, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +21,7 @@ from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.rows import decode_row, values_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ODD = "db1.shop%2Fa+b"
 """A shard whose name is percent-encoded in paths already."""
@@ -115,6 +115,28 @@ def test_what_is_wrong_with_options_is_one_line(spark: SparkSession, store: Arch
     assert "\n" not in str(caught.value)
 
 
+def bytes_for_a_task(spark: SparkSession, frame: DataFrame) -> tuple[int, int]:
+    """What every task receives, and the most that one receives besides."""
+    java: Any = frame._jdf
+    function = java.queryExecution().logical().functionExpr().func().command().size()
+    utils: Any = spark.sparkContext._jvm.org.apache.spark.util.Utils  # type: ignore[union-attr]
+    partitions = java.queryExecution().toRdd().partitions()
+    return function, max(len(utils.serialize(one)) for one in partitions)
+
+
+def test_a_task_receives_its_own_files_only(spark: SparkSession, store: ArchiveStore) -> None:
+    entry = replace(of(store, "a").files[0], raw=100 << 20)
+
+    def read_files(count: int) -> tuple[int, int]:
+        files = tuple(replace(entry, name=f"{number:032x}.parquet") for number in range(count))
+        return bytes_for_a_task(spark, read(spark, store, [ShardFiles("a", files)]))
+
+    few, many = read_files(8), read_files(1500)
+    assert many[0] == few[0], "the list is not a part of the function"
+    assert many[1] <= few[1] + 200, "nor of a partition"
+    assert many[1] < 20_000
+
+
 def test_files_are_read_by_as_many_tasks_as_there_is_work_for(store: ArchiveStore) -> None:
     entry = of(store, "a").files[0]
 
@@ -201,6 +223,29 @@ def test_the_columns_are_those_of_the_archive(spark: SparkSession, store: Archiv
         text = "string" if pa.types.is_dictionary(field.type) else "timestamp"
         plain = pa.binary() if pa.types.is_fixed_size_binary(field.type) else field.type
         assert types[field.name] == wanted.get(plain, text), field.name
+
+
+def test_the_driver_receives_one_sketch_of_each_shard(
+    spark: SparkSession, store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not one of each task: a terabyte has eight thousand."""
+    from pyspark import RDD
+
+    received: list[int] = []
+    collect = RDD.collect
+
+    def counted(rdd: RDD[Any]) -> list[Any]:
+        found = collect(rdd)
+        received.append(len(found))
+        return found
+
+    monkeypatch.setattr(RDD, "collect", counted)
+    chosen = [of(store, "a"), of(store, ODD)]
+    whole = estimate(None, store, chosen)
+    monkeypatch.setattr("spark_replay.replay.estimate.slices", lambda files: [(one,) for one in files])
+    assert estimate(spark, store, chosen) == whole
+    assert sum(len(one.files) for one in chosen) == 5
+    assert received == [2]
 
 
 def test_an_estimate_counts_updates_and_keys_of_the_range(spark: SparkSession, store: ArchiveStore) -> None:

@@ -18,7 +18,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
-from spark_replay.replay.keyed import PART_BYTES, LastChanges, last_changes, parts
+from spark_replay.replay.keyed import MOST_PARTS, PART_BYTES, LastChanges, last_changes, parts, slices
 from tests.support.archives import CUSTOMERS, gone, marker_at, put, row, tx, write_archive
 from tests.unit.spark_replay.replay.test_latest import (
     CUTS,
@@ -140,6 +140,8 @@ def test_parts_come_from_what_the_manifest_says_of_rows_in_memory(store: Archive
     assert parts([]) == parts([entry(PART_BYTES)]) == 1
     assert parts([entry(PART_BYTES), entry(1)]) == 2
     assert parts([entry(10 * PART_BYTES)]) == 10
+    terabyte = [entry(PART_BYTES)] * (1 << 13)
+    assert parts(terabyte) * len(slices(terabyte)) <= MOST_PARTS << 13, "blocks of a shuffle grow with the range alone"
 
 
 def test_what_the_writer_says_of_rows_in_memory_is_what_they_take(store: ArchiveStore) -> None:

@@ -59,7 +59,7 @@ def steps(
         pieces = [
             piece
             for part in range(parts)
-            for piece in fold(SCHEMAS, by_values, [one for one in rows if one[0] == part])
+            for piece in fold(SCHEMAS, by_values, [one for one in rows if one[0] == part], parts)
         ]
         chance.shuffle(pieces)
         return [row for batch in in_order(sorted(pieces, key=itemgetter(0))) for row in batch.to_pylist()]
@@ -122,6 +122,34 @@ def pieces_of(batch: pa.RecordBatch, number: int) -> list[Any]:
 def unpacked(piece: module.Piece) -> list[Row]:
     found: list[Row] = Pushing().unpack(piece[1][0], pa.py_buffer(piece[1][1])).to_pylist()
     return found
+
+
+def test_a_part_that_is_too_large_is_divided_by_the_task_that_folds_it(tmp_path: Path) -> None:
+    """By other bits of the key than those by which the parts were divided, and one piece for each slice comes of it."""
+    changes = [Change(Op.UPSERT, at % 250, {"a": at, "b": 1}) for at in range(500)]
+    rows = [one for number, batch in enumerate(as_in_files(changes, [250])) for one in parted(batch, number)]
+    mine = [one for one in rows if one[0] == 3]
+    size = sum(len(message) for _, (_, (_, message)) in mine)
+    seen: list[int] = []
+    held = module._folded
+
+    def noted(schemas: Any, by_values: bool, part: shelf.Shelf) -> Any:
+        seen.append(part.bytes)
+        return held(schemas, by_values, part)
+
+    with patch.object(keyed, "PART_BYTES", size // 4), patch.object(module, "_folded", noted):
+        found = list(fold(SCHEMAS, False, mine, 8))
+    assert len(seen) in {4, 5}
+    assert max(seen) < size / 2
+    assert [number for number, _ in found] == [1], "of each key the last change, all of them in the second slice"
+    assert sorted(map(repr, map(said, unpacked(found[0])))) == sorted(
+        repr(said(row)) for _, piece in enumerate(fold(SCHEMAS, False, mine, 8)) for row in unpacked(piece)
+    )
+
+
+def parted(batch: pa.RecordBatch, number: int) -> list[Any]:
+    with patch.object(module, "_rows", lambda _, one: [batch]):
+        return list(split(None, SCHEMAS, 8, Slice("a", (), b"", b"", number)))  # type: ignore[arg-type]
 
 
 def test_rows_without_a_key_are_spread_over_the_parts() -> None:

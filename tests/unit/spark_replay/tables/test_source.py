@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from spark_replay.archive.columns import place_bytes, read_place
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
+from spark_replay.archive.store import ArchiveStore
 from spark_replay.selected import Piece
 from spark_replay.tables.schemas import METADATA
 from spark_replay.tables.source import (
@@ -270,6 +271,27 @@ def test_conditions_are_taken_where_spark_keeps_them_apart(
     assert [one["key"] for one in all_rows(table)] == [b"2"]
     monkeypatch.delitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters")
     assert type(reader_of(given)) is ArchiveReader
+
+
+def test_a_batch_of_a_stream_reads_each_manifest_once(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = source(given, table=CUSTOMERS.table)
+    reader = made.streamReader(made.schema())
+    begin = reader.initialOffset()
+    seen: list[str] = []
+    read = ArchiveStore.read
+
+    def noted(store: ArchiveStore, shard: str) -> Manifest | None:
+        seen.append(shard)
+        return read(store, shard)
+
+    monkeypatch.setattr(ArchiveStore, "read", noted)
+    end = reader.latestOffset(begin, ReadAllAvailable())
+    planned = reader.partitions(begin, end)
+    assert sorted(seen) == ["a", "b"]
+    # A restart has the offsets from the checkpoint, and asks for a batch again.
+    assert [one.pieces for one in made.streamReader(made.schema()).partitions(begin, end)] == [
+        one.pieces for one in planned
+    ]
 
 
 def test_a_stream_reads_what_lies_between_two_offsets(given: dict[str, str]) -> None:
