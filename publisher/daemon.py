@@ -129,7 +129,7 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
         inner, relay = open_with(place.source, options), configured_relay(config, dataset, copy, log)
         relay = relay or await asyncio.to_thread(left_relay, config, dataset, copy, log)
         relayed = None if relay is None else RelayedSource(inner, *relay)
-        source = SupervisedSource(relayed or inner)
+        source = SupervisedSource(relayed or inner, relayed)
         stack.push_async_callback(asyncio.to_thread, source.stop)
 
         async def start_source() -> None:
@@ -152,12 +152,11 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
             store,
             coordinator,
             known,
+            relay=source.relay,
             open_tables=partial(open_tables, place.source, options),
             boundaries=TableBoundaries(state / "tables", options.state),
             ownership=ownership,
         )
-        if relayed is not None:
-            publisher.trim_relay = relayed.trim
         address = await stack.enter_async_context(serve_admin(publisher, publishing.admin_listen, trust))
         http = await serve_http(publisher, publishing.http_listen, trust, config.insecure)
         stack.push_async_callback(http.close)

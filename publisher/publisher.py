@@ -48,7 +48,7 @@ from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
-from wormhole.ports.log_source import LogSource
+from wormhole.ports.log_source import LogRelay, LogSource
 from wormhole.ports.marker_store import FlowControl, MarkerStore, MarkerWrite
 from wormhole.ports.table_source import TableSource
 from wormhole.push.peer_threads import PeerThreads
@@ -76,6 +76,7 @@ def _no_tables() -> TableSource:
 class Publisher:
     """Tails one log and pushes it. ``run`` serves until cancelled and then stops gracefully.
 
+    ``relay``: of the log, where there is one; no default, for nothing notices one that was forgotten.
     ``open_tables``: the rows that the log's tables hold; ``boundaries``: where chunks of these end. ``ownership``:
     how it comes to own the log; by default by its registration alone.
     """
@@ -89,6 +90,7 @@ class Publisher:
         known: KnownFlows | None = None,
         clock: Clock = SYSTEM_CLOCK,
         *,
+        relay: LogRelay | None,
         open_tables: Callable[[], TableSource] = _no_tables,
         boundaries: BoundaryStore | None = None,
         ownership: Ownership | None = None,
@@ -114,8 +116,7 @@ class Publisher:
         self.identity = hello.publisher
         self.http_address = ""  # of its metrics and health, set by the daemon that serves them
         self.admin_address = ""  # of its admin service, likewise
-        # Removes the oldest records of the log's relay, set by the daemon where there is one. Blocks.
-        self.trim_relay: Callable[[int], None] | None = None
+        self.relay = relay
         limits = limits_of(served.dataset.caravans, settings.change_buffer)
         self.store = store
         self._lag = 0.0
@@ -202,7 +203,7 @@ class Publisher:
             self.peer_threads,
             clock,
         )
-        lost_rows = LostRows(source)
+        lost_rows = LostRows(relay)
         self.backfills = Backfills(
             served, self.assigner.flows, self.scans, lost_rows, self._background, self.control, self._anew, clock
         )

@@ -1,30 +1,34 @@
-"""Which rows a flow lacks after a loss of log, as far as its source knows: what a repair has to read again."""
+"""Which rows a flow lacks after a loss of log, as far as its relay knows: what a repair has to read again."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
+from wormhole.model.errors import WormholeError
 from wormhole.model.lost_keys import LostKeys
 from wormhole.model.position import LogPosition
-from wormhole.ports.log_source import KeepsLostKeys, LogSource
+from wormhole.ports.log_source import LogRelay
 
 __all__ = ["LostRows"]
 
 
 class LostRows:
-    """Asks the source, in a thread."""
+    """Asks the log's relay, in a thread. Without one nothing is known."""
 
-    def __init__(self, source: LogSource) -> None:
-        self._source = source if isinstance(source, KeepsLostKeys) else None
+    def __init__(self, relay: LogRelay | None) -> None:
+        self._relay = relay
 
     async def known(self, shard: str, ranges: Sequence[tuple[LogPosition, LogPosition]]) -> LostKeys | str:
         """The rows of ``shard`` that changed in these ranges of the log; or why it is not known which did."""
-        if self._source is None:
+        if self._relay is None:
             return "no relay holds the log, and nothing else says which rows changed"
         parts = []
         for begin, end in ranges:
-            found = await asyncio.to_thread(self._source.lost_keys, shard, begin, end)
+            try:
+                found = await asyncio.to_thread(self._relay.lost_keys, shard, begin, end)
+            except WormholeError as error:
+                return f"the relay cannot be asked: {error.message}"
             if found is None:
                 return "the relay has not noted all of the rows that changed"
             parts.append(found)
@@ -32,5 +36,5 @@ class LostRows:
 
     async def keep(self, oldest: LogPosition) -> None:
         """Nobody asks for a range before ``oldest`` any more."""
-        if self._source is not None:
-            await asyncio.to_thread(self._source.keep_lost_keys, oldest)
+        if self._relay is not None:
+            await asyncio.to_thread(self._relay.keep_lost_keys, oldest)

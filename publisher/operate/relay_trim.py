@@ -30,7 +30,7 @@ async def trim_relay(
     check_serving(publisher)
     who = person(request.who, certificate)
     status = await asyncio.to_thread(publisher.source.status)
-    if publisher.trim_relay is None or status.relay is None:
+    if publisher.relay is None or status.relay is None:
         raise RefusedError(
             grpc.StatusCode.FAILED_PRECONDITION,
             "this log has no relay",
@@ -39,7 +39,7 @@ async def trim_relay(
     before = after = relay_to_message(status.relay)
     losing = _losing(publisher, status.relay, request.keep_bytes)
     if not request.preview:
-        await asyncio.to_thread(publisher.trim_relay, request.keep_bytes)
+        await asyncio.to_thread(publisher.relay.trim, request.keep_bytes)
         left = (await asyncio.to_thread(publisher.source.status)).relay
         if left is not None:
             after = relay_to_message(left)

@@ -199,15 +199,13 @@ class RelayedSource:
             relay=self._status(),
         )
 
-    # --- for operators --------------------------------------------------------------------------------------------
+    # --- the relay (LogRelay) -------------------------------------------------------------------------------------
 
     def trim(self, keep_bytes: int) -> None:
-        """Drop the oldest files until the relay takes no more than this."""
+        """See the port: whole files."""
         self.recorder.trim(keep_bytes)
         if not keep_bytes:
             self._lost_keys.clear()
-
-    # --- what was lost, for repairs (KeepsLostKeys) ---------------------------------------------------------------
 
     def lost_keys(self, shard: str, begin: LogPosition, end: LogPosition) -> LostKeys | None:
         """See the port."""

@@ -13,11 +13,12 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from wormhole.model.errors import SourceUnavailable, WormholeError
+from wormhole.model.lost_keys import LostKeys
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.ports.log_source import LogReader, LogSource, SourceStatus
+from wormhole.ports.log_source import LogReader, LogRelay, LogSource, SourceStatus
 
 __all__ = ["SupervisedSource"]
 
@@ -29,13 +30,16 @@ _RETRY_S: Final = 2.0
 
 class SupervisedSource:
     """A :class:`~wormhole.ports.log_source.LogSource` around another one. Thread-safe. Nothing opens it before
-    :meth:`start`.
+    :meth:`start`. ``relay``: around the one of that source, if it has one; answers alike.
 
     No method raises anything but :class:`~wormhole.model.errors.WormholeError`: an exception that nobody foresaw must
     not end the process that an operator asks what is wrong. It is logged with its traceback, once.
     """
 
-    def __init__(self, source: LogSource, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, source: LogSource, relay: LogRelay | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.relay: LogRelay | None = None if relay is None else _SupervisedRelay(relay, self._asked)
         self._source = source
         self._clock = clock
         self._lock = threading.Lock()
@@ -142,3 +146,24 @@ class SupervisedSource:
                 f"the log cannot be read: unexpected {text}",
                 hint="please report this with the publisher's log; it is tried again",
             ) from error
+
+
+class _SupervisedRelay:
+    """``asked`` calls its argument, or raises why it cannot."""
+
+    def __init__(self, relay: LogRelay, asked: Callable[[Callable[[], Any]], Any]) -> None:
+        self._relay = relay
+        self._asked = asked
+
+    def lost_keys(self, shard: str, begin: LogPosition, end: LogPosition) -> LostKeys | None:
+        """See the port."""
+        keys: LostKeys | None = self._asked(lambda: self._relay.lost_keys(shard, begin, end))
+        return keys
+
+    def keep_lost_keys(self, oldest: LogPosition) -> None:
+        """See the port."""
+        self._asked(lambda: self._relay.keep_lost_keys(oldest))
+
+    def trim(self, keep_bytes: int) -> None:
+        """See the port."""
+        self._asked(lambda: self._relay.trim(keep_bytes))

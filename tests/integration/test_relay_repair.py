@@ -17,6 +17,7 @@ from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.source import RelayedSource
 from publisher.sources.postgres.existing_rows.source import PostgresTables
 from publisher.sources.postgres.source import PostgresSource
+from publisher.sources.supervised import SupervisedSource
 from tests.support.clocks import FAST, fast_clock
 from tests.support.copying_subscriber import running_copy
 from tests.support.eventually import eventually
@@ -51,7 +52,9 @@ class Scene(World):
 
     def _start(self) -> None:
         inner = PostgresSource(self.there.url, self.options)
-        self.source: Any = RelayedSource(inner, self.folder / "relay", _IDENTITY, _SETTINGS)
+        relayed = RelayedSource(inner, self.folder / "relay", _IDENTITY, _SETTINGS)
+        self.source: Any = SupervisedSource(relayed, relayed)
+        self.relay = self.source.relay
         self.tables: Any = PostgresTables(self.there.url, self.options)
         self.source.start()
 

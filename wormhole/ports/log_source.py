@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from wormhole.model.errors import PositionPurged
 from wormhole.model.lost_keys import LostKeys
@@ -11,7 +11,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 
-__all__ = ["KeepsLostKeys", "LogReader", "LogSource", "PurgedInside", "RelayStatus", "SlotStatus", "SourceStatus"]
+__all__ = ["LogReader", "LogRelay", "LogSource", "PurgedInside", "RelayStatus", "SlotStatus", "SourceStatus"]
 
 
 class PurgedInside(PositionPurged):
@@ -125,9 +125,10 @@ class LogReader(Protocol):
         ...
 
 
-@runtime_checkable
-class KeepsLostKeys(Protocol):
-    """What a source has beside :class:`LogSource` that notes which rows change in log before that goes."""
+class LogRelay(Protocol):
+    """What a relay of the log can do beside :class:`LogSource`. A publisher gets it as an argument of its own, and
+    ``None`` where there is no relay: what was looked for in the source would be hidden by any object around that.
+    """
 
     def lost_keys(self, shard: str, begin: LogPosition, end: LogPosition) -> LostKeys | None:
         """The rows of ``shard`` that change in a range of the log, or in a little more; ``None``: it is not known which
@@ -137,6 +138,10 @@ class KeepsLostKeys(Protocol):
 
     def keep_lost_keys(self, oldest: LogPosition) -> None:
         """Nobody asks for a range that begins before ``oldest`` any more. May block."""
+        ...
+
+    def trim(self, keep_bytes: int) -> None:
+        """Drop the oldest records until the relay takes no more than this. May block."""
         ...
 
 

@@ -55,8 +55,8 @@ class Comparing(Copying):
             yield (key,)
 
     async def on_range(self, keys: KeyRange) -> None:
-        gone = [(keys.table, key[0]) for key in keys.keys - keys.except_keys]
-        self._database.executemany("DELETE FROM rows WHERE name = ? AND key = ?", gone)
+        gone = [(keys.table, key[0], keys.generation) for key in keys.keys - keys.except_keys]
+        self._database.executemany("DELETE FROM rows WHERE name = ? AND key = ? AND generation < ?", gone)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from wormhole.host.trust import Trust
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
+from wormhole.ports.log_source import LogRelay
 from wormhole.wire.v1 import push_pb2
 
 
@@ -60,6 +61,7 @@ class World:
         self.caravans = 4
         self.existing_rows = ExistingRows()
         self.formats = ValueFormats()
+        self.relay: LogRelay | None = None
         self.trust: Trust | None = None
         self.witness: Path | None = None
         self.candidate: Candidate | None = None
@@ -113,6 +115,7 @@ class World:
             coordinator,
             KnownFlows(coordinator, self.witness, self.clock),
             clock=self.clock,
+            relay=self.relay,
             open_tables=lambda: self.tables,
             boundaries=self.boundaries,
             ownership=self._ownership(coordinator),

@@ -62,6 +62,10 @@ class LosingSource(MemorySource):
         """See the port."""
         self.kept = oldest
 
+    def trim(self, keep_bytes: int) -> None:
+        """See the port."""
+        self.noted.clear()
+
 
 class Scene(World):
     """A copy of a table with 600 rows."""
@@ -69,6 +73,7 @@ class Scene(World):
     def __init__(self, world: World, folder: Path, copy: HaltingCopy) -> None:
         self.__dict__.update(world.__dict__)
         self.source: LosingSource = LosingSource(folder)
+        self.relay = self.source
         self.tables = MemoryTables(self.source)
         self.copy = copy
 

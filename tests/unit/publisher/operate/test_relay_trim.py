@@ -36,7 +36,7 @@ class Relayed:
         )
         self.trimmed: list[int] = []
         status = publisher.source.status
-        publisher.trim_relay = self.trim
+        publisher.relay = self
 
         def relayed() -> SourceStatus:
             found = status()
@@ -44,6 +44,12 @@ class Relayed:
             return found
 
         monkeypatch.setattr(publisher.source, "status", relayed)
+
+    def lost_keys(self, shard: str, begin: LogPosition, end: LogPosition) -> None:
+        pass
+
+    def keep_lost_keys(self, oldest: LogPosition) -> None:
+        pass
 
     def trim(self, keep_bytes: int) -> None:
         self.trimmed.append(keep_bytes)
