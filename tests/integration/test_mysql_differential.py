@@ -12,7 +12,7 @@ import re
 import struct
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from tests.support.mysql_differential import (
 )
 from tests.support.mysql_oracle import digits_of, same_document, time_text, translated
 from tests.support.mysql_types import NULL, TYPES, UNAVAILABLE, Shown, Type, double, of_flavour
-from tests.support.mysql_workload import INT, Workload, changes_of_json, workloads
+from tests.support.mysql_workload import INT, NESTED, PATHS, Workload, changes_of_json, workloads
 
 DATABASE: Final = "diff"
 # To shrink an example on a real server takes longer than a test may.
@@ -46,9 +46,6 @@ EXAMPLES: Final = 500 if SOAK else 24
 
 PARTIAL: Final = "JSON_OBJECT('k', REPEAT('v', 1000), 'n', 1)"
 """A document that the example changes with PARTIAL_JSON."""
-NESTED: Final = (
-    """'{"a": [1, {"b": [1, 2, 3], "x y": 1}, [[1, 2], {"a": 1}]], "b": {"k": [], "$é": [1]}, "größe": "s"}'"""
-)
 
 
 # --- where the oracle differs ------------------------------------------------------------------------------------------  # noqa: E501
@@ -378,28 +375,32 @@ def test_random_tables_under_random_changes(sides: Sides, logging_as_before: Non
     check()
 
 
-def test_random_changes_of_documents(sides: Sides, logging_as_before: None) -> None:
-    """Paths of any legs, of cells counted from either end, in any operation: what SELECT shows after them."""
+def test_changes_of_documents_at_every_place(sides: Sides, logging_as_before: None) -> None:
+    """Cells counted from both ends, in any leg, set, replaced and removed: each alone, and random ones together."""
     if sides.server.flavour != "mysql":
         return  # a document is text there
-    json = next(kind for kind in TYPES if kind.name == "json")
-    table = Table("documents", {"n": INT, "v": json}, ("n",))
-    sides.session.run(f"DROP TABLE IF EXISTS {table.name}", table.ddl())
-    sides.session.run("SET SESSION binlog_row_value_options = PARTIAL_JSON")
-    sides.session.run(f"INSERT INTO {table.name} VALUES (0, {NESTED})")
+    table = Table("documents", {"n": INT, "v": next(kind for kind in TYPES if kind.name == "json")}, ("n",))
+    session = sides.session
+    session.run(f"DROP TABLE IF EXISTS {table.name}", table.ddl())
+    session.run("SET SESSION binlog_row_value_options = PARTIAL_JSON")
+    session.run(f"INSERT INTO {table.name} VALUES (0, {NESTED})")
+
+    def play(changes: Iterable[str]) -> None:
+        again = f"UPDATE {table.name} SET v = {NESTED}"
+        logged = f"UPDATE {table.name} SET n = n + 1"  # whatever the changes do
+        sides.play(table, [(logged,), *((again, f"UPDATE {table.name} SET v = {change}") for change in changes)])
+
+    one_each = ("JSON_SET(v, '{}', 7)", "JSON_REPLACE(v, '{}', JSON_ARRAY(8))", "JSON_REMOVE(v, '{}')")
+    play(change.format(path) for path in PATHS for change in one_each)
 
     @settings(max_examples=EXAMPLES, derandomize=not SOAK, database=None, deadline=None, phases=PHASES)
-    @given(changes=st.lists(changes_of_json("v"), min_size=5, max_size=15))
+    @given(changes=st.lists(changes_of_json("v"), min_size=20, max_size=20))
     def check(changes: list[str]) -> None:
-        sides.play(
-            table,
-            [
-                (f"UPDATE {table.name} SET v = {NESTED}",),
-                *((f"UPDATE {table.name} SET v = {change}",) for change in changes),
-            ],
-        )
+        play(changes)
 
     check()
+    partial = session.run(f"SHOW BINLOG EVENTS IN 'binlog.{session.place()[0]:06d}'")
+    assert sum(row[2] == b"Update_rows_partial" for row in partial) > len(PATHS)
 
 
 def test_a_table_of_a_thousand_columns(sides: Sides) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,13 +19,31 @@ _GENERATED: Final = {
     "computed": replace(INT, name="virtual", declared="BIGINT AS (n + 1) VIRTUAL", edges=()),
 }
 _IMAGES: Final = ("FULL", "FULL", "MINIMAL", "NOBLOB")
-_legs: Final = (
-    st.sampled_from([".a", ".b", ".k", '."$é"', '."x y"', ".größe"])
-    | st.builds("[{}]".format, st.integers(0, 4))
-    | st.just("[last]")
-    | st.builds("[last-{}]".format, st.integers(0, 4))
-)
-_paths: Final = st.builds("'${}'".format, st.lists(_legs, min_size=1, max_size=4).map("".join))
+_DOCUMENT: Final = {"a": [1, {"b": [1, 2, 3], "x y": 1}, [[1, 2], {"a": 1}]], "b": {"k": [], "$é": [1]}, "größe": "s"}
+NESTED: Final = f"'{json.dumps(_DOCUMENT, ensure_ascii=False)}'"
+"""A document with a place for each of `PATHS`."""
+
+
+def _paths_below(node: object, path: str) -> Iterator[str]:
+    """The places within a value, and those around its ends; a cell is counted from both ends."""
+    match node:
+        case dict():
+            for name, value in (*node.items(), ("new", None)):
+                named = f'{path}."{name}"'
+                yield named
+                yield from _paths_below(value, named)
+        case list():
+            for i, value in enumerate((*node, None)):
+                for cell in (
+                    f"{path}[{i}]",
+                    f"{path}[last-{len(node) - 1 - i}]" if i < len(node) else f"{path}[last-9]",
+                ):
+                    yield cell
+                    yield from _paths_below(value, cell)
+
+
+PATHS: Final = tuple(dict.fromkeys(path.replace("[last-0]", "[last]") for path in _paths_below(_DOCUMENT, "$")))
+_paths: Final = st.sampled_from(PATHS).map("'{}'".format)
 _parts: Final = st.sampled_from(
     [
         "1.5e0",
