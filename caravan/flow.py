@@ -344,7 +344,7 @@ class CaravanFlow:
             self.backfill.replaced(table, at)
 
     def replaced(self) -> Sequence[str]:
-        """Tables whose names other tables took since the last call, while no existing rows were wanted."""
+        """Tables whose rows changed without a trace in the log since the last call, while none of them were wanted."""
         found, self._replaced = self._replaced, []
         return found
 

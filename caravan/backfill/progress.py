@@ -433,11 +433,11 @@ class FlowBackfill:
         self._bytes = None
 
     def replaced(self, table: str, at: LogPosition) -> None:
-        """Another table took the name ``table``, at this place of the log, which has none of its rows: what was
-        received of the former one may be held for ever in this generation.
+        """At this place of the log, the rows of ``table`` changed and are not in it: another table took its name, or a
+        statement wrote them anew. What was received of the former ones may be held for ever in this generation.
         """
         if not self._offered or table in self._needs or table in self.refused or _hash(table) in self._done:
-            self._renew(f"another table was renamed to {table}", at)
+            self._renew(f"rows of {table} changed, and the log does not have them", at)
         else:
             self._offered = False  # nothing was there before; it may have rows now
 

@@ -71,7 +71,7 @@ class Window:
         if segment.gap is not None:
             return "log is missing while the rows were read"
         if self.table in segment.replaced:
-            return "another table took the name of the table while its rows were read"
+            return "the rows of the table changed without a trace in the log while they were read"
         if segment.end.incarnation != self.begin.order.incarnation:
             return "the log went on in another history while the rows were read"
         for shard, broken in segment.broken.items():

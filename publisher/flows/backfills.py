@@ -124,6 +124,7 @@ class Backfills:
         self._ending: set[FlowKey] = set()
         self._reported: dict[FlowKey, tuple[int, int]] = {}  # generation, and how many finished tables were logged
         self._problems: dict[FlowKey, Problem] = {}
+        self._unlogged: dict[FlowKey, set[str]] = {}  # tables whose rows changed without a trace in the log
         self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that nobody has now
         self._speeds: dict[FlowKey, Speed] = {}
         self._verifications = Verifications()
@@ -203,6 +204,8 @@ class Backfills:
             lost=control.lost,
         )
         backfill = FlowBackfill.resume(request, flow.marker.backfill, flow.filter.hash)
+        wanted = request.wanted(flow.filter)
+        self._unlogged[flow.key] = {one for one in self._unlogged.get(flow.key, ()) if not wanted(one)}
         self._reported[flow.key] = control.generation, len(backfill.finished_tables())
         self._last[flow.key], self._speeds[flow.key] = backfill, Speed()
         self._scans.want(control.rate)
@@ -261,8 +264,11 @@ class Backfills:
         return () if control is None else self._verifications.of(flow, control.generation)
 
     def problem(self, flow: PublisherFlow) -> Problem:
-        """Why the flow gets no existing rows although it should; for operators."""
-        return self._problems.get(flow.key, NO_PROBLEM) if is_unfinished(flow.control) else NO_PROBLEM
+        """Why the flow gets no existing rows although it should, or which tables need them; for operators."""
+        if is_unfinished(flow.control) and flow.key in self._problems:
+            return self._problems[flow.key]
+        tables = sorted(self._unlogged.get(flow.key, ()))
+        return _unlogged_problem(flow, tables) if tables else NO_PROBLEM
 
     @staticmethod
     def progress_of(flow: PublisherFlow) -> FlowBackfill | None:
@@ -588,26 +594,12 @@ class Backfills:
             self._ending.discard(flow.key)
 
     def _report_replaced(self, flow: PublisherFlow) -> None:
-        """Of a backfill that is through the application holds rows of tables that are not there any more."""
-        caravan_flow, control = flow.caravan_flow, flow.control.backfill
-        tables = () if caravan_flow is None else caravan_flow.replaced()
-        if not tables or control is None or control.ended == CANCELLED:
-            return
-        if not control.ended and self.progress_of(flow) is None:
-            return  # its subscriber takes no rows
-        own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
-        wanted = BackfillRequest(1, control.tables or own).wanted(flow.filter)
-        held = sorted(filter(wanted, set(tables)))
-        if held:
-            _log.warning(
-                "another table was renamed to %s: %s was sent rows of the former one, and the log has none of the "
-                "present one's. Next: `wormholectl backfill start %s --tables %s`, unless both hold the same rows",
-                few(held),
-                flow.name,
-                flow.application,
-                shlex.quote(",".join(held)),
-                extra=flow.about,
-            )
+        """Of tables whose rows changed without a trace in the log, while no existing rows of them were wanted."""
+        caravan_flow = flow.caravan_flow
+        tables = set() if caravan_flow is None else set(filter(self.tables_of(flow), caravan_flow.replaced()))
+        if tables:
+            self._unlogged.setdefault(flow.key, set()).update(tables)
+            _log.warning("%s: %s", flow.name, _unlogged_problem(flow, sorted(tables)), extra=flow.about)
 
     def _end_unread(self, flow: PublisherFlow, finished: Sequence[FinishedTable]) -> None:
         """The subscriber is told no end of a table of which rows could not be read, and so reports none."""
@@ -639,3 +631,11 @@ class Backfills:
             _log.warning("that the backfill of %s is done is not stored yet: %s", flow.name, error, extra=flow.about)
         finally:
             self._ending.discard(flow.key)
+
+
+def _unlogged_problem(flow: PublisherFlow, tables: Sequence[str]) -> Problem:
+    return Problem(
+        f"rows of {few(list(tables))} changed, and the log does not have them: what the application holds may differ",
+        f"`wormholectl backfill start {flow.application} --tables {shlex.quote(','.join(tables))}` sends them, and "
+        "`wormholectl verify` shows whether they differ",
+    )

@@ -59,7 +59,7 @@ class LostKeysBuilder:
         if segment.gap is not None or segment.broken:
             self.unknown = "log is missing in it" if segment.gap is not None else "it has updates that were not decoded"
         for table in segment.replaced:
-            self._is_whole(("", table), "another table took its name")
+            self._is_whole(("", table), "its rows changed without a trace in the log")
         for shard, run in segment.runs.items():
             self._add(shard, run)
         if self._count > 2 * MOST_KEYS:

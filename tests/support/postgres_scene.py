@@ -48,6 +48,7 @@ class PostgresScene(Scene):
             "db", folder, sharding, max_update_bytes, 0, Login(server.password_file), skip_tables=skip_tables
         )
         self.url = url.replace(f"//{server.user}@", f"//{user}@") if user else url
+        self.source: PostgresSource
         super().__init__(PostgresSource(url, self.options), PostgresTables(self.url, self.options), folder)
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
@@ -57,6 +58,12 @@ class PostgresScene(Scene):
     def run(self, *statements: str) -> None:
         """Write, and read the log up to there."""
         self.sql(*statements)
+        self.follow()
+
+    def notice(self) -> None:
+        """Have the source look at its tables now, and read the log up to its end."""
+        self.source._notices_again_s = 0.0
+        self.source._notice_rows()
         self.follow()
 
     def follow(self) -> Datamarker:

@@ -14,6 +14,7 @@ from typing import Final, Self
 from examples.demo.database_server import DatabaseServer
 from publisher.sources import open_source
 from tests.support.eventually import until
+from tests.support.keyed_copy import KeyedCopy
 from wormhole.config.datastores import datastore
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
@@ -34,10 +35,9 @@ _MIB: Final = 1 << 20
 class Scene:
     """Follows a log from its present end on, and reads its tables. ``folder`` is removed at the end.
 
-    ``rows``: by table and key (of a table without one, by all values), the READ update that the log's last image of the
-    row would be; ``shards``: theirs;
-    ``schemas``: of each table the last one. ``replaced``: names that other tables took. ``marker``: how
-    far the log was read.
+    ``copy``: what a keyed copy holds of the log. ``rows``: by table and key (of a table without one, by all values),
+    the READ update that the log's last image of the row would be; ``shards``: theirs; ``schemas``: of each table the
+    last one. ``replaced``: tables whose rows changed without a trace. ``marker``: how far the log was read.
     """
 
     def __init__(self, source: LogSource, tables: TableSource, folder: Path) -> None:
@@ -48,6 +48,7 @@ class Scene:
         self.schemas: dict[str, Schema] = {}
         self.shards: dict[str, dict[bytes, str]] = {}
         self.replaced: list[str] = []
+        self.copy = KeyedCopy()
         self.marker: Datamarker
 
     def __enter__(self) -> Self:
@@ -88,6 +89,7 @@ class Scene:
         return (self.marker.order.file, self.marker.order.offset) >= end
 
     def _note(self, row: update_pb2.Update, schema: Schema, shard: str) -> None:
+        self.copy.note(row, schema)
         rows = self.rows.setdefault(schema.table, {})
         self.schemas[schema.table] = schema
         if row.op == update_pb2.TRUNCATE:

@@ -121,8 +121,8 @@ class Segment:
     ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so
     their flows are held before the segment. All others continue. ``chunk``: set when the segment holds rows of a table,
     read by a backfill, in place of log: then ``begin`` equals ``end``, and only flows that need the range take it.
-    ``replaced``: names that another table took here (a RENAME), of whose rows the log has none; with the place where
-    the last such statement begins.
+    ``replaced``: tables whose rows changed here and are not in the log: another table took the name (a RENAME), or a
+    statement wrote them anew; with the place where the last such statement begins, or was noticed.
     """
 
     begin: LogPosition

@@ -8,7 +8,11 @@ from typing import Final
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, connect, quote_identifier
-from publisher.sources.postgres.doctor_publication import identity_findings, publication_findings
+from publisher.sources.postgres.doctor_publication import (
+    identity_findings,
+    named_values_findings,
+    publication_findings,
+)
 from publisher.sources.postgres.doctor_slots import budget_findings, slot_findings
 from publisher.sources.postgres.growth import measure_growth
 from publisher.sources.postgres.lsn import format_lsn
@@ -52,6 +56,7 @@ def check(address: Address) -> Report:
         report.findings += _room(connection, state)
         report.findings += publication_findings(connection, state, address, tables)
         report.findings += identity_findings(tables, address.publication)
+        report.findings += named_values_findings(connection)
         report.findings += slot_findings(connection, state, address)
         report.findings += budget_findings(connection, state)
         report.findings += _sessions(state, address) if replicates else ()

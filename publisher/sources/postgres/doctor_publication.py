@@ -13,7 +13,14 @@ from publisher.sources.postgres.table_identities import LISTS_SINCE, MOST_NAMED,
 from publisher.sources.postgres.table_keys import generated_keys
 from wormhole.model.findings import Finding, Severity
 
-__all__ = ["addition_to", "identity_findings", "publication_findings", "remedy", "wanted_publication"]
+__all__ = [
+    "addition_to",
+    "identity_findings",
+    "named_values_findings",
+    "publication_findings",
+    "remedy",
+    "wanted_publication",
+]
 
 OK: Final = Severity.OK
 WARN: Final = Severity.WARN
@@ -98,6 +105,26 @@ def identity_findings(tables: list[TableIdentity], publication: str) -> Iterator
             f"{named(full)} {'has' if len(full) == 1 else 'have'} no primary key (REPLICA IDENTITY FULL)",
             "the updates of each are one shard, without a key",
             "give them a primary key that is not DEFERRABLE",
+        )
+
+
+def named_values_findings(connection: Connection) -> Iterator[Finding]:
+    """Columns of which a rename of something else changes the text, without a trace in the log."""
+    rows = connection.query(
+        "SELECT DISTINCT format('%s.%s', n.nspname, c.relname) FROM pg_attribute a JOIN pg_class c "  # noqa: S608
+        "ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = a.atttypid "
+        "LEFT JOIN pg_type e ON e.oid = t.typelem WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 "
+        "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND NOT a.attisdropped "
+        "AND coalesce(e.oid, t.oid) IN (SELECT oid FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace "
+        f"AND (typname ~ '^reg' OR typname = 'aclitem')) ORDER BY 1 LIMIT {MOST_NAMED}"
+    )
+    if rows:
+        yield Finding(
+            "named_values",
+            WARN,
+            f"columns of {', '.join(str(one) for (one,) in rows)} have a type such as regclass or aclitem",
+            "when what they name is renamed, their values change, and the log does not have that",
+            "keep numbers or text in them, or start a backfill after a rename (docs/existing-rows.md)",
         )
 
 

@@ -41,6 +41,7 @@ from publisher.sources.postgres.server_state import ServerState, Slot, check_sam
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
 from publisher.sources.postgres.table_keys import logged_keys_until, read_key
 from publisher.sources.postgres.timelines import Timelines
+from publisher.sources.postgres.unlogged_changes import UnloggedChanges
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.ports.datastore import SourceOptions
@@ -87,6 +88,7 @@ class Opening:
 
     ``published_from``: see :class:`~publisher.sources.postgres.reader.WalReader`. ``opened`` and ``ended`` are called
     with each stream, which has to be answered in between. ``delivered`` gets the transactions that readers deliver.
+    ``unlogged``: what they report beside the log.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Opening:
         opened: Callable[[Stream], None],
         ended: Callable[[Stream], None],
         delivered: DeliveredTransactions,
+        unlogged: UnloggedChanges,
     ) -> None:
         self._address = address
         self._options = options
@@ -109,6 +112,7 @@ class Opening:
         self._opened = opened
         self._ended = ended
         self._delivered = delivered
+        self._unlogged = unlogged
         self._seen_keys = SeenKeys()
 
     def observe(self, log: Log) -> None:
@@ -157,6 +161,7 @@ class Opening:
             silent=(self._publication.until, self._publication.since) if log.state.version >= SILENT_SINCE else (0, 0),
             prove=prove,
             delivered=self._delivered,
+            unlogged=self._unlogged,
         )
 
     def verify(self, log: Log, marker: Datamarker) -> None:

@@ -25,6 +25,7 @@ from publisher.sources.postgres.lsn import format_delivered, format_lsn
 from publisher.sources.postgres.proof import ANEW, transaction_anchor
 from publisher.sources.postgres.stream import HEADER_BYTES, KEEPALIVE, LOG_DATA, Stream, keepalive_end
 from publisher.sources.postgres.timelines import Timelines
+from publisher.sources.postgres.unlogged_changes import UnloggedChanges
 from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -46,7 +47,7 @@ class WalReader:
     of an idle place, where the server lets it. ``published_from``: up to where log behind an LSN may have been written
     without the publication. ``silent``: from where (0: not known) and up to where it may have been, and the server does
     not refuse it.
-    ``delivered`` gets the transactions.
+    ``delivered`` gets the transactions. ``unlogged``: which rows changed without a trace in the log.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class WalReader:
         closed: Callable[[WalReader], None],
         prove: Callable[[LogPosition], Anchor | None],
         delivered: DeliveredTransactions,
+        unlogged: UnloggedChanges,
         published_from: Callable[[int], int],
         silent: tuple[int, int] = (0, 0),
     ) -> None:
@@ -89,6 +91,9 @@ class WalReader:
         self._silent_from, silent_until = silent
         self._unpublished = silent_until > marker.order.offset
         self._delivered = delivered
+        self._unlogged = unlogged
+        self._opened_at = marker.order.offset
+        self._reported: dict[str, int] = {}  # places of changes that the log does not have, by table
         self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
         self._failure: WormholeError | None = None
         self._closed = threading.Event()
@@ -122,7 +127,7 @@ class WalReader:
                         raise self._failure
                     if self._take(max_bytes):
                         continue
-                    if not ready and self._idle():
+                    if not ready and (self._idle() or self._replaced(self._end, report=False)):
                         return self._segment()
                     left = max(0.0, min(deadline - time.monotonic(), _POLL_S))
                     if (left or not received) and self._receive(0.0 if ready else left):
@@ -268,7 +273,23 @@ class WalReader:
         self._moved_s = time.monotonic()
         # A transaction that is not part of this segment breaks the shards of a later one.
         broken = self._tables.take_broken(end.offset) if whole else self._tables.take_broken()
-        return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, broken=broken)
+        replaced = self._replaced(begin.offset) if whole else {}
+        return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, broken=broken, replaced=replaced)
+
+    def _replaced(self, begin: int, *, report: bool = True) -> dict[str, LogPosition]:
+        """Tables whose rows changed without a trace up to here, and were not reported. ``begin``: of the segment; what
+        was noticed behind its place belongs there. ``report``: they are reported now.
+        """
+        found = {}
+        for table, change in self._unlogged.of(self._history.number).items():
+            if not self._opened_at <= change.place <= self._end or self._reported.get(table) == change.place:
+                continue
+            truncated = change.files and self._tables.truncated.get(table, 0) >= change.since
+            if report or truncated:
+                self._reported[table] = change.place
+            if not truncated:
+                found[table] = LogPosition(self._history.number, 0, max(begin, change.place))
+        return found
 
     def _gap(self) -> Segment:
         """What lies behind the place cannot be decoded."""

@@ -69,8 +69,8 @@ class ServerState:
     """``system``: the cluster's identifier, which a copy of its files has too; ``timeline``: the history that it
     writes. ``end``: the end of the last record that was inserted; ``flushed``: what a walsender may send.
 
-    ``publication_oid``: its number, which another one of the same name does not have; ``listed``: the tables that it
-    names one by one. ``slots``: those of the log, by name; ``standbys``: how many have a slot of their own.
+    ``publication_oid``: its number, which another one of the same name does not have. ``slots``: those of the log, by
+    name; ``standbys``: how many have a slot of their own.
     ``keep_bytes``: ``max_slot_wal_keep_size``, 0 without a limit. ``sender_timeout_s``: ``wal_sender_timeout``, 0 for
     none. ``page_bytes``: of a page of the log. ``started``: when the server started, in microseconds: a copy of its
     files has its identifier and timeline, and may be run beside it. ``session``: that was asked; none outlives a crash.
@@ -90,7 +90,6 @@ class ServerState:
     slots: dict[str, Slot] = field(default_factory=dict)
     standbys: int = 0
     publication_oid: int = 0
-    listed: frozenset[str] = frozenset()
     page_bytes: int = 8192
     started: str = ""
     session: int = 0
@@ -154,16 +153,13 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         "(SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), "
         "(SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'), "
         f"(SELECT oid FROM pg_publication WHERE pubname = {quote_literal(publication)}), "
-        "(SELECT string_agg(format('%s.%s', relnamespace::regnamespace, relname), chr(10)) FROM pg_class JOIN "
-        "pg_publication_rel ON prrelid = pg_class.oid JOIN pg_publication ON prpubid = pg_publication.oid "
-        f"WHERE pubname = {quote_literal(publication)}), "
         "(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical'), "
         "(SELECT string_agg(format('%s %s', conrelid, k.oid), ' ') FROM pg_constraint k JOIN pg_class c "
         "ON c.oid = conrelid JOIN pg_index i ON i.indexrelid = conindid "
         f"WHERE contype = 'p' AND relreplident IN ('f', 'n') AND {AT_ONCE})"
     )
     system, timeline, started, session, end, flushed, block, segment, wal_level, *others = row
-    keep_mb, timeout_ms, oid, listed, standbys, keys = others
+    keep_mb, timeout_ms, oid, standbys, keys = others
     numbers = tuple(map(int, (keys or "").split()))
     return ServerState(
         system=system or "",
@@ -178,7 +174,6 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         standbys=int(standbys or 0),
         slots=_read_slots(connection, slots),
         publication_oid=int(oid or 0),
-        listed=frozenset((listed or "").split("\n")) - {""},
         page_bytes=int(block or 0),
         unlogged_keys=dict(zip(numbers[::2], numbers[1::2], strict=True)),
         started=started or "",

@@ -34,7 +34,9 @@ from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.table_identities import read_tables
 from publisher.sources.postgres.table_watch import TableWatch
 from publisher.sources.postgres.timelines import Timelines, read_timelines
+from publisher.sources.postgres.unlogged_changes import UnloggedChanges
 from publisher.sources.shared_state import open_state
+from publisher.sources.state_file import FolderState
 from wormhole.model.errors import (
     DecodeError,
     Diverged,
@@ -85,6 +87,7 @@ class PostgresSource:
         self._seen: Log | None = None
         self._ended = False  # by the server, the last session that was asked
         self._moves_again_s = 0.0
+        self._notices_again_s = 0.0
         self._problem = NO_PROBLEM
         self._answered_s = 0.0  # when the server was last asked with success
         self._furthest: Datamarker | None = None
@@ -114,6 +117,7 @@ class PostgresSource:
         state, self._high_water = open_state(self._options, self._state_dir, DOCUMENT)
         self._incarnations = Incarnations(state, self._high_water)
         self._publication = Publication(state)
+        self._unlogged = UnloggedChanges(FolderState(self._state_dir), self._options.skip_tables)
         self._opening = Opening(
             self._address,
             self._options,
@@ -123,6 +127,7 @@ class PostgresSource:
             opened=self._streams.add,
             ended=self._streams.discard,
             delivered=self._delivered,
+            unlogged=self._unlogged,
         )
         self._watched = TableWatch(self._address.publication)
         self._slots = {
@@ -137,6 +142,7 @@ class PostgresSource:
                 log = self._keep_for_now()
             check_slots(log.state, self._address)
             self._shards = self._ask(self._known_shards)
+            self._notice_rows()
             self._answered_s = time.monotonic()
         except BaseException:
             self._disconnect()
@@ -147,6 +153,7 @@ class PostgresSource:
         if not self._options.transient:
             work_of["slots"] = (_ADVANCE_S, self._move_slots)
             work_of["tables"] = (_TABLES_S, self._watch_tables)
+            work_of["rows"] = (_POLL_S, self._notice_rows)
         for name, (every_s, work) in work_of.items():
             thread = threading.Thread(
                 target=self._every, args=(every_s, work), name=f"postgres-{name}-{self._log}", daemon=True
@@ -266,7 +273,7 @@ class PostgresSource:
         state = self._ask(lambda control: read_state(control, self._address.publication, self._slots))
         with self._lock:
             seen, shown = self._seen, self._shown is self._control
-        self._observe_publication(state, seen)
+        self._observe_publication(state)
         same = seen is not None and seen.state.identity == state.identity
         if not same:
             for reader in tuple(self._readers):
@@ -280,7 +287,7 @@ class PostgresSource:
             reader.outlived(log.history)
         return log
 
-    def _observe_publication(self, state: ServerState, seen: Log | None) -> None:
+    def _observe_publication(self, state: ServerState) -> None:
         name = self._address.publication
         again = self._publication.observe(state)
         if state.version >= SILENT_SINCE and (again or not state.publication):
@@ -293,15 +300,6 @@ class PostgresSource:
                 name,
                 format_lsn(self._publication.since),
             )
-        elif seen is not None and seen.state.publication_oid == state.publication_oid:
-            for table in sorted(state.listed - seen.state.listed):
-                _log.warning(
-                    "the publication %s has the table %s from now on. Next: `wormholectl backfill start APP --tables "
-                    "%s` sends what it held before",
-                    name,
-                    table,
-                    table,
-                )
 
     def _published_from(self, lsn: int) -> int:
         """Up to where log behind this LSN may have been written without the publication. Raises
@@ -422,6 +420,28 @@ class PostgresSource:
             tables = self._ask(lambda control: read_tables(control, self._address.publication))
             if found := self._watched.observe(tables):
                 _log.warning("%s", found)
+
+    def _notice_rows(self) -> None:
+        """Notice rows that changed without a trace in the log."""
+        began = time.monotonic()
+        if began < self._notices_again_s or self._options.transient or not self._options.may_act():
+            return
+        with self._lock:
+            seen, furthest = self._seen, self._furthest
+        if seen is None or not seen.state.publication:
+            return
+        present = seen.history.number
+        read = furthest.order.offset if furthest is not None and furthest.order.incarnation == present else 0
+        try:
+            self._ask(
+                lambda control: self._unlogged.look(
+                    control, self._address.publication, seen.state.system, present, read
+                )
+            )
+        except WormholeError as error:
+            _log.warning("the tables cannot be looked at: %s. Next: nothing, it is tried again", error.problem)
+        ended = time.monotonic()
+        self._notices_again_s = ended + slots.rest_s(ended - began)
 
     def _owns_alone(self) -> bool:
         """Whether no other publisher may do anything for the log now."""

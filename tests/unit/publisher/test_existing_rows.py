@@ -357,8 +357,23 @@ async def test_after_a_backfill_a_table_in_the_place_of_another_is_reported(
     async with world.publisher():
         await eventually(lambda: KEY in world.markers.records and backfill(world).ended, "the backfill is done")
         world.tables.replace("t", {(b"z",): {"value": b"last"}})
-        await eventually(lambda: "another table was renamed to t" in caplog.text, "it is reported")
+        await eventually(lambda: "rows of t changed, and the log does not have them" in caplog.text, "it is reported")
         assert "`wormholectl backfill start app --tables t`" in caplog.text
+
+
+async def test_an_application_that_asked_for_no_rows_is_told_too_until_it_asks(
+    world: World, copy: CopyingSubscriber
+) -> None:
+    filled(world, 100)
+    world.application(start="latest")
+    await world.register(copy.wire)
+    async with world.publisher() as publisher:
+        flow = await _live(publisher)
+        world.tables.replace("t", {(b"z",): {"value": b"last"}})
+        await eventually(lambda: "rows of t changed" in publisher.cause(flow).text, "it is reported")
+        assert "`wormholectl backfill start app --tables t`" in (publisher.cause(flow).hint or "")
+        await publisher.backfills.start(flow, await publisher.backfills.plan(flow, (), "", None, "maria"))
+        await eventually(lambda: "rows of t changed" not in publisher.cause(flow).text, "rows are sent")
 
 
 async def test_a_record_that_vanished_is_a_fault_of_its_flow_alone(world: World) -> None:

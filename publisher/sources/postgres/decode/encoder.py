@@ -239,6 +239,7 @@ class Encoder:
             table = self._find(data, number)
             if not (self.suppress or table.skipped):
                 self.rows.updates.truncate(table.barrier_schema, table.barrier_shard)
+                self.tables.truncated[table.name] = self.commit
 
     def _message(self, data: bytes) -> None:
         message = parse_message(data, _HEADER, self.tables.encoding)

@@ -55,7 +55,7 @@ class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes. ``skipped``: names of tables whose rows are passed over and
     break nothing, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` ask the catalogue; ``None``:
     tables whose key the log does not contain have none, and the others are whole and unique. ``encoding``: of names and
-    values.
+    values. ``truncated``: LSN of the commit of the last transaction that truncated a table, by name.
 
     Nothing that was learnt is forgotten: it takes 64 MiB at most, and then the reader ends, whose next one begins with
     nothing."""
@@ -72,6 +72,7 @@ class Tables:
         self.encoding = encoding
         self.schemas: list[Schema] = []
         self.shards: dict[int, str] = {}
+        self.truncated: dict[str, int] = {}
         self._log = log
         self._sharding = sharding
         self._skipped = skipped

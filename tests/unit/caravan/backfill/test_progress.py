@@ -173,9 +173,9 @@ def test_that_it_has_to_begin_anew_survives() -> None:
     progress = offered("s", "t")
     progress.replaced("t", LogPosition(1, 1, 7))
     progress.replaced("t", LogPosition(1, 1, 9))
-    assert progress.renewal == Renewal("another table was renamed to t", LogPosition(1, 1, 9))
+    assert progress.renewal == Renewal("rows of t changed, and the log does not have them", LogPosition(1, 1, 9))
     again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
-    assert again.renewal == Renewal("another table was renamed to t")
+    assert again.renewal == Renewal("rows of t changed, and the log does not have them")
     assert FlowBackfill.resume(BackfillRequest(2), progress.to_bytes(), "f").renewal is None
 
 

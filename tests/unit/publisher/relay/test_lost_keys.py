@@ -91,7 +91,7 @@ def test_keys_of_any_length_and_of_several_columns(length: int) -> None:
         (changes(("s", "t", encode_row(Op.INSERT, (), after=("x",))), key=()), "no key"),
         (changes(("s", "t", encode_row(Op.READ, (1,), after=("x",)))), "not known here"),
         (changes(("s", "t", encode_row(Op.INSERT, (1, 2), after=("x",))), key=(*ID, *VALUES)), "its key changed"),
-        (replace(changes(), replaced={"t": place(3)}), "took its name"),
+        (replace(changes(), replaced={"t": place(3)}), "without a trace in the log"),
     ],
 )
 def test_a_table_of_which_any_row_may_have_changed_is_whole(segment: Segment, why: str) -> None:
@@ -149,7 +149,11 @@ def test_bytes() -> None:
     of_r = lost_file(data, ME, shards=("r",))
     assert of_r is not None
     assert of_r.of("r") == found.of("r")
-    assert of_r.of("s").tables == found.of("nowhere").tables == {"v": TableKeys(whole="another table took its name")}
+    assert (
+        of_r.of("s").tables
+        == found.of("nowhere").tables
+        == {"v": TableKeys(whole="its rows changed without a trace in the log")}
+    )
     for size in range(len(data)):
         with pytest.raises(DamagedError):
             lost_file(data[:size], ME)

@@ -40,6 +40,7 @@ class Server:
         self.tables = [KEYED]
         self.sends: Row = ("t", "t", "t", "t", "t", "1000000000", "f")  # four operations, by root, age, all tables
         self.filtered: list[Row] = []
+        self.named_values: list[Row] = []
         self.generated: list[Row] = []
         self.publishes_generated = "n"
         self.awaited: list[Row] = []
@@ -59,6 +60,7 @@ class Server:
             "pubgencols": [(self.publishes_generated,)],
             "attgenerated": self.generated,
             "pg_publication_rel": self.filtered,
+            "aclitem": self.named_values,
             "synchronized_standby_slots": self.awaited,
             "pg_locks": self.movers,
             "idle_replication_slot_timeout": [(self.idle,)],
@@ -212,6 +214,12 @@ def test_what_a_publication_leaves_out(examine: Examine, sends: Row, check: str,
     found = named(examine(server))
     assert set(found) == {check}
     assert next_step in found[check].next_step
+
+
+def test_columns_that_a_rename_changes_are_named(examine: Examine) -> None:
+    server = Server()
+    server.named_values = [("public.jobs",)]
+    assert "public.jobs" in named(examine(server))["named_values"].what
 
 
 def test_filters_of_a_publication_are_named(examine: Examine) -> None:

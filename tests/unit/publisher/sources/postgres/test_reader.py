@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -19,6 +20,7 @@ from publisher.sources.postgres.incarnations import History
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.timelines import Timelines
+from publisher.sources.postgres.unlogged_changes import UnloggedChange, UnloggedChanges
 from tests.support import postgres_messages as build
 from tests.support.postgres_messages import EPOCH_US, INT4
 from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable
@@ -54,7 +56,11 @@ def stream() -> Played:
 
 
 def _made(
-    stream: Played, silent: tuple[int, int] = (0, 0), start: Datamarker = START, find_key: FindKey | None = None
+    stream: Played,
+    silent: tuple[int, int] = (0, 0),
+    start: Datamarker = START,
+    find_key: FindKey | None = None,
+    unlogged: Mapping[str, UnloggedChange] | None = None,
 ) -> WalReader:
     tables = Tables("log", Sharding("log"), find_key=find_key)
     return WalReader(
@@ -69,6 +75,7 @@ def _made(
         closed=lambda _: None,
         prove=lambda at: replace(ANCHOR, id=f"log:9:1:{at.offset}"),
         delivered=DeliveredTransactions(),
+        unlogged=cast("UnloggedChanges", SimpleNamespace(of=lambda _: unlogged or {})),
         published_from=lambda lsn: max(lsn, 400),
         silent=silent,
     )
@@ -289,3 +296,29 @@ def test_a_reader_of_another_server_than_the_one_that_answers_is_opened_again(re
     reader.left_behind()
     with pytest.raises(SourceUnavailable, match="another server answers"):
         reader.read(1 << 20, 0.0)
+
+
+def test_rows_that_changed_without_a_trace_are_reported_once_at_their_place(stream: Played) -> None:
+    unlogged = {"shop.orders": UnloggedChange(140, 100), "shop.items": UnloggedChange(150, 100)}
+    reader = _made(stream, unlogged=unlogged)
+    first = [build.begin(110), TABLE, build.insert(7, ["1"]), build.commit(110, 140)]
+    assert _read(reader, stream, *first).replaced == {"shop.orders": LogPosition(1, 0, 140)}
+    second = [build.begin(145), build.insert(7, ["2"]), build.commit(145, 160)]
+    assert _read(reader, stream, *second).replaced == {"shop.items": LogPosition(1, 0, 150)}
+    unlogged["shop.orders"] = UnloggedChange(155, 140)  # noticed when the reader was there already
+    assert _read(reader, stream).replaced == {"shop.orders": LogPosition(1, 0, 160)}
+    assert reader.read(1 << 20, 0.0) is None
+    later = _made(stream, start=replace(START, order=LogPosition(1, 0, 151)), unlogged=unlogged)
+    third = [build.begin(152), TABLE, build.insert(7, ["3"]), build.commit(152, 160)]
+    assert _read(later, stream, *third).replaced == {"shop.orders": LogPosition(1, 0, 155)}
+
+
+def test_rows_that_a_truncate_removed_are_not_reported(stream: Played) -> None:
+    """It gives the table another file, and it is in the log."""
+    unlogged = {"shop.orders": UnloggedChange(140, 100, files=True)}
+    reader = _made(stream, unlogged=unlogged)
+    truncated = [build.begin(110), TABLE, build.truncate(7), build.commit(110, 140)]
+    assert _read(reader, stream, *truncated).replaced == {}
+    unlogged["shop.orders"] = UnloggedChange(180, 141, files=True)
+    written = [build.begin(150), build.insert(7, ["2"]), build.commit(150, 180)]
+    assert _read(reader, stream, *written).replaced == {"shop.orders": LogPosition(1, 0, 180)}

@@ -74,6 +74,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Played:
     monkeypatch.setattr(source_module, "connect", played.connect)
     monkeypatch.setattr(places, "log_bytes_anchor", lambda *_: None)
     monkeypatch.setattr(source_module, "read_state", played.read_state)
+    monkeypatch.setattr(source_module.UnloggedChanges, "look", lambda *_: None)
     return played
 
 
@@ -324,14 +325,6 @@ def test_another_publication_of_the_name_is_told_with_its_place(
     with pytest.raises(SourceUnavailable, match="has no publication") as error:
         source._published_from(100)
     assert "wormholectl objects create" in (error.value.hint or "")
-
-
-def test_a_table_that_joins_the_publication_is_told_with_what_sends_its_rows(
-    server: Played, source: PostgresSource, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.state = replace(STATE, listed=frozenset({"shop.orders"}))
-    source._poll()
-    assert "`wormholectl backfill start APP --tables shop.orders`" in caplog.text
 
 
 def test_a_server_that_shuts_down_waits_for_no_paused_reader(

@@ -1,0 +1,121 @@
+"""Statements that log no rows: a copy is as ``SELECT`` shows, or the difference is reported, or on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from publisher.sources.postgres.address import parse
+from publisher.sources.postgres.connection import connect
+from publisher.sources.postgres.doctor_publication import named_values_findings
+from publisher.sources.postgres.reader import WalReader
+from publisher.sources.postgres.source import PostgresSource
+from tests.support.eventually import until
+from tests.support.keyed_copy import Rows, differences, rows_of
+from tests.support.postgres_scene import PostgresScene
+from tests.support.postgres_server import PostgresServer, new_database
+from tests.support.statements_without_rows import POSTGRES, Case, Outcome
+
+
+def _cases(server: PostgresServer) -> dict[str, Case]:
+    """By schema."""
+    version = int(server.sql("SHOW server_version_num")[0][0]) // 10000
+    return {f"c{at}": case for at, case in enumerate(POSTGRES) if case.since <= version}
+
+
+def _table(schema: str, case: Case) -> str:
+    return f"{schema}{case.table}" if "." in case.table else f"{schema}.{case.table}"
+
+
+def _shown(scene: PostgresScene, table: str) -> Rows:
+    found: Rows = {}
+    for chunk in scene.chunks(table):
+        found |= rows_of(chunk.rows, chunk.schema)
+    return found
+
+
+@pytest.fixture
+def scene(postgres_of_each: PostgresServer) -> Iterator[PostgresScene]:
+    with (
+        new_database(postgres_of_each) as database,
+        PostgresScene(postgres_of_each, database, user="postgres") as scene,
+    ):
+        yield scene
+
+
+def test_each_is_in_the_log_or_noticed_or_on_the_page(scene: PostgresScene) -> None:
+    """All at once: what is noticed of one table may not hide what happens to another."""
+    cases = _cases(scene.server)
+    for schema, case in cases.items():
+        scene.sql(f"CREATE SCHEMA {schema}", *(one.format(s=schema) for one in case.made))
+    scene.notice()
+    assert not scene.replaced, "a table that is made and filled is in the log"
+    for schema, case in cases.items():
+        scene.sql(*(one.format(s=schema) for one in case.run))
+    scene.notice()
+    found = {}
+    for schema, case in cases.items():
+        table = _table(schema, case)
+        differs = differences(scene.copy.tables.get(table, {}), _shown(scene, table))
+        found[case.name] = (
+            Outcome.NOTICED if table in scene.replaced else Outcome.SILENT if differs else Outcome.LOGGED,
+            differs[:1],
+        )
+    scene.sql("DROP ROLE IF EXISTS " + ", ".join(f"{schema}_new" for schema in cases))
+    wanted = {case.name: case.outcome for case in cases.values()}
+    assert {name: one for name, one in found.items() if one[0] is not wanted[name]} == {}
+    calm = {schema for schema, case in cases.items() if case.outcome is Outcome.LOGGED}
+    assert not [table for table in scene.replaced if table.partition(".")[0] in calm]
+
+
+def test_doctor_names_what_nothing_can_notice(scene: PostgresScene) -> None:
+    """Columns whose text is another one when what they name is renamed; also arrays of them."""
+    scene.sql("CREATE TABLE a (id int PRIMARY KEY, v regclass)", "CREATE TABLE b (id int PRIMARY KEY, v aclitem[])")
+    connection = connect(parse(scene.url, "log"))
+    (finding,) = named_values_findings(connection)
+    connection.close()
+    assert "public.a, public.b" in finding.what
+
+
+def test_what_changed_while_no_publisher_ran_is_noticed_at_its_start(scene: PostgresScene) -> None:
+    """A flow that is behind comes to the place, also after another start."""
+    scene.sql("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+    scene.notice()
+    scene.source.stop()
+    scene.sql("ALTER TABLE t ALTER v TYPE text USING v || '!'", "INSERT INTO t VALUES (2, 'b')")
+    for _ in range(2):
+        source = PostgresSource(scene.url, scene.options)
+        source.start()
+        until(partial(_reads, source.open(scene.marker), "public.t"), "it is not noticed")
+        source.stop()
+
+
+def _reads(reader: WalReader, replaced: str) -> bool:
+    segment = reader.read(1 << 20, 0.1)
+    return segment is not None and replaced in segment.replaced
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER PUBLICATION p ADD TABLE u",
+        "ALTER PUBLICATION p SET TABLE t (id)",
+        "ALTER PUBLICATION p SET TABLE t WHERE (id > 0)",
+        "ALTER PUBLICATION p SET TABLE t, u",
+        "ALTER PUBLICATION p ADD TABLES IN SCHEMA public",
+    ],
+)
+def test_other_rows_or_columns_of_the_publication_are_noticed(postgres_of_each: PostgresServer, statement: str) -> None:
+    tables = [f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in "tu"]
+    with (
+        new_database(postgres_of_each) as database,
+        PostgresScene(postgres_of_each, database, *tables, publication="FOR TABLE t") as scene,
+    ):
+        scene.sql("INSERT INTO u VALUES (1, 'a')", "INSERT INTO t VALUES (1, 'a')")
+        scene.notice()
+        assert not scene.replaced
+        scene.sql(statement.replace("PUBLICATION p", f"PUBLICATION of_{database}"))
+        scene.notice()
+        assert scene.replaced == ["public.t" if " SET TABLE t (" in statement or "WHERE" in statement else "public.u"]
