@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
-from wormhole.formats.decoders import BadValue, JsonDecoder, MsgpackDecoder
+from wormhole.formats.decoders import BadValue, JsonDecoder, MsgpackDecoder, without_ttl
 from wormhole.model.errors import ModelMismatch, UsageError
 from wormhole.model.values import UNAVAILABLE
 from wormhole.wire.update import Update
@@ -23,6 +23,7 @@ from wormhole.wire.update import Update
 __all__ = ["InUtc", "SetNames", "decode"]
 
 _Model = TypeVar("_Model")
+_ValueFormat = Literal["json", "msgpack", "ttl:json", "ttl:msgpack"]
 _SHOWN: Final = 5
 _AGAIN: Final = "write the model anew with `wormholectl models`, or correct it"
 
@@ -46,13 +47,14 @@ InUtc: Final = WrapValidator(_in_utc)
 
 
 def decode(
-    update: Update, model: type[_Model], *, before: bool = False, value_format: Literal["json", "msgpack"] | None = None
+    update: Update, model: type[_Model], *, before: bool = False, value_format: _ValueFormat | None = None
 ) -> _Model | None:
     """``update.after`` (with ``before`` the values before the change) as a ``model``; ``None`` where the update has
     none, as after a delete.
 
     Columns become the fields of their names (or of their ``validation_alias``); columns without a field are left out.
-    With ``value_format`` it is the value of a store of bytes that is decoded.
+    With ``value_format`` it is the value of a store of bytes that is decoded; ``ttl:`` before it leaves the time out
+    that a TtlDB writes behind each value.
 
     Raises :class:`~wormhole.model.errors.ModelMismatch` for a row that is no such model, and
     :class:`~wormhole.model.errors.UsageError` for a type that is no model.
@@ -70,7 +72,8 @@ def decode(
                 update, model, "it has columns, not one value of bytes", f'leave value_format="{value_format}" out'
             )
         try:
-            given = _decoder(value_format).document(value)
+            kind = value_format.removeprefix("ttl:")
+            given = _decoder(kind).document(value if kind == value_format else without_ttl(value))
         except BadValue as error:
             raise _mismatch(update, model, str(error), "use the format that the writer uses") from None
     try:
@@ -102,7 +105,8 @@ def _decoder(value_format: str) -> JsonDecoder | MsgpackDecoder:
         return JsonDecoder()
     if value_format != "msgpack":
         raise UsageError(
-            f'decode: value_format="{value_format}" is none that is known', hint='give "json" or "msgpack"'
+            f'decode: value_format="{value_format}" is none that is known',
+            hint='give "json" or "msgpack", with ttl: before it for the values of a TtlDB',
         )
     try:
         return MsgpackDecoder()

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from wormhole.model.values import Value
 
 __all__ = ["ABSENT", "COMPOSITE", "Absent", "BadValue", "Composite", "Decoder", "FieldPath", "Found"]
-__all__ += ["JsonDecoder", "MsgpackDecoder", "ProtobufDecoder"]
+__all__ += ["JsonDecoder", "MsgpackDecoder", "ProtobufDecoder", "TtlDecoder", "without_ttl"]
 
 FieldPath = tuple[str, ...]
 
@@ -229,3 +229,29 @@ def _in_message(message: Any, path: FieldPath) -> Found:
             named = field.enum_type.values_by_number.get(at)
             at = at if named is None else named.name
     return at if type(at) in _SCALARS else COMPOSITE
+
+
+_TTL_BYTES: Final = 4
+
+
+def without_ttl(value: bytes) -> bytes:
+    """A value that RocksDB's TtlDB wrote, without the time behind it. Raises :class:`BadValue`."""
+    if len(value) < _TTL_BYTES:
+        raise BadValue(f"{len(value)} bytes cannot end with the time that a TtlDB writes")
+    return value[:-_TTL_BYTES]
+
+
+class TtlDecoder:
+    """Values of a TtlDB: ``inner`` reads what is before the time."""
+
+    def __init__(self, inner: Decoder) -> None:
+        self._inner = inner
+        self.name = inner.name
+
+    def extract(self, value: bytes, paths: Sequence[FieldPath]) -> list[Found]:
+        """See :class:`Decoder`."""
+        return self._inner.extract(without_ttl(value), paths)
+
+    def problem(self, path: FieldPath) -> str | None:
+        """See :class:`Decoder`."""
+        return self._inner.problem(path)

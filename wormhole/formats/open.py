@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from wormhole.formats.decoders import Decoder, JsonDecoder, MsgpackDecoder, ProtobufDecoder
+from wormhole.formats.decoders import Decoder, JsonDecoder, MsgpackDecoder, ProtobufDecoder, TtlDecoder
 from wormhole.formats.spec import FormatSpec
 from wormhole.formats.table import ValueFormats
 from wormhole.model.errors import ConfigError
@@ -25,6 +26,9 @@ def open_formats(default: FormatSpec | None, tables: Mapping[str, FormatSpec]) -
 
 
 def _open(spec: FormatSpec) -> Decoder | None:
+    if spec.ttl:
+        inner = _open(replace(spec, ttl=False))
+        return None if inner is None else TtlDecoder(inner)
     match spec.kind:
         case "bytes":
             return None

@@ -14,6 +14,7 @@ from typing import Final
 from publisher.sources.rocksdb.catalogue import FamilyCatalogue
 from publisher.sources.rocksdb.decode.options import DatabaseOptions
 from publisher.sources.rocksdb.files import check_database, live_files, newest_options, wal_directory
+from publisher.sources.rocksdb.other_publishers import holder_of
 from publisher.sources.rocksdb.scan import read_through
 from publisher.sources.rocksdb.url import database_path
 from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
@@ -183,6 +184,16 @@ def _content(options: DatabaseOptions, report: Report) -> None:
                 "each key in the log ends with 8 bytes of timestamp, which are the key's second column",
                 "nothing to do",
             )
+        if "TtlCompactionFilter" in settings.get("compaction_filter_factory", "") + settings.get(
+            "compaction_filter", ""
+        ):
+            report.add(
+                "ttl",
+                WARN,
+                f"column family {family} was opened as a TtlDB: four bytes of time end each value and merge operand",
+                "subscribers get them too, and are not told when the database deletes an expired row",
+                "decode values with value_format ttl:json or ttl:msgpack, or cut the last four bytes off",
+            )
         if settings.get("enable_blob_files") == "true":
             report.add(
                 "enable_blob_files",
@@ -225,6 +236,8 @@ def _check_directories(path: Path, directory: Path, state_dir: Path, report: Rep
         )
         return
     report.facts["WAL files"] = str(len(files))
+    if holder := holder_of(path):
+        report.facts["tailed by"] = holder
     unreadable = [f.path.name for f in files.values() if not os.access(f.path, os.R_OK)]
     if unreadable:
         report.add(

@@ -36,6 +36,7 @@ from publisher.sources.rocksdb.files import (
     wal_directory,
 )
 from publisher.sources.rocksdb.history import WalHistory
+from publisher.sources.rocksdb.other_publishers import DatabaseClaim
 from publisher.sources.rocksdb.scan import end_of, first_of, last_of
 from publisher.sources.rocksdb.time_index import TimeIndex
 from publisher.sources.rocksdb.watch import DirectoryWatch
@@ -108,6 +109,8 @@ class WalKeeper:
         self._answered = threading.Condition()
         self._answers = 0
         self._problem = ""
+        self._claim = DatabaseClaim(path)
+        self._other = ""
 
     # --- from any thread ---------------------------------------------------------------------------------------
 
@@ -226,6 +229,15 @@ class WalKeeper:
             if self._history is not None:
                 texts += [*self._history.files.problems(), self._history.catalogue.problem]
             found = [Problem(text) for text in texts if text]
+            if self._other:
+                found.append(
+                    Problem(
+                        f"{self._other} tails {self._path} too, with kept log files and datamarkers of its own: "
+                        "subscribers of both receive every update twice",
+                        "stop the one that is not needed; `wormholectl down` does in its folder what "
+                        "`wormholectl up` began there",
+                    )
+                )
             if not self._problem and self._lacks_inotify():
                 found.append(_NO_INOTIFY)
             return tuple(found)
@@ -329,6 +341,7 @@ class WalKeeper:
                 history.files.looked_at_intervals = True
             history.files.observe(live, recycles=self._recycles())
             self._identity_seen = identity_stat
+            self._look_for_others()
             self._problem = ""
         except FileNotFoundError as error:
             self._problem = f"{error.filename} is gone: has the database been deleted or moved?"
@@ -338,6 +351,12 @@ class WalKeeper:
             if str(error) != self._problem:
                 _log.error("%s", error)
             self._problem = str(error)
+
+    def _look_for_others(self) -> None:
+        other = self._claim.other()
+        if other and other != self._other:
+            _log.warning("%s tails %s too, with kept log files and datamarkers of its own", other, self._path)
+        self._other = other
 
     def _read_settings(self) -> None:
         names = options_names(self._path)
@@ -538,6 +557,8 @@ class WalKeeper:
             if self._lock_fd >= 0:
                 os.close(self._lock_fd)
                 self._lock_fd = -1
+            self._claim.close()
+            self._other = ""
 
 
 def _measure(path: Path | None) -> tuple[int, int]:

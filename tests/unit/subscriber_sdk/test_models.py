@@ -188,6 +188,15 @@ def test_a_value_in_msgpack() -> None:
     )
 
 
+def test_a_value_of_a_ttl_db() -> None:
+    value = b'{"user": 7, "total": 1}' + (1_700_000_000).to_bytes(4, "little")
+    assert decode(stored(value), Session, value_format="ttl:json") == Session(7, Decimal(1))
+    with pytest.raises(ModelMismatch):
+        decode(stored(value), Session, value_format="json")
+    with pytest.raises(ModelMismatch, match="cannot end with the time"):
+        decode(stored(b"{}"), Session, value_format="ttl:json")
+
+
 def test_a_deleted_key_has_no_value() -> None:
     schema = Schema("sessions", (Column("key", "bytes"),), (Column("value", "bytes"),))
     assert decode(received(Change(schema, encode_row(Op.DELETE, [b"k"]))), Session, value_format="json") is None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.value_formats import ORDER_MESSAGE, descriptor_set, write_descriptor_set
-from wormhole.formats import FormatSpec, open_formats
+from wormhole.formats import ABSENT, BadValue, FormatSpec, open_formats
 from wormhole.model.errors import ConfigError
 
 
@@ -18,6 +18,17 @@ def test_tables_have_their_own_format() -> None:
     assert formats.of("orders") is formats.of("default")
     assert not open_formats(None, {})
     assert not open_formats(raw, {})
+
+
+def test_fields_of_a_ttl_db_are_before_the_time() -> None:
+    decoder = open_formats(FormatSpec("json", ttl=True), {}).of("leases")
+    assert decoder is not None
+    assert decoder.name == "json"
+    assert decoder.problem(("a",)) is None
+    assert decoder.extract(b'{"a": 1}' + bytes(4), [("a",), ("b",)]) == [1, ABSENT]
+    for value in (b'{"a": 1}', b"1}", b""):
+        with pytest.raises(BadValue):
+            decoder.extract(value, [("a",)])
 
 
 @pytest.mark.parametrize(

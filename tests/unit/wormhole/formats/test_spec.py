@@ -10,7 +10,7 @@ from wormhole.formats import FormatSpec
 ORDER = {"protobuf": {"descriptor_set": "shop.desc", "message": "shop.v1.Order"}}
 
 
-@pytest.mark.parametrize("given", ["json", "msgpack", "bytes", ORDER])
+@pytest.mark.parametrize("given", ["json", "msgpack", "bytes", ORDER, {"ttl": "json"}, {"ttl": ORDER}])
 def test_what_was_read_is_written_alike(given: object) -> None:
     spec = FormatSpec.read(given)
     assert FormatSpec.read(spec.plain()) == spec == FormatSpec.read(spec)
@@ -23,6 +23,20 @@ def test_a_relative_path_starts_where_the_file_is() -> None:
     assert str(FormatSpec.read("json")) == "json"
 
 
+def test_one_word_names_values_of_a_ttl_db() -> None:
+    assert FormatSpec.from_text("ttl:msgpack") == FormatSpec("msgpack", ttl=True)
+    spec = FormatSpec.from_text("ttl:protobuf:shop.desc:shop.v1.Order")
+    assert (spec.kind, spec.descriptor_set, spec.message, spec.ttl) == (
+        "protobuf",
+        Path("shop.desc"),
+        "shop.v1.Order",
+        True,
+    )
+    for text in ("ttl:bytes", "ttl:ttl:json", "ttl:", "ttl"):
+        with pytest.raises(ValueError, match="must be"):
+            FormatSpec.from_text(text)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -30,6 +44,9 @@ def test_a_relative_path_starts_where_the_file_is() -> None:
         (None, 'must be "json"'),
         ({}, 'must be "json"'),
         ({"protobuf": "x"}, 'must be "json"'),
+        ({"ttl": "bytes"}, 'must be "json"'),
+        ({"ttl": {"ttl": "json"}}, 'must be "json"'),
+        ({"ttl": "json", **ORDER}, 'must be "json"'),
         ({"protobuf": {"message": "x"}}, 'must be "json"'),
         ({**ORDER, "json": True}, 'must be "json"'),
         ({"protobuf": {"descriptor_set": "", "message": "x"}}, "path of a file"),

@@ -56,6 +56,7 @@ def test_settings(name: str, value: str, severity: Severity) -> None:
         ("merge_operator", "StringAppendOperator", "merge_operator", Severity.WARN),
         ("comparator", "leveldb.BytewiseComparator.u64ts", "user_timestamps", Severity.WARN),
         ("enable_blob_files", "true", "enable_blob_files", Severity.OK),
+        ("compaction_filter_factory", "{id=TtlCompactionFilterFactory;ttl=60;}", "ttl", Severity.WARN),
         ("inplace_update_support", "true", "inplace_update_support", Severity.OK),
     ],
 )

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -273,3 +275,41 @@ def test_a_folder_belongs_to_one(tmp_path: Path) -> None:
         second.start()
     second.start()
     second.stop()
+
+
+def test_a_second_publisher_of_a_database_is_named(tmp_path: Path) -> None:
+    """From another folder: no other lock shows it."""
+    store = tmp_path / "store"
+    database(store)
+    code = f"""
+import sys
+from pathlib import Path
+from publisher.sources.rocksdb.keeper import WalKeeper
+keeper = WalKeeper(Path({str(store)!r}), Path({str(tmp_path / "other")!r}), 1 << 20)
+keeper.start()
+print("started", flush=True)
+sys.stdin.read()
+keeper.stop()
+"""
+    first = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert first.stdout is not None
+    assert first.stdin is not None
+    assert first.stdout.readline() == "started\n"
+    second = WalKeeper(store, tmp_path / "own", 1 << 20)
+    second.start()
+    third = WalKeeper(store, tmp_path / "again", 1 << 20)  # in one process they know of each other
+    try:
+        (problem,) = [one for one in second.problems() if "tails" in one.text]
+        assert f"process {first.pid} (" in problem.text
+        assert problem.hint
+        first.stdin.close()
+        first.wait()
+        second.scan()
+        third.start()
+        assert not [one for keeper in (second, third) for one in keeper.problems() if "tails" in one.text]
+    finally:
+        first.kill()
+        first.wait()
+        first.stdout.close()
+        second.stop()
+        third.stop()
