@@ -3,6 +3,9 @@
 Copy on write: a file of the table is written anew if one of its rows may have changed. Such rows become updates that
 come before those of the archive, so that the fold of snapshots (:mod:`spark_replay.tables.history`) decides what is
 left of them. The other rows of the file are copied as they are.
+
+New files are cut by ranges of the key and sorted by it, so that a file has neighbouring keys: a reader's filter on the
+key leaves out the other files, and updates of neighbouring rows write few files anew.
 """
 
 from __future__ import annotations
@@ -107,21 +110,20 @@ class _Job:
     def run(self) -> Changed:
         work = self._work
         if not work.files:
-            return Changed(self._written(self._folded(self._changes)), ())
+            return Changed(self._written(self._folded(self._changes), work.changes), ())
         touched = self._touched().persist()
         try:
             everything = work.rewrites or self._ends_many()
             removed = work.files if everything else self._hit(touched)
             if not removed:
-                return Changed(self._written(self._folded(self._changes)), ())
+                return Changed(self._written(self._folded(self._changes), work.changes), ())
             rows = self._rows(removed, [column.shown for column in work.before])
             base = rows.join(touched, self._same(rows, touched), "left" if everything else "inner")
-            folded = self._folded(self._updates(base).unionByName(self._changes), removed if everything else ())
-            if everything:
-                return Changed(self._written(folded), removed)
-            kept = rows.join(touched, self._same(rows, touched), "left_anti").drop("_file")
-            tasks = math.ceil(sum(file.size for file in removed) / _TASK_BYTES)
-            return Changed(self._written(folded.unionByName(kept.coalesce(tasks))), removed)
+            folded = self._folded(self._updates(base).unionByName(self._changes))
+            if not everything:
+                kept = rows.join(touched, self._same(rows, touched), "left_anti").drop("_file")
+                folded = folded.unionByName(kept)
+            return Changed(self._written(folded, work.changes + sum(file.rows for file in removed), removed), removed)
         finally:
             touched.unpersist()
 
@@ -183,7 +185,7 @@ class _Job:
     def _updates(self, base: DataFrame) -> DataFrame:
         return base.mapInArrow(AsUpdates(self._base, self._work.before), f"{TYPES}, shard string")
 
-    def _folded(self, rows: DataFrame, files: Sequence[DataFile] = ()) -> DataFrame:
+    def _folded(self, rows: DataFrame) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         work = self._work
@@ -193,10 +195,25 @@ class _Job:
         plan = Decoding(schemas, work.columns)
         given = needed(current.select("table", *NEEDED), work.table)
         table = given.mapInArrow(plan.batches, from_arrow_schema(plan.shape()))
-        count = work.changes + sum(file.rows for file in files)
-        return table.select(*map(_quoted, table_shape(work.columns).names)).coalesce(math.ceil(count / _TASK_ROWS) or 1)
+        return table.select(*map(_quoted, table_shape(work.columns).names))
 
-    def _written(self, rows: DataFrame) -> tuple[NewFile, ...]:
+    def _written(self, rows: DataFrame, count: int, removed: Sequence[DataFile] = ()) -> tuple[NewFile, ...]:
+        """``count``: about how many rows; ``removed``: the files that they come from."""
+        from pyspark import StorageLevel
+
+        shown = {column.name: column.shown for column in self._work.columns}
+        order = [_quoted(shown[column.name]) for column in self._work.key]
+        tasks = max(math.ceil(count / _TASK_ROWS), math.ceil(sum(file.size for file in removed) / _TASK_BYTES), 1)
+        if tasks == 1:
+            return self._files(rows.coalesce(1).sortWithinPartitions(*order))
+        # Spark reads the rows twice, for a sample of them first.
+        folded = rows.persist(StorageLevel.DISK_ONLY)
+        try:
+            return self._files(folded.repartitionByRange(tasks, *order).sortWithinPartitions(*order))
+        finally:
+            folded.unpersist()
+
+    def _files(self, rows: DataFrame) -> tuple[NewFile, ...]:
         writer = FileWriter(self._work.filesystem, self._work.folder, self._work.shape)
         return new_files(rows.mapInArrow(writer, WRITTEN).collect())
 

@@ -6,10 +6,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.export import job
 from tests.support.archives import Change, Tx, manifest_of, tx, write_archive
 from tests.support.cli_schema import check
 from tests.support.command_line import run
@@ -91,3 +93,30 @@ def test_a_table_begins_from_a_snapshot(spark: SparkSession, page: Page, tmp_pat
     more(tmp_path, order(Op.INSERT, 4, "x" * 20))
     code, _, err = run(*words, "--type", "shop.orders:name=decimal(4,0)")
     assert (code, "column name of shop.orders: " in err) == (2, True), err
+
+
+def test_files_have_neighbouring_keys_so_that_filters_and_changes_concern_few(
+    spark: SparkSession, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,000 keys in ten files, written in no order; then one hundredth of them changes, side by side."""
+    monkeypatch.setattr(job, "_TASK_ROWS", 100)
+    keys = [key * 387 % 1000 for key in range(1000)]
+    more(tmp_path, *(order(Op.INSERT, key, f"n{key}") for key in keys))
+    words = ["export", "delta", "orders", "--to", f"{tmp_path}/lake", "-c", f"{tmp_path}/shop.toml", "--json"]
+    assert run(*words)[0] == 0
+    assert len(_with_key(tmp_path, 500, 509)) <= 2
+    more(tmp_path, *(order(Op.UPDATE, key, "new") for key in range(500, 510)))
+    changed = check("tables-exported", run(*words)[1])["tables"][0]
+    assert (changed["rows"], changed["files_removed"] <= 2) == (1000, True)
+    assert len(_with_key(tmp_path, 500, 509)) <= 2
+    rows = DeltaTable(f"{tmp_path}/lake/shop.orders").to_pyarrow_table().sort_by("id")
+    assert rows.column("id").to_pylist() == list(range(1000))
+    assert rows.column("name").to_pylist()[499:511] == ["n499", *["new"] * 10, "n510"]
+
+
+def _with_key(base: Path, first: int, last: int) -> list[int]:
+    """The files that a reader of these keys has to open, of those of the newest version."""
+    actions = pa.table(DeltaTable(f"{base}/lake/shop.orders").get_add_actions(flatten=True))
+    bounds = list(zip(actions.column("min.id").to_pylist(), actions.column("max.id").to_pylist(), strict=True))
+    assert len(bounds) >= 9
+    return [i for i, (least, most) in enumerate(bounds) if least <= last and most >= first]
