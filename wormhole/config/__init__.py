@@ -97,6 +97,7 @@ __all__ = [
     "preference",
     "published",
     "relay_of",
+    "skips_no_less",
     "source_of",
     "sources_to_toml",
     "to_json",
@@ -105,6 +106,5 @@ __all__ = [
     "unknown_application",
     "unknown_application_hint",
     "unlisted",
-    "skips_no_less",
     "what_is_recorded",
 ]
