@@ -122,25 +122,40 @@ class TableCopy(Subscriber):
 
 def to_text(values: Key | Mapping[str, Value]) -> str:
     """A key or a row as JSON, from which :func:`from_text` makes equal values."""
-    return json.dumps(values, default=_tagged)
+    if isinstance(values, Mapping):
+        return json.dumps({name: _tagged(value) for name, value in values.items()})
+    return json.dumps([_tagged(value) for value in values])
 
 
 def from_text(text: str) -> Any:
     """Values of :func:`to_text`; those of a key as a list."""
-    return json.loads(text, object_hook=_untagged)
+    found = json.loads(text)
+    if isinstance(found, dict):
+        return {name: _untagged(value) for name, value in found.items()}
+    return [_untagged(value) for value in found]
 
 
-def _tagged(value: object) -> dict[str, str]:
-    """What JSON has no type for."""
-    return {"bytes": value.hex()} if isinstance(value, bytes) else {"decimal": str(value)}
+def _tagged(value: Value) -> object:
+    """What JSON has no type for is an object of one name, which is the type. No column holds an object else."""
+    match value:
+        case Decimal():
+            return {"decimal": str(value)}
+        case bytes():
+            return {"bytes": value.hex()}
+        case Mapping():
+            return {"entries": [[name.hex(), entry.hex()] for name, entry in value.items()]}
+        case _:
+            return value
 
 
-def _untagged(found: dict[str, Any]) -> Any:
+def _untagged(found: Any) -> Any:
     match found:
-        case {"bytes": str(text)} if len(found) == 1:
+        case {"bytes": text}:
             return bytes.fromhex(text)
-        case {"decimal": str(text)} if len(found) == 1:
+        case {"decimal": text}:
             return Decimal(text)
+        case {"entries": entries}:
+            return {bytes.fromhex(name): bytes.fromhex(entry) for name, entry in entries}
         case _:
             return found
 

@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 from urllib.parse import unquote, urlsplit
+from zlib import crc32
 
 import typer
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-_LISTEN: Final = 7400
+_PORTS: Final = range(20_000, 30_000)
+"""Of subscribers: below those that systems give to connections by themselves."""
 _PORTS_TO_TRY: Final = 40
 
 app = typer.Typer()
@@ -114,7 +116,7 @@ def init(
         tables=[table.name for table in tables],
         example=example.name if example else "",
         password_file=_password_name(folder, name, password_file) if "password_file" not in found.refuses else "",
-        listen=f"127.0.0.1:{_free_port()}",
+        listen=f"127.0.0.1:{_free_port(folder, application)}",
         existing=_wants_existing(readable, start),
         log=log,
         growth=report.growth,
@@ -232,16 +234,19 @@ def _place(source: str) -> str:
     return "" if host in ("localhost", "") or host.replace(".", "").isdigit() or ":" in host else host.partition(".")[0]
 
 
-def _free_port() -> int:
-    """The first free port from the usual one on; the usual one when all are taken."""
+def _free_port(folder: Path, application: str) -> int:
+    """A port for the subscriber of ``application`` that is free now. Another folder or application has another one: the
+    first one's subscriber may not run yet.
+    """
     import socket  # for `--help` it would take longer than all of this module
 
-    for port in range(_LISTEN, _LISTEN + _PORTS_TO_TRY):
+    first = crc32(f"{application}\0{folder.absolute()}".encode("utf-8", "surrogateescape"))
+    for port in (_PORTS[(first + number) % len(_PORTS)] for number in range(_PORTS_TO_TRY)):
         with closing(socket.socket()) as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
             probe.bind(("127.0.0.1", port))
             return port
-    return _LISTEN
+    return _PORTS[first % len(_PORTS)]
 
 
 def _password_name(folder: Path, name: str, given: Path | None) -> str:

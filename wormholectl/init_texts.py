@@ -18,7 +18,7 @@ from wormhole.config.datastores import datastore
 from wormhole.model.findings import LogGrowth, SeenTable
 from wormhole.model.units import format_size
 from wormhole.ports.datastore import Datastore
-from wormholectl.init_copy_texts import copy_program, copy_test
+from wormholectl.init_copy_texts import PRINTED, SHOW, copy_program, copy_test
 from wormholectl.relay_sizing import BUDGET, lasts
 
 __all__ = ["USUAL_LOG", "Project", "configuration", "example_of", "handler_test", "name_from", "subscriber"]
@@ -184,25 +184,28 @@ def subscriber(project: Project) -> str:
 Start it with: python subscriber.py
 """
 
+from collections import Counter
 from pathlib import Path
 
 from subscriber_sdk import Op, Subscriber, Update, run
 
+{PRINTED}
 
 class CacheInvalidator(Subscriber):
     """An update comes at least once: after a crash some come again. Dropping an entry twice does no harm."""
 
     def __init__(self, cache):
         self.cache = cache
+        self.seen = Counter()
 
     async def on_update(self, update: Update) -> None:  # to return is "processed", to raise is "try again"
         if update.op in (Op.TRUNCATE, Op.DELETE_RANGE):  # many rows at once
             self.cache.clear()
         else:
             self.cache.pop((update.table, *update.key), None)
-        # `repr`: what is in a row must not control the terminal; update.before and update.after hold the values
-        print(update.op.value, update.table, *map(repr, update.key), flush=True)
+        self.show(update)  # update.before and update.after hold the values
 
+{SHOW}
 
 if __name__ == "__main__":
     run(

@@ -3,7 +3,11 @@ quoting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -11,21 +15,37 @@ import pytest
 from tests.support.command_line import run
 from tests.support.databases import DatabaseServer
 from tests.support.pages import Reader
-from tests.support.ports import free_port
+from tests.support.postgres_server import PostgresServer
 from tests.support.rocks_writer import RocksWriter
-from wormholectl import init as init_command
 from wormholectl.errors import BROKEN
 
 DATABASE = "my 'shop'*"
 QUOTED = "my%20%27shop%27*"
+MYSQL_TYPES = (
+    "id INT PRIMARY KEY, price DECIMAL(10,2), big BIGINT UNSIGNED, part DOUBLE, flag BOOLEAN, name VARCHAR(40), "
+    "raw VARBINARY(40), large LONGTEXT, doc JSON, day DATE, at DATETIME(6), made TIMESTAMP NULL, clock TIME, y YEAR, "
+    "kind ENUM('a', 'b'), kinds SET('x', 'y'), bits BIT(9), gone INT"
+)
+MYSQL_ROW = (
+    "12.50, 18446744073709551615, 0.1, TRUE, 'Adä \\n', X'00FF', REPEAT('v', 70000), '{\"a\": [1, null, 2.50]}', "
+    "'2024-02-29', '2024-02-29 23:59:59.000001', '2024-02-29 12:00:00', '-838:59:59', 1999, 'b', 'x,y', 257, 1"
+)
+POSTGRES_TYPES = (
+    "id int PRIMARY KEY, price numeric(10,2), big bigint, part float8, flag boolean, name text, raw bytea, large text, "
+    "doc jsonb, day date, at timestamp, made timestamptz, clock time, span interval, tag uuid, list int[], "
+    "address inet, gone int"
+)
+POSTGRES_ROW = (
+    "12.50, -9223372036854775808, 0.1, true, 'Adä', '\\x00ff', repeat('v', 70000), '{\"a\": [1, null, 2.50]}', "
+    "'2024-02-29', '2024-02-29 23:59:59.000001', '2024-02-29 12:00:00+02', '23:59:59', '1 day 2 hours', "
+    "'6f1c0c3e-0f0b-4a0c-9a61-000000000001', '{1,NULL,3}', '10.0.0.1', 1"
+)
 
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    """A port of their own: two tests that look for a free one at a time would find the same."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(init_command, "_LISTEN", free_port())
     return Reader(tmp_path)
 
 
@@ -126,3 +146,116 @@ def test_what_doctor_would_complain_about_is_said(reader: Reader, tmp_path: Path
     assert "PROBLEM   wal_compression" in out
     assert "next: use kZSTD" in out
     assert "wormholectl doctor rocksdb://" in out
+
+
+def _kept_copies(
+    reader: Reader,
+    url: str,
+    options: str,
+    names: tuple[str, str],
+    change: Callable[[], object],
+    administrator: Callable[[str], object] = str,
+) -> None:
+    """Two applications keep copies as they were written, each beside the other; ``change`` is made while both run.
+    ``administrator``: runs a statement that ``init`` printed.
+    """
+    first, second = names
+    for application, name in (("cache", first), ("search", second)):
+        more = "" if name == first else f" --log {name}" if url.startswith("postgres") else ""
+        printed = reader.shell(
+            f"wormholectl init '{url}' {options} --start existing --application {application} "
+            f"--dir {application}{more} || [ $? = 1 ]"
+        )
+        needed = printed.partition("needs these in the datastore:\n\n")[2].partition("\n\n")[0]
+        for statement in needed.splitlines():
+            administrator(statement.strip())
+        assert " passed" in reader.shell(f"pytest {application}/test_subscriber.py")
+    files = {name: next(reader.folder.glob(f"{name}/*.toml")) for name in ("cache", "search")}
+    assert len({re.findall(r'^one = "[^"]*"', file.read_text(), re.MULTILINE)[0] for file in files.values()}) == 2
+    with ExitStack() as stack:
+        for name, file in files.items():
+            publisher = stack.enter_context(reader.running("wormholectl", "up", "-f", str(file)))
+            stack.enter_context(reader.running("python", f"{name}/subscriber.py"))
+            publisher.says("flows given away")
+        for name, file in files.items():
+            reader.shell(f"wormholectl backfill show {name} -c {file} --watch")
+        change()
+        for name, file in files.items():
+            reader.shell(f"wormholectl verify {name} -c {file} --yes --repair")
+            reader.shell(f"wormholectl verify {name} -c {file} --yes")
+
+
+def test_a_copy_of_every_type_is_equal_through_ddl(database_server: DatabaseServer, reader: Reader) -> None:
+    sql, table = database_server.sql, "first_hour.things"
+    sql(
+        "DROP DATABASE IF EXISTS first_hour",
+        "CREATE DATABASE first_hour",
+        f"CREATE TABLE {table} ({MYSQL_TYPES}) CHARACTER SET utf8mb4",
+        f"INSERT INTO {table} VALUES (1, {MYSQL_ROW}), (-2, {MYSQL_ROW})",
+        f"INSERT INTO {table} (id) VALUES (3)",
+    )
+
+    def change() -> None:
+        sql(
+            f"INSERT INTO {table} VALUES (4, {MYSQL_ROW})",
+            f"ALTER TABLE {table} DROP COLUMN gone, ADD COLUMN more DECIMAL(6,3) DEFAULT 1.5",
+            f"UPDATE {table} SET id = 5, price = -0.01, raw = NULL WHERE id = 1",
+            f"DELETE FROM {table} WHERE id = 3",
+        )
+
+    url = f"{database_server.flavour}://{database_server.user}@{database_server.host}:{database_server.port}/first_hour"
+    try:
+        _kept_copies(reader, url, f"--password-file {database_server.password_file}", ("first", "second"), change)
+        assert {kept(reader, name) for name in ("cache", "search")} == {(-2, 4, 5)}
+    finally:
+        sql("DROP DATABASE first_hour")
+
+
+def test_a_copy_of_every_type_of_postgres_is_equal_through_ddl(
+    postgres_server: PostgresServer, postgres_database: str, reader: Reader, tmp_path: Path
+) -> None:
+    def sql(*statements: str) -> None:
+        for statement in statements:
+            postgres_server.sql(statement, database=postgres_database)
+
+    table = "things"
+    sql(
+        f"CREATE TABLE {table} ({POSTGRES_TYPES})",
+        f"INSERT INTO {table} VALUES (1, {POSTGRES_ROW}), (-2, {POSTGRES_ROW})",
+        f"INSERT INTO {table} (id) VALUES (3)",
+    )
+
+    def change() -> None:
+        sql(
+            f"INSERT INTO {table} VALUES (4, {POSTGRES_ROW})",
+            f"ALTER TABLE {table} DROP COLUMN gone, ADD COLUMN more numeric(6,3) DEFAULT 1.5",
+            f"UPDATE {table} SET id = 5, price = -0.01, raw = NULL WHERE id = 1",
+            f"DELETE FROM {table} WHERE id = 3",
+        )
+
+    url = postgres_server.url(postgres_database)
+    _kept_copies(
+        reader, url, f"--password-file {postgres_server.password_file}", (postgres_database, "second"), change, sql
+    )
+    assert {kept(reader, name) for name in ("cache", "search")} == {(-2, 4, 5)}
+
+
+def test_a_copy_of_a_store_is_equal(reader: Reader, tmp_path: Path) -> None:
+    writer = RocksWriter(tmp_path / "store")
+    try:
+        writer.write([("put", "default", b"", b"of no key"), ("put", "default", b"b\xff", b"\x00\xff")])
+        _kept_copies(
+            reader,
+            f"rocksdb://{tmp_path}/store",
+            "",
+            ("first", "second"),
+            lambda: writer.write([("put", "default", b"c", b"new"), ("delete", "default", b"b\xff")]),
+        )
+    finally:
+        writer.exit()
+
+
+def kept(reader: Reader, application: str) -> tuple[object, ...]:
+    """The keys of the copy, in order."""
+    with closing(sqlite3.connect(reader.folder / application / "copy.db")) as copy:
+        return tuple(sorted(json.loads(key)[0] for (key,) in copy.execute("SELECT key FROM rows")))

@@ -50,7 +50,7 @@ def own_port(folder: Path) -> None:
     """Put another free port in place of the one that ``wormholectl init`` found: it is not used yet, so a test
     beside us may find it too."""
     for file in folder.glob("*.toml"):
-        file.write_text(re.sub(r"127\.0\.0\.1:74\d\d", lambda _: f"127.0.0.1:{free_port()}", file.read_text()))
+        file.write_text(re.sub(r"127\.0\.0\.1:2\d{4}\b", lambda _: f"127.0.0.1:{free_port()}", file.read_text()))
 
 
 class Reader:

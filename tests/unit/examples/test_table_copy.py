@@ -86,6 +86,8 @@ def test_values_of_every_type_are_verified(copied: Copied) -> None:
         "d": 0.1,
         "e": True,
         "f": 1 << 63,
+        "bytes": "a column may have the name of a type",
+        "g": {b"one": b"\xff"},
     }
     for key in (1, "text", b"bytes", Decimal("2.50"), (1, "two")):
         rows = [read(TABLE, key=key, after=values)]

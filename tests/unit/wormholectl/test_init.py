@@ -148,19 +148,37 @@ def test_a_password_file_that_is_there_is_named(home: Path, url: str, inside: bo
     assert found["datasets"]["shop"]["copies"]["main"]["logs"]["db1"]["password_file"] == ("p" if inside else str(file))
 
 
+def port_in(folder: Path) -> int:
+    """Of the subscriber that ``init`` wrote there."""
+    (application,) = tomllib.loads((folder / "shop.toml").read_text())["applications"].values()
+    (address,) = application["subscribers"].values()
+    return int(address.rpartition(":")[2])
+
+
 def test_a_port_in_use_is_left_alone(home: Path, url: str) -> None:
     import socket
 
+    assert run("init", url)[0] == UNREACHABLE
+    first = port_in(home)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            taken.bind(("127.0.0.1", 7400))
+            taken.bind(("127.0.0.1", first))
             taken.listen()
         except OSError:
-            pass  # somebody else has it: as good
-        assert run("init", url)[0] == UNREACHABLE
-    (address,) = tomllib.loads((home / "shop.toml").read_text())["applications"]["cache"]["subscribers"].values()
-    assert 7400 < int(address.rpartition(":")[2]) < 7440
+            pass  # another process has it: as good
+        assert run("init", url, "--force")[0] == UNREACHABLE
+    assert port_in(home) != first
+    assert run("init", url, "--force")[0] == UNREACHABLE
+    assert port_in(home) == first  # the same folder and application: the same port
+
+
+def test_applications_whose_subscribers_do_not_run_yet_have_ports_of_their_own(home: Path, url: str) -> None:
+    folders = [home / f"{number}" for number in range(4)]
+    for folder in folders:
+        run("init", url, "--dir", str(folder))
+    run("init", url, "--dir", str(home / "other"), "--application", "search")
+    assert len({port_in(folder) for folder in (*folders, home / "other")}) > 1
 
 
 @pytest.mark.parametrize(
