@@ -20,7 +20,7 @@ from wormhole.host.log_batch import BatchedLog
 from wormhole.host.waiting import wait_at_most
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.model.problem import Problem
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader, LogSource
 
@@ -115,6 +115,7 @@ class Fleet:
         self._lead_rest_s = 0.0
         self._read_before = 0
         self._said = BatchedLog(lambda line: _log.info("%s", line))
+        self._unreadable = NO_PROBLEM
         self._paused_for = ""  # what was logged last of a log that cannot be read
         self._first_added = self._last_added = 0.0
         self._ahead_at: dict[int, float] = {}  # when a caravan was last seen behind a flow of its own
@@ -226,9 +227,9 @@ class Fleet:
         """The caravan furthest ahead."""
         return self.governor.lead
 
-    def paused(self, cause: str) -> None:
+    def paused(self, cause: str, error: WormholeError) -> None:
         """The owner cannot let the fleet run yet: `trouble` says why."""
-        self._pause(cause)
+        self._pause(cause, error)
 
     def files(self, files: Sequence[tuple[int, int]]) -> None:
         """The log's files and their sizes, as the source lists them now."""
@@ -248,6 +249,11 @@ class Fleet:
     def trouble(self) -> str:
         """Why the log could not be opened last; empty since it was."""
         return self._paused_for
+
+    @property
+    def unreadable(self) -> Problem:
+        """The same as ``trouble``: the error alone, with its next step apart from it."""
+        return self._unreadable
 
     def oldest_place(self) -> LogPosition | None:
         """The earliest place that a reader may still need, ``None`` without caravans."""
@@ -316,7 +322,7 @@ class Fleet:
                 self._launch(self._start_marker, reader, "the lead")
                 self._changed.set()
             except WormholeError as error:
-                self._pause(f"the lead cannot be opened: {error}")
+                self._pause(f"the lead cannot be opened: {error}", error)
                 if isinstance(error, PositionPurged | Diverged):
                     # No flow waits for that place, and the same error for ever would leave new shards unseen.
                     with suppress(WormholeError):
@@ -470,9 +476,9 @@ class Fleet:
                 flow.leave(CaravanFlowState.HELD, error.message)
                 self._events.held(flow, error)
             else:  # its caravan carries it on
-                self._pause(f"no caravan of its own for {flow.name}: {error}")
+                self._pause(f"no caravan of its own for {flow.name}: {error}", error)
         except WormholeError as error:
-            self._pause(f"cannot read the log for {flow.name}: {error}")
+            self._pause(f"cannot read the log for {flow.name}: {error}", error)
             flow.explain(error.text, error.hint or "")
         else:
             self._proved(marker)
@@ -487,8 +493,11 @@ class Fleet:
             if _without_rows(flow.marker) == marker:
                 flow.verify()
 
-    def _pause(self, cause: str) -> None:
-        """Nothing is opened for a moment. Logged once however often it repeats, until the log is read again."""
+    def _pause(self, cause: str, error: BaseException) -> None:
+        """Nothing is opened for a moment, because of ``error``. Logged once however often it repeats, until the log is
+        read again.
+        """
+        self._unreadable = Problem(error.text, error.hint or "") if isinstance(error, WormholeError) else Problem(cause)
         self._not_before = self._clock.monotonic() + _REOPEN_S
         if cause != self._paused_for:
             self._paused_for = cause
@@ -497,7 +506,7 @@ class Fleet:
     def _launch(self, marker: Datamarker, reader: LogReader, cause: str) -> int:
         self._numbers += 1
         number = self._numbers
-        self._paused_for = ""
+        self._paused_for, self._unreadable = "", NO_PROBLEM
         caravan = Caravan(number, marker, reader, self, self.limits.read_rate, cause)
         self.caravans[number] = caravan
         self._ahead_at[number] = self._clock.monotonic()
@@ -559,12 +568,12 @@ class Fleet:
             if isinstance(error, Fatal):
                 self._events.held(flow, error)
         if isinstance(error, Retryable):
-            self._pause(f"caravan {caravan.number} lost its log and is opened again: {error}")
+            self._pause(f"caravan {caravan.number} lost its log and is opened again: {error}", error)
         elif error is not None:
             # What the log did says where and what to do; only a fault of ours needs the way it came.
             unforeseen = None if isinstance(error, Fatal) else error
             _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
-            self._pause("nothing is opened for a moment after that")
+            self._pause("nothing is opened for a moment after that", error)
             if isinstance(error, Fatal):
                 # Its datastore may read much log to come there again, and an operator has to act first.
                 self._lead_rest_s = min(max(_REOPEN_S, 2 * self._lead_rest_s), _LONGEST_REST_S)

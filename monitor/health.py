@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitor.state import HostState, Phase, PublisherState
-from wormhole.wire.problems import is_unowned, standby_of
+from wormhole.wire.conditions import log_condition
 
 __all__ = ["Health", "health"]
 
 _SILENT_S: Final = 10.0  # a publisher is polled every one to three seconds
-_STUCK_S: Final = 15.0  # as in publisher/operate/readiness.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,7 @@ def _wrong(publisher: PublisherState, now: float) -> Iterator[str]:
             silent_s, status = publisher.silent_s(now), publisher.status
             if silent_s > _SILENT_S:
                 yield f"did not answer for {silent_s:.0f} s{cause}"
-            elif status is not None and status.stuck_s >= _STUCK_S:
-                yield f"reads nothing of its growing log for {status.stuck_s:.0f} s. Next: `wormholectl doctor`"
-            elif status is not None and is_unowned(status):
-                yield f"has not taken over its log, which nobody owns: {standby_of(status)}"
+            elif status is not None and (found := log_condition(status)).fault:
+                yield f"delivers nothing of its log: {found}"
         case Phase.STOPPING | Phase.DRAINED:
             pass

@@ -313,7 +313,7 @@ class Publisher:
             except WormholeError as error:
                 # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its
                 # monitor ends for good.
-                self.fleet.paused(f"the end of the log is not known yet: {error}")
+                self.fleet.paused(f"the end of the log is not known yet: {error}", error)
                 await self.clock.sleep(_RETRY_S)
         # The lead should begin where the flows are, so they have to be known first.
         await self.applications.known.wait()
@@ -323,6 +323,13 @@ class Publisher:
         await self.fleet.run(min((start, *self.applications.unused_starts()), key=lambda marker: marker.order))
 
     # -- events of the parts
+
+    @property
+    def unreadable(self) -> Problem:
+        """Why nothing of the log can be read just now; empty while it is read."""
+        if self.log_watch.unreachable:
+            return self.log_watch.unreachable
+        return self.fleet.unreadable if self.fleet.lead is None else NO_PROBLEM
 
     def _cannot_read(self) -> bool:
         return bool(self.fleet.trouble or self.log_watch.end_unknown)

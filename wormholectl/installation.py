@@ -12,7 +12,14 @@ from wormhole.coordination.standbys import owner_name, why_not
 from wormhole.model.findings import Report, Severity
 from wormhole.model.problem import Problem
 from wormhole.model.visible import few
-from wormhole.wire.problems import problem_of, warnings_of
+from wormhole.wire.conditions import (
+    Condition,
+    State,
+    flow_condition,
+    log_condition,
+    other_warnings,
+    why_no_flows,
+)
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.certificates import TlsReport
 from wormholectl.host_status import Host
@@ -202,18 +209,15 @@ def _publishers(report: Report, seen: Seen) -> None:
     for status in seen.statuses:
         name = publisher_name(status)
         good = True
-        if status.coordination in {"suspended", "lost"}:
+        condition = log_condition(status)
+        if condition.fault or condition.state is State.NO_COORDINATOR:
             because = "it begins no new flow until contact is back"
-            report.add(
-                "publishers", Severity.PROBLEM, f"{name} has no contact with the coordinator", because, "see its log"
-            )
+            if condition.fault:
+                because = "nothing of its log is delivered"
+            what = f"{name}: {condition.cause}"
+            report.add("publishers", Severity.PROBLEM, what, because, condition.next_step)
             good = False
-        if status.HasField("stuck_s"):
-            what = f"{name} reads nothing for {span(status.stuck_s)} although the log grows"
-            step = "see its log; `wormholectl doctor URL` examines the database"
-            report.add("publishers", Severity.PROBLEM, what, "every flow falls behind", step)
-            good = False
-        for problem in warnings_of(status):
+        for problem in other_warnings(status, condition):
             what, because = f"{name}: {problem.text}", "the publisher reports it"
             report.add("publishers", Severity.WARN, what, because, problem.hint or "see its log")
             good = False
@@ -302,25 +306,29 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     if not statuses:
         return
     if not flows:
-        because = (
-            "no application of these logs is configured, or none has a shard yet; ZooKeeper may have lost its data"
-        )
-        step = "`wormholectl config show`; if an application is missing there: `wormholectl config apply FILE`"
-        report.add("flows", Severity.WARN, "there is none: nothing is delivered", because, step)
+        explained = why_no_flows(statuses)
+        if explained is None:
+            found = log_condition(statuses[0])
+            because = "nothing is delivered; ZooKeeper may have lost its data"
+            report.add("flows", Severity.WARN, found.cause, because, found.next_step)
+        elif not explained[1].fault:  # a fault is a problem of its publisher already
+            name, found = explained
+            report.add("flows", Severity.WARN, f"{name}: {found.cause}", "", found.next_step)
         return
-    held = {flow.flow: problem_of(flow) for flow in flows if flow.state == "held" and not flow.paused}
-    lost = [flow.flow for flow in flows if flow.state == "needs_replay"]
-    paused = [flow.flow for flow in flows if flow.paused]
-    alone = [flow.flow for flow in flows if flow.state == "unassigned" and not flow.paused]
+    conditions = {
+        flow.flow: (log_condition(status), flow_condition(status, flow)) for status in statuses for flow in status.flows
+    }
+    # What is a fault of the publisher is reported once, as its own.
+    own = {name: of_flow for name, (of_log, of_flow) in conditions.items() if of_flow != of_log}
+    held = {name: one for name, one in own.items() if one.fault and one.state is not State.NEEDS_REPLAY}
+    lost = [name for name, one in own.items() if one.state is State.NEEDS_REPLAY]
+    paused = [name for name, one in own.items() if one.state is State.PAUSED]
+    alone = {name: one for name, one in own.items() if one.state in {State.NO_SUBSCRIBER, State.SUBSCRIBER_AWAY}}
     parked = [flow.flow for flow in flows if flow.dead_letters]
     short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
-    if held:
-        first, cause = next(iter(held.items()))
-        because = f"they deliver nothing; {first}: {cause.text}" if cause else "they deliver nothing"
-        step = f"wormholectl why-lag {first}"
-        if cause.hint:
-            step = f"{cause.hint}; `{step}` says more"
-        report.add("flows", Severity.PROBLEM, f"held: {few(list(held))}", because, step)
+    for one, names in _by_cause(held).items():
+        what = f"held: {few(names)}: {one.cause}"
+        report.add("flows", Severity.PROBLEM, what, "they deliver nothing", one.next_step)
     if lost:
         because = "a replay was given up, and the log no longer holds their datamarkers: they deliver nothing"
         step = f"wormholectl why-lag {lost[0]}"
@@ -335,12 +343,21 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     if paused:
         step = f"wormholectl flows resume {paused[0]}, when it is time"
         report.add("flows", Severity.WARN, f"paused: {few(paused)}", "they deliver nothing", step)
-    if alone:
-        because = "no subscriber that the publisher knows takes them: they deliver nothing"
-        step = "start one, or restart one that runs and is not in `wormholectl subscribers`"
-        report.add("flows", Severity.WARN, f"without a subscriber: {few(alone)}", because, step)
-    if not (held or lost or short or parked or paused or alone):
+    for one, names in _by_cause(alone).items():
+        what = f"without a subscriber: {few(names)}: {one.cause}"
+        report.add("flows", Severity.WARN, what, "they deliver nothing", one.next_step)
+    if not (
+        held or lost or short or parked or paused or alone or any(of_log.fault for of_log, _ in conditions.values())
+    ):
         report.add("flows", Severity.OK, "none is held, paused, without a subscriber or short of log")
+
+
+def _by_cause(conditions: Mapping[str, Condition]) -> dict[Condition, list[str]]:
+    """The names of the flows of each condition: one cause is one entry."""
+    found: dict[Condition, list[str]] = {}
+    for name, one in conditions.items():
+        found.setdefault(one, []).append(name)
+    return found
 
 
 def _pushing(report: Report, seen: Seen) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wormhole.admin.admin_service import Answer, check_application, publisher_name
+from wormhole.wire.conditions import State, log_condition
 from wormhole.wire.lag import Lag, lag_of
 from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.show.flows import lag_text
@@ -86,6 +87,5 @@ def _unknown(answer: Answer) -> str:
     """Why a publisher cannot say how late its flows are; empty where it can."""
     if answer.status is None:
         return answer.problem
-    if not answer.status.end_unknown:
-        return ""
-    return f"{publisher_name(answer.status)} does not know the end of its log: {answer.status.end_unknown}"
+    condition = log_condition(answer.status)
+    return f"{publisher_name(answer.status)}: {condition}" if condition.state is State.LOG_UNREADABLE else ""

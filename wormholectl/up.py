@@ -22,7 +22,7 @@ from typing import Any, Final
 from monitor import log_files
 from monitor.daemon import Monitor
 from monitor.folder_lock import FolderLock
-from monitor.state import Phase
+from monitor.state import Phase, PublisherState
 from wormhole.config import Config, CoordinatorForm
 from wormhole.config.check import check_config
 from wormhole.coordination.connect import publish_config
@@ -32,6 +32,7 @@ from wormhole.host import logs
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import ConfigError, WormholeError
+from wormhole.wire.conditions import Condition, State, log_condition
 from wormholectl.errors import exit_code
 from wormholectl.options import now
 from wormholectl.show.live_log import LiveLog
@@ -185,7 +186,7 @@ class _Up:
                     _log.error("%s", error)
 
     async def _tell_ready(self, monitor: Monitor, config: Config, live: LiveLog) -> None:
-        waiting = await _wait_for_ready(monitor)
+        waiting, step = await _wait_for_ready(monitor)
         phases = {one.phase for one in monitor.state.publishers.values()}
         undo = ""
         if Phase.DRAINED in phases:
@@ -199,14 +200,14 @@ class _Up:
         live.say(text)
         if waiting:
             live.say("\n".join(waiting))
-        if undo:
-            live.say(f"Next: {undo}")
+        if undo or step:
+            live.say(f"Next: {undo or step}")
         given_up = Phase.GIVEN_UP in phases
-        self._report.tell(ready=not waiting, text=text, waiting=waiting, given_up=given_up, undo=undo)
+        self._report.tell(ready=not waiting, text=text, waiting=waiting, given_up=given_up, undo=undo or step)
         self._report.close()
 
     def _how_to_go_on(self, monitor: Monitor, config: Config) -> str:
-        running = sum(one.phase is Phase.RUNNING for one in monitor.state.publishers.values())
+        running = sum(map(_serves, monitor.state.publishers.values()))
         coordinator = self._coordinator
         applications = ", ".join(sorted(config.applications)) or "none yet: add [applications.NAME]"
         more = "" if self._default_folder else f" --data {self._folder}"
@@ -269,26 +270,49 @@ def _is_free(address: str) -> bool:
     return True
 
 
-async def _wait_for_ready(monitor: Monitor) -> list[str]:
-    """The publishers that do not serve yet, and why: returns when all serve, when none is retried any more, or after a
-    minute.
+def _is_settled(publisher: PublisherState) -> bool:
+    """Whether it serves, or it is known why it does not."""
+    if publisher.phase is Phase.RUNNING:
+        status = publisher.status
+        # One without an address is never asked.
+        return log_condition(status).state is not State.STARTING if status is not None else not publisher.http
+    return publisher.phase in {Phase.GIVEN_UP, Phase.DRAINED}
+
+
+def _is_wrong(found: Condition) -> bool:
+    return found.fault or found.state is State.STARTING
+
+
+def _serves(publisher: PublisherState) -> bool:
+    """Whether it runs, and nothing is wrong with its log as far as that is known."""
+    status = publisher.status
+    return publisher.phase is Phase.RUNNING and (status is None or not log_condition(status).fault)
+
+
+async def _wait_for_ready(monitor: Monitor) -> tuple[list[str], str]:
+    """The publishers that do not serve yet, and why, with the next step of the first one that has one: returns when all
+    serve, when it is known of each why it does not, or after a minute.
     """
     state = monitor.state
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_READY_S):
             while True:
                 seen = state.version
-                phases = {one.phase for one in state.publishers.values()}
-                if state.configuration and phases <= {Phase.RUNNING, Phase.GIVEN_UP, Phase.DRAINED}:
+                if state.configuration and all(map(_is_settled, state.publishers.values())):
                     break
                 await state.wait(seen)
     if not state.configuration:
-        return ["the configuration of this host is not known yet"]
+        return ["the configuration of this host is not known yet"], ""
     drained = f"{state.host} is drained by {state.drained_by or 'somebody'}"
-    return [
-        f"{key} is not ready: {drained}"
-        if one.phase is Phase.DRAINED
-        else f"{key} is not ready, {one.phase.value}: {one.problem or 'its cause is not known'}"
-        for key, one in sorted(state.publishers.items())
-        if one.phase is not Phase.RUNNING
-    ]
+    waiting, steps = [], []
+    for key, one in sorted(state.publishers.items()):
+        if one.phase is Phase.DRAINED:
+            waiting.append(f"{key} is not ready: {drained}")
+        elif one.phase is not Phase.RUNNING:
+            waiting.append(f"{key} is not ready, {one.phase.value}: {one.problem or 'its cause is not known'}")
+        elif one.status is None and one.http:
+            waiting.append(f"{key} is not ready: {one.problem or 'it has not answered yet'}")
+        elif one.status is not None and _is_wrong(found := log_condition(one.status)):
+            waiting.append(f"{key} is not ready: {found.cause}")
+            steps.append(found.next_step)
+    return waiting, next(iter(steps), "")

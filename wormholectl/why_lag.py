@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Final
 
 from wormhole.wire.backfills import has_ended
+from wormhole.wire.conditions import State, flow_condition, log_condition
 from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.show.printer import size, span
@@ -62,8 +63,8 @@ class Diagnosis:
 
 def diagnose(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis:
     """The stage that delays ``flow``. ``status``: of its publisher."""
-    found = _held(flow) or _stuck(status) or _not_behind(flow) or _receiver(status, flow)
-    found = found or _delivery(flow) or _filter(status, flow) or _reading(status, flow)
+    found = _condition(status, flow) or _not_behind(flow) or _delivery(flow)
+    found = found or _filter(status, flow) or _reading(status, flow)
     because = (*found.because, *_relay(status, flow, found))
     report = flow.handler
     if not report.slowest_table:
@@ -87,59 +88,34 @@ def _relay(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus, found:
     return tuple(facts)
 
 
-def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
-    name, replay = flow.flow, flow.replay
-    if flow.paused:
-        return Diagnosis(Stage.CONTROL, f"it is paused: {flow.paused}", (), f"wormholectl flows resume {name}")
-    if replay.state == "needs_replay":
-        step = f"wormholectl replay --resume {replay.replay}, or wormholectl flows accept-loss {name}"
-        return Diagnosis(Stage.LOG, "its replay was given up, and the log is gone at its place", _cause(flow), step)
-    if flow.HasField("replay"):
-        lease = f"{span(replay.lease_left_s)} of its lease are left" if replay.lease_left_s else "its lease has run out"
-        step = f"wait for it, or wormholectl replay --cancel {replay.replay}"
-        return Diagnosis(Stage.CONTROL, f"replay {replay.replay} by {replay.who} has it", (lease, *_cause(flow)), step)
-    if flow.loss_pending:
-        return Diagnosis(
-            Stage.LOG,
-            "log is missing at its place",
-            tuple(filter(None, [problem_of(flow).text])),
-            (
-                f"wormholectl repair {name} sends the rows that it lacks{f' ({flow.repair})' if flow.repair else ''}; "
-                "an archive that holds the range can replay it; "
-                f"wormholectl flows accept-loss {name} goes on without it"
-            ),
-        )
-    if flow.halted_at:
-        return Diagnosis(
-            Stage.HANDLER,
-            f"its handler gave up at update {flow.halted_at}",
-            _cause(flow),
-            (
-                f"correct the handler, then wormholectl flows resume {name}; or wormholectl flows skip {name} --update "
-                f"{flow.halted_at}"
-            ),
-        )
-    if flow.state == "held":
-        cause = problem_of(flow)
-        step = f"{cause.hint}; if it is still held then:" if cause.hint else "correct that, then"
-        return Diagnosis(
-            Stage.CONTROL,
-            f"it is held: {cause.text or 'its publisher does not say why'}",
-            (),
-            f"{step} wormholectl flows resume {name}",
-        )
-    return None
+_STAGES: Final = {
+    State.PAUSED: Stage.CONTROL,
+    State.REPLAYING: Stage.CONTROL,
+    State.HELD: Stage.CONTROL,
+    State.STANDS_BY: Stage.CONTROL,
+    State.HANDLER_FAILED: Stage.HANDLER,
+    State.NO_SUBSCRIBER: Stage.NETWORK,
+    State.SUBSCRIBER_AWAY: Stage.NETWORK,
+    State.NO_COORDINATOR: Stage.NETWORK,
+    State.NEEDS_REPLAY: Stage.LOG,
+    State.LOG_LOST: Stage.LOG,
+    State.LOG_UNREADABLE: Stage.LOG,
+    State.LOG_UNREAD: Stage.LOG,
+    State.UNOWNED: Stage.LOG,
+}
 
 
-def _stuck(status: admin_pb2.PublisherStatus) -> Diagnosis | None:
-    if not status.HasField("stuck_s"):
+def _condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis | None:
+    """What every observer shows of the flow (:mod:`wormhole.wire.conditions`), where it is more than being behind."""
+    found = flow_condition(status, flow)
+    if found.state not in _STAGES or (found.state is State.NO_COORDINATOR and flow.subscriber):
         return None
-    return Diagnosis(
-        Stage.LOG,
-        f"the log grows and nothing of it is read for {span(status.stuck_s)}",
-        (),
-        "look into the publisher's log for why it cannot read; wormholectl doctor URL examines the database",
-    )
+    follows = problem_of(flow).text in found.cause or found == log_condition(status)
+    because = [] if follows else list(_cause(flow))
+    if found.state is State.REPLAYING:
+        left = flow.replay.lease_left_s
+        because.insert(0, f"{span(left)} of its lease are left" if left else "its lease has run out")
+    return Diagnosis(_STAGES[found.state], found.cause, tuple(because), found.next_step)
 
 
 def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
@@ -148,28 +124,6 @@ def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
     # Of rows that a backfill sends some are always on their way: they are no backlog of the log.
     rows = flow.HasField("backfill") and not has_ended(flow.backfill)
     return None if behind or (flow.in_flight and not rows) else Diagnosis(Stage.NONE, "it is not behind")
-
-
-def _receiver(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis | None:
-    application = flow.flow.partition("/")[0]
-    mine = [one for one in status.subscribers if one.application == application]
-    if not flow.subscriber or flow.state in {"unassigned", "opening"}:
-        if status.coordination in {"suspended", "lost"}:
-            because = f"contact with the coordinator is {status.coordination}"
-            return Diagnosis(Stage.NETWORK, "it has no subscriber", (because, *_cause(flow)), "bring ZooKeeper back")
-        step = (
-            f"start a subscriber of {application}" if not mine else "wormholectl subscribers says how they are reached"
-        )
-        return Diagnosis(Stage.NETWORK, "it has no subscriber", _cause(flow), step)
-    for one in mine:
-        if one.subscriber == flow.subscriber and one.state != "connected":
-            return Diagnosis(
-                Stage.NETWORK,
-                f"its subscriber {one.subscriber} at {one.address} is {one.state}",
-                (one.cause,) if one.cause else (),
-                f"check that {one.subscriber} runs and that {one.address} can be reached from here",
-            )
-    return None
 
 
 def _delivery(flow: admin_pb2.FlowStatus) -> Diagnosis | None:

@@ -9,7 +9,8 @@ from typing import Final
 
 from monitor.state import HostState, Phase, PublisherState
 from wormhole.wire.backfills import has_ended, refused_tables
-from wormhole.wire.problems import is_unowned, standby_of
+from wormhole.wire.conditions import State, flow_condition, log_condition, other_warnings
+from wormhole.wire.problems import standby_of
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Concern", "Level", "of_flow", "of_host", "of_publisher"]
@@ -19,6 +20,7 @@ _LAGS_S: Final = 60.0
 _MUCH, _MOST = 0.5, 0.8  # of the time for which the log is kept
 _NO_CREDIT_S: Final = 10.0
 _NO_PROGRESS_S: Final = 60.0
+_OF_SUBSCRIBERS: Final = {State.HANDLER_FAILED, State.NO_SUBSCRIBER, State.SUBSCRIBER_AWAY}
 
 
 class Level(IntEnum):
@@ -82,77 +84,35 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
         )
     if status is None or publisher.phase is not Phase.RUNNING:
         return
-    if status.HasField("stuck_s") and status.stuck_s > 0:
+    condition = log_condition(status)
+    if condition.cause and condition.state not in {State.NO_SHARD, State.STANDS_BY, State.STARTING}:
+        # Without a next step of its own it is about to take over.
+        passes = condition.state is State.UNOWNED and not standby_of(status).hint
         yield Concern(
-            Level.PROBLEM,
-            f"the log grows and nothing was read for {_span(status.stuck_s)}",
-            "operator",
-            "read the publisher's log; after a restart it continues at the datamarkers",
+            Level.PROBLEM if condition.fault and not passes else Level.ATTENTION,
+            condition.cause,
+            "nobody yet" if passes else "operator",
+            condition.next_step,
         )
-    standby = standby_of(status)
-    if is_unowned(status):
-        # Without a next step it is about to take over.
+    elif condition.state is State.STANDS_BY and condition.next_step:
+        yield Concern(Level.ATTENTION, condition.cause, "operator", condition.next_step)
+    for problem in other_warnings(status, condition):
         yield Concern(
-            Level.PROBLEM if standby.hint else Level.ATTENTION,
-            f"nobody owns the log, and it has not taken over: {standby.text}",
-            "operator" if standby.hint else "nobody yet",
-            standby.hint or "`wormholectl publishers` shows who stands by",
-        )
-    elif standby.hint:
-        yield Concern(Level.ATTENTION, standby.text, "operator", standby.hint)
-    for problem in status.problems:
-        yield Concern(
-            Level.PROBLEM if status.end_unknown else Level.ATTENTION,
-            problem,
-            "operator",
-            "`wormholectl doctor` examines the cause",
-        )
-    if status.coordination in {"suspended", "lost"}:
-        yield Concern(
-            Level.ATTENTION,
-            f"its session with ZooKeeper is {status.coordination}: flows continue, nothing is assigned",
-            "operator",
-            "restore ZooKeeper",
+            Level.ATTENTION, problem.text, "operator", problem.hint or "`wormholectl doctor` examines the cause"
         )
 
 
-def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
-    """Concerns of one flow, the worst first."""
+def of_flow(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
+    """Concerns of one flow that ``status`` contains, the worst first; none that its publisher has."""
     name = flow.flow
-    if flow.state == "needs_replay":
-        yield Concern(
-            Level.PROBLEM,
-            "a replay was given up, and the log no longer holds its datamarker",
-            "operator",
-            f"`wormholectl replay --resume {flow.replay.replay}`, or continue without it: `wormholectl flows "
-            f"accept-loss {name}`",
-        )
-    elif flow.state == "replaying" and not flow.replay.lease_left_s:
-        yield Concern(
-            Level.ATTENTION,
-            flow.cause,
-            "operator",
-            "make the database's log reachable; the publisher then decides by itself",
-        )
-    elif flow.loss_pending:
-        yield Concern(
-            Level.PROBLEM,
-            flow.cause or "the log no longer holds what it needs next",
-            "operator",
-            f"send what it lacks: `wormholectl repair {name}`; replay the range, if an archive holds it; or continue "
-            f"without it: `wormholectl flows accept-loss {name}`",
-        )
-    elif flow.halted_at:
-        yield Concern(
-            Level.PROBLEM,
-            flow.cause or f"its handler failed at update {flow.halted_at} until its retries were exhausted",
-            "subscriber",
-            f"correct the handler, then `wormholectl flows resume {name}`, or skip that update",
-        )
-    elif flow.state == "held" and not flow.paused:
-        yield Concern(
-            Level.PROBLEM, flow.cause or "it is held", "operator", f"`wormholectl why-lag {name}` names the stage"
-        )
+    condition = flow_condition(status, flow)
+    if condition.state is State.REPLAYING and not flow.replay.lease_left_s:
+        step = "make the database's log reachable; the publisher then decides by itself"
+        yield Concern(Level.ATTENTION, flow.cause, "operator", step)
+    own = condition != log_condition(status) and condition.state not in {State.PAUSED, State.REPLAYING}
+    who = "subscriber" if condition.state in _OF_SUBSCRIBERS else "operator"
+    if own and condition.fault:
+        yield Concern(Level.PROBLEM, condition.cause, who, condition.next_step)
     behind = _share_of_log(flow)
     if behind > _MUCH:
         yield Concern(
@@ -161,13 +121,8 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
             "database",
             "keep more log, or make its subscriber catch up before",
         )
-    if flow.state == "unassigned" and not flow.paused:
-        yield Concern(
-            Level.ATTENTION,
-            flow.cause or "no subscriber is connected",
-            "subscriber",
-            "start a subscriber of this application",
-        )
+    if own and condition.cause and not condition.fault:
+        yield Concern(Level.ATTENTION, condition.cause, who, condition.next_step)
     if flow.progress_s > _NO_PROGRESS_S:
         running = f" (update {flow.handler.running_update})" if flow.handler.running_update else ""
         yield Concern(

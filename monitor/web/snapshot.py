@@ -17,6 +17,7 @@ from wormhole import __version__
 from wormhole.config.datastores import native_place
 from wormhole.model.position import LogPosition
 from wormhole.wire.backfills import backfill_text
+from wormhole.wire.conditions import flow_condition, log_condition
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
@@ -32,6 +33,8 @@ _EVENTS: Final = 100
 _CARAVAN_KINDS: Final = {"split", "merge"}
 _FEW: Final = 4
 _TEXT: Final = 400
+_SENTENCES: Final = 1500
+"""Of a cause and of a next step, which has statements to paste: nothing of them is cut."""
 _BINS: Final = 120
 _LEVELS: Final = {Level.NONE: "none", Level.ATTENTION: "attention", Level.PROBLEM: "problem"}
 _PAINTED: Final = dict.fromkeys(("crash_loop", "data_loss", "halted", "needs_replay"), Level.PROBLEM)
@@ -51,7 +54,8 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         concerns += [(concern, "publisher", str(publisher.key)) for concern in mine]
         runs = publisher.phase in _RUNS
         known = [] if publisher.status is None else publisher.status.flows
-        of_flows = [(flow, list(of_flow(flow)) if runs else []) for flow in known]
+        status = publisher.status or admin_pb2.PublisherStatus()
+        of_flows = [(flow, list(of_flow(status, flow)) if runs else []) for flow in known]
         concerns += [(concern, "flow", flow.flow) for flow, found in of_flows for concern in found[:1]]
         flows += [_flow(publisher, flow, found, runs) for flow, found in of_flows]
         if len(shown) < _PUBLISHERS:
@@ -93,13 +97,26 @@ def _is_unanswered(publisher: PublisherState) -> bool:
     return publisher.status is None and publisher.phase in _STARTS
 
 
+def _condition(publisher: PublisherState) -> dict[str, Any] | None:
+    """What every command shows of it; ``None`` while it does not run or has not answered."""
+    if publisher.status is None or publisher.phase not in _RUNS:
+        return None
+    found = log_condition(publisher.status)
+    return {
+        "state": found.state.value,
+        "cause": _text(found.cause, _SENTENCES),
+        "next": _text(found.next_step, _SENTENCES),
+    }
+
+
 def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows: Sequence[Level]) -> dict[str, Any]:
     status = publisher.status
     shown: dict[str, Any] = {
         "publisher": str(publisher.key),
         "phase": publisher.phase.value,
         "level": "unknown" if _is_unanswered(publisher) and not concerns else _LEVELS[_worst(concerns)],
-        "problem": _text("; ".join(concern.text for concern in concerns)),
+        "problem": _text("; ".join(concern.text for concern in concerns), _SENTENCES),
+        "condition": _condition(publisher),
         "pid": publisher.pid,
         "since": publisher.since or None,
         "restarts": publisher.restarts,
@@ -227,6 +244,8 @@ def _flow(
     lag = lag_of(publisher.status or admin_pb2.PublisherStatus(), flow)
     worst = concerns[0] if concerns else None
     cause = f"paused by {flow.paused}" if flow.paused else flow.cause
+    if runs and not flow.paused and publisher.status is not None:
+        cause = flow_condition(publisher.status, flow).cause or cause
     backfill = backfill_text(flow)
     return {
         "flow": _text(flow.flow),
@@ -268,9 +287,9 @@ def _grouped(concerns: Iterable[tuple[Concern, str, str]]) -> list[dict[str, Any
                 "about": about,
                 "names": [],
                 "count": 0,
-                "text": _text(concern.text),
+                "text": _text(concern.text, _SENTENCES),
                 "who": concern.who,
-                "next": _text(concern.next),
+                "next": _text(concern.next, _SENTENCES),
             },
         )
         group["count"] += 1
@@ -325,5 +344,5 @@ def _number(value: float | None) -> float | None:
     return round(value, 3) if value is not None and math.isfinite(value) else None
 
 
-def _text(text: str) -> str:
-    return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
+def _text(text: str, most: int = _TEXT) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

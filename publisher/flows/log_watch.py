@@ -137,6 +137,11 @@ class LogWatch:
             return str(self._failure)
         return "" if self._status is None else self._status.end_unknown
 
+    @property
+    def unreachable(self) -> Problem:
+        """The problem that ``end_unknown`` is about; empty while the end is known."""
+        return next((one for one in self.problems if str(one) == self.end_unknown), Problem(self.end_unknown))
+
     @staticmethod
     def _written(status: SourceStatus) -> LogPosition:
         """The end of the newest file: also what no caravan has read yet."""

@@ -11,18 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from publisher.publisher import Publisher
 from wormhole.coordination.standbys import owner_name
+from wormhole.wire.conditions import STUCK_S
 
-__all__ = ["STUCK_S", "Readiness", "readiness"]
-
-STUCK_S: Final = 15.0
-"""Nothing was read of a growing log for so long: the publisher is stuck.
-
-Opening a log anew after a fault takes a second or two.
-"""
+__all__ = ["Readiness", "readiness"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +45,8 @@ def readiness(publisher: Publisher, now: float) -> Readiness:
     stuck = publisher.progress.stuck_s(now)
     if stuck is not None and stuck >= STUCK_S:
         reasons.append(_why_stuck(publisher, stuck))
-    elif publisher.fleet.lead is None and publisher.fleet.trouble:
-        reasons.append(f"the log cannot be read: {publisher.fleet.trouble}")
+    elif publisher.fleet.lead is None and publisher.unreadable:
+        reasons.append(str(publisher.unreadable))
     if not ownership.standby and not ownership.may_send():
         reasons.append(f"it may not act for its flows: {ownership.why_silent()}")
     if publisher.markers.problem:
@@ -74,7 +68,7 @@ def _why_stuck(publisher: Publisher, stuck: float) -> str:
     served, lead = publisher.served, publisher.fleet.lead
     log = f"{served.dataset.name}/{served.copy}/{served.log}"
     if lead is None:
-        cause = publisher.fleet.trouble or "no reader could be opened"
+        cause = str(publisher.unreadable) or "no reader could be opened"
         return f"nobody reads the log {log} for {stuck:.0f} s: {cause}"
     unread = publisher.log_watch.behind(lead.buffer.place)
     more = "" if unread is None else f", {unread} bytes are not read"

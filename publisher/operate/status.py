@@ -100,9 +100,14 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
     if standby is not None:
         message.owner = owner_name(publisher.ownership.owners)
         message.standby.CopyFrom(standby)
+    unreadable = publisher.unreadable
+    if unreadable:
+        message.unreadable.text, message.unreadable.hint = unreadable.text, unreadable.hint
     for problem in publisher.log_watch.problems:
         _warn(message, problem)
     for name, unserved in sorted(publisher.applications.unserved.items()):
+        if unserved.why == unreadable:
+            continue  # one cause, which is reported already
         text = f"application {name} is not served as configured: {unserved.why.text}"
         _warn(message, Problem(text, unserved.why.hint))
     limits = publisher.fleet.limits

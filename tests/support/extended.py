@@ -49,6 +49,7 @@ EXTENDED: Final = (
     "tests/integration/test_verification.py",
     "tests/property/test_backfill.py",
     "tests/unit/spark_replay/export/test_expiry.py",
+    "tests/property/test_states_and_observers.py",
     "tests/unit/spark_replay/export/test_exporter.py",
     "tests/unit/spark_replay/test_selected.py::test_asked_of_files_and_rows_is_the_same_as_asked_of_everything",
     # Damage at every place, kill -9 at every step, and growth.

@@ -20,6 +20,7 @@ from wormhole.host.tls import target_options
 from wormhole.host.where import Where
 from wormhole.model.errors import Fatal, StreamBroken, UsageError
 from wormhole.push.refusal import refusal_of, why_unreachable
+from wormhole.wire.conditions import why_no_flows
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = [
@@ -171,7 +172,8 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
     """The publisher that has the flow, and what it tells of it.
 
     Raises :class:`~wormhole.model.errors.UsageError` with the nearest name when none has it, or
-    :class:`~wormhole.model.errors.StreamBroken` when one that does not answer may have it.
+    :class:`~wormhole.model.errors.StreamBroken` when one that does not answer may have it, or where a publisher's state
+    explains that it is not known.
     """
     names: list[str] = []
     for answer in answers:
@@ -186,7 +188,18 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
         raise StreamBroken(
             f"no publisher that answers has a flow {flow!r}; {problems}", hint=next(hints, "start that publisher")
         )
+    _check_known(answers, f"whether there is a flow {flow!r}")
     raise UsageError(f"there is no flow {flow!r}", hint=nearest(flow, names, "flow", "wormholectl flows"))
+
+
+def _check_known(answers: Sequence[Answer], what: str) -> None:
+    """Raises :class:`~wormhole.model.errors.StreamBroken` where the state of a publisher that answers explains that
+    ``what`` is not known.
+    """
+    found = why_no_flows(answer.status for answer in answers if answer.status is not None)
+    if found is not None:
+        name, condition = found
+        raise StreamBroken(f"{what} is not known: {name}: {condition.cause}", hint=condition.next_step)
 
 
 def publisher_name(status: admin_pb2.PublisherStatus) -> str:
@@ -196,10 +209,11 @@ def publisher_name(status: admin_pb2.PublisherStatus) -> str:
 
 def check_application(answers: Sequence[Answer], application: str) -> None:
     """Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of the
-    application.
+    application, or :class:`~wormhole.model.errors.StreamBroken` where a publisher's state explains that.
     """
     names = {flow.flow.partition("/")[0] for one in answers if one.status is not None for flow in one.status.flows}
     if application not in names and not any(one.may_have(application) for one in answers):
+        _check_known(answers, f"whether application {application!r} has a flow")
         raise UsageError(
             f"no publisher has a flow of application {application!r}",
             hint=nearest(application, names, "application", "wormholectl flows"),

@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from wormhole.model.errors import UsageError
+from wormhole.model.problem import Problem
 from wormhole.model.visible import few
 from wormhole.wire.backfills import backfill_text
+from wormhole.wire.conditions import flow_condition, log_condition
 from wormhole.wire.lag import Lag, lag_of
+from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.backfills import backfill_object
-from wormholectl.show.lists import Listing
+from wormholectl.show.lists import Listing, condition_object
 from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import size, span
 
@@ -41,19 +44,28 @@ def lag_text(lag: Lag) -> str:
     return f"{age} / {behind} / {transactions}"
 
 
-def _remarks(flow: admin_pb2.FlowStatus) -> str:
+def _remarks(status: Status, flow: admin_pb2.FlowStatus) -> str:
     return "; ".join(
         filter(
             None,
             (
-                flow.cause,
+                _cause(status, flow),
                 backfill_text(flow),
-                f"halted at {flow.halted_at}" if flow.halted_at and flow.halted_at not in flow.cause else "",
                 f"{flow.dead_letters:,} dead letters" if flow.dead_letters else "",
                 f"passes over {len(flow.skip)}" if flow.skip else "",
                 f"{flow.bad_values:,} sent whose value is not of its declared format" if flow.bad_values else "",
             ),
         )
+    )
+
+
+def _cause(status: Status, flow: admin_pb2.FlowStatus) -> str:
+    """With the next step where that is not a command of its own, which `why-lag` shows: one line for many flows."""
+    condition = flow_condition(status, flow)
+    if not condition.cause:
+        return flow.cause
+    return (
+        str(condition) if condition == log_condition(status) else str(Problem(condition.cause, problem_of(flow).hint))
     )
 
 
@@ -109,7 +121,7 @@ def _flow_rows(status: Status) -> Iterable[Sequence[str]]:
             f"{flow.caravan}{' (relay)' if flow.reads_relay else ''}" if flow.caravan else "-",
             span(flow.headroom_s) if flow.HasField("headroom_s") else "-",
             f"{flow.updates:,}",
-            _remarks(flow),
+            _remarks(status, flow),
         )
 
 
@@ -152,6 +164,7 @@ def flow_object(status: Status, flow: admin_pb2.FlowStatus) -> dict[str, Any]:
         "reads_relay": flow.reads_relay,
         "filter": flow.filter,
         "cause": flow.cause,
+        "condition": condition_object(flow_condition(status, flow)),
         "paused": flow.paused or None,
         "skip": list(flow.skip),
         "dead_letters": flow.dead_letters,
@@ -229,7 +242,7 @@ def _marker_rows(status: Status) -> Iterable[Sequence[str]]:
             flow.marker.delivered or "-",
             lag_text(lag_of(status, flow)),
             span(flow.headroom_s) if flow.HasField("headroom_s") else "-",
-            _remarks(flow),
+            _remarks(status, flow),
         )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from wormhole.admin.admin_service import Answer, publisher_name
+from wormhole.model.problem import Problem
+from wormhole.wire.conditions import Condition, State, log_condition, other_warnings
 from wormholectl.errors import UNREACHABLE
 from wormholectl.show.places import Status, native_place, place_text
 from wormholectl.show.printer import print_json, print_table, print_text, print_warnings
 from wormholectl.show.relays import relay_object
 
-__all__ = ["Listing", "short_cause", "show"]
+__all__ = ["Listing", "condition_object", "short_cause", "show"]
 
 _CAUSE_WIDTH: Final = 60
 
@@ -78,9 +80,18 @@ def show(
         below()
         for one in drained:
             print_text(str(one))
-    print_warnings(f"{publisher_name(status)}: {problem}" for _, status in answered for problem in status.problems)
+    shown = {row[-1] for _, status in answered for row in listing.rows(status)} if not as_json else set()
+    print_warnings(f"{publisher_name(status)}: {one}" for _, status in answered for one in _wrong(status, shown))
     print_warnings(answer.problem for answer in silent)
     return UNREACHABLE if silent else 0
+
+
+def _wrong(status: Status, shown: Collection[str]) -> Iterable[Problem]:
+    """What is wrong with a publisher, each cause once: nothing that is ``shown`` in the table."""
+    condition = log_condition(status)
+    if condition.cause and condition.state is not State.NO_SHARD and not any(str(condition) in one for one in shown):
+        yield condition.problem
+    yield from other_warnings(status, condition)
 
 
 def short_cause(cause: str, causes: dict[str, str]) -> str:
@@ -90,6 +101,15 @@ def short_cause(cause: str, causes: dict[str, str]) -> str:
     if len(cause) <= _CAUSE_WIDTH:
         return cause
     return causes.setdefault(cause, f"[{len(causes) + 1}]")
+
+
+def condition_object(condition: Condition) -> dict[str, Any]:
+    """Of a publisher or a flow (docs/cli-schema.json: ``condition``)."""
+    return {
+        "state": condition.state.value,
+        "cause": condition.cause or None,
+        "next_step": condition.next_step or None,
+    }
 
 
 def _standby(status: Status) -> dict[str, Any]:
@@ -114,6 +134,7 @@ def _summary(answer: Answer, status: Status) -> dict[str, Any]:
         "log_end": place_text(status.log_end) if status.HasField("log_end") else None,
         "native_log_end": native_place(status, status.log_end) if status.HasField("log_end") else None,
         "log_bytes_per_s": status.log_bytes_per_s if status.HasField("log_bytes_per_s") else None,
+        "condition": condition_object(log_condition(status)),
         "stuck_s": status.stuck_s if status.HasField("stuck_s") else None,
         "term": status.term or None,
         "candidate": status.candidate or None,

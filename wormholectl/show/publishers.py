@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from wormhole.admin.admin_service import publisher_name
+from wormhole.wire.conditions import State, log_condition
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.flows import lag_text
@@ -104,7 +105,7 @@ SUBSCRIBERS: Final = Listing(
 
 def _publisher_rows(status: Status) -> Iterable[Sequence[str]]:
     growth = f"{size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "-"
-    cause = f"the log grows and nothing is read for {span(status.stuck_s)}" if status.HasField("stuck_s") else ""
+    condition = log_condition(status)
     yield (
         publisher_name(status),
         status.host or "-",
@@ -118,7 +119,7 @@ def _publisher_rows(status: Status) -> Iterable[Sequence[str]]:
         str(len(status.caravans)),
         str(len(status.subscribers)),
         str(status.term or "-"),
-        cause or status.standby.text,
+        "" if condition.state is State.NO_SHARD else str(condition),
     )
 
 

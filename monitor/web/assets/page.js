@@ -366,8 +366,10 @@ function chosenFlows() {
 }
 
 function noFlows() {
-  const silent = shown.publishers.some((log) => log.status === null);
-  return silent ? "No flow is known: a publisher has not answered yet." : "No application receives from the logs of this host.";
+  if (shown.publishers.some((log) => log.condition === null)) return "No flow is known: a publisher does not answer, or not yet.";
+  const unknown = shown.publishers.find((log) => !["ok", "no_shard"].includes(log.condition.state));
+  const log = unknown ?? shown.publishers[0];
+  return log ? `No flow is known: ${log.condition.cause}.` : "This host serves no log.";
 }
 
 const state = (flow) => flow.state.replaceAll("_", " ");

@@ -146,7 +146,7 @@ def _database() -> list[Cell]:
                 "the same data at another address",
                 setting,
                 does.database_moved,
-                (Sign(Seen.DOCTOR, "reads nothing for"),),
+                (Sign(Seen.DOCTOR, "nothing of its log is delivered"),),
                 ("write the new address into `source`", "restart the publisher"),
             ),
             Cell(

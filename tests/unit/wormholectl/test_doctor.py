@@ -19,7 +19,7 @@ def test_without_a_url_it_is_the_installation(admin: FakeAdmin) -> None:
     code, out, err = run("doctor", "-p", "h:7")
     assert (code, err) == (1, "")
     assert "PROBLEM  flows: held: mail/db1" in out
-    assert "next: wormholectl why-lag mail/db1" in out
+    assert "next: correct that, then wormholectl flows resume mail/db1" in out
     code, out, _ = run("doctor", "-p", "h:7", "--json")
     assert (code, json.loads(out)["severity"]) == (1, "problem")
 

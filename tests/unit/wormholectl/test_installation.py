@@ -97,8 +97,8 @@ def test_where_all_is_well_every_check_says_so() -> None:
             "shop/main/db2 is configured",
         ),
         (replace(GOOD, whole_sources=("shop/main/db1",)), "sources", "warn", "the whole source of shop/main/db1"),
-        (with_publisher(coordination="lost"), "publishers", "problem", "no contact with the coordinator"),
-        (with_publisher(stuck_s=90.0), "publishers", "problem", "reads nothing for 1m 30s"),
+        (with_publisher(coordination="lost"), "publishers", "problem", "ZooKeeper does not answer"),
+        (with_publisher(stuck_s=90.0), "publishers", "problem", "nothing of it was read for 90 s"),
         (with_flow(state="held"), "flows", "problem", "held: cache/db1"),
         (with_publisher(warnings=[IN_USE], problems=["as text"]), "publishers", "warn", "db1: an id is in use"),
         (with_publisher(problems=["an id is in use. Next: server_ids"]), "publishers", "warn", "db1: an id is in use"),
@@ -127,7 +127,7 @@ def test_a_publisher_without_any_flow() -> None:
     one = well()
     del one.flows[:]
     seen = replace(GOOD, answers=(Answer("h:7", one),))
-    assert found(seen) == [("flows", "warn", "there is none: nothing is delivered")]
+    assert found(seen) == [("flows", "warn", "no flow is there: no application has a shard of this log yet")]
 
 
 def test_an_interpreted_publisher() -> None:
@@ -184,15 +184,15 @@ def test_a_held_flow_comes_with_its_cause_and_the_causes_next_step() -> None:
         state="held", problem=admin_pb2.Problem(text="another publisher, db1@h:7, has it", hint="stop one")
     )
     found = next(finding for finding in judge(seen).findings if finding.check == "flows")
-    assert found.because.endswith("cache/db1: another publisher, db1@h:7, has it")
-    assert found.next_step.startswith("stop one; `wormholectl why-lag cache/db1`")
+    assert found.what == "held: cache/db1: another publisher, db1@h:7, has it"
+    assert found.next_step == "stop one; if it is still held then: wormholectl flows resume cache/db1"
 
 
 def test_the_cause_that_an_earlier_release_reports_is_shown_whole() -> None:
     seen = with_flow(state="held", cause="another publisher has it. Next: stop one")
     found = next(finding for finding in judge(seen).findings if finding.check == "flows")
-    assert found.because.endswith("cache/db1: another publisher has it. Next: stop one")
-    assert found.next_step == "wormholectl why-lag cache/db1"
+    assert found.what == "held: cache/db1: another publisher has it. Next: stop one"
+    assert found.next_step == "correct that, then wormholectl flows resume cache/db1"
 
 
 def test_the_line_that_subscribers_need_with_tls() -> None:

@@ -12,7 +12,9 @@ from wormhole.model.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.lag_verdict import judge
 
-UNSEEN_WHY = "shop/main/db1 does not know the end of its log: the server is away"
+UNSEEN_WHY = (
+    "shop/main/db1: the server is away. Next: see the publisher's log; `wormholectl doctor URL` examines the datastore"
+)
 # Its flow is at the end of the log that was seen, and the log may have grown since.
 UNSEEN = Answer(
     "h:1",

@@ -34,7 +34,7 @@ def test_the_latest_flow_comes_first() -> None:
     assert "caravan 1 (lead) at 1/2/30" in lines[1]
     flows = [line.split()[0] for line in lines if "/db1" in line][1:]
     assert flows == ["cache/db1", "mail/db1"]
-    assert "control: it is held: the log is purged" in next(line for line in lines if line.startswith("mail/db1"))
+    assert "control: the log is purged" in next(line for line in lines if line.startswith("mail/db1"))
     assert lines[-1] == "q ends"
 
 

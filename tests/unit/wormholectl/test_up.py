@@ -28,6 +28,7 @@ from tests.support.eventually import eventually, patience
 from wormhole.config import Config, parse
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.model.errors import ConfigError, CoordinationLost
+from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl import up as module
 from wormholectl.show.live_log import LiveLog
 from wormholectl.up import _placed, _Report, _Up, _wait_for_ready, foreground
@@ -84,8 +85,10 @@ async def waiting_for(*phases: Phase, configuration: str = "current") -> list[st
     monitor.state.configuration = configuration
     for number, phase in enumerate(phases):
         key = LogKey("shop", "main", f"db{number}")
-        monitor.state.publishers[key] = PublisherState(key, phase, problem="boom" if phase is Phase.GIVEN_UP else "")
-    return await _wait_for_ready(monitor)
+        problem = "boom" if phase is Phase.GIVEN_UP else ""
+        status = admin_pb2.PublisherStatus(log_end=push_pb2.Position(incarnation=1))
+        monitor.state.publishers[key] = PublisherState(key, phase, problem=problem, status=status)
+    return (await _wait_for_ready(monitor))[0]
 
 
 async def test_ready_is_when_all_run_or_nothing_is_tried_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +98,29 @@ async def test_ready_is_when_all_run_or_nothing_is_tried_any_more(monkeypatch: p
     monkeypatch.setattr(module, "_READY_S", 0.02)
     assert await waiting_for(Phase.STARTING) == ["shop/main/db0 is not ready, starting: its cause is not known"]
     assert await waiting_for(configuration="") == ["the configuration of this host is not known yet"]
+
+
+async def test_a_publisher_that_cannot_read_its_log_is_not_ready_and_its_next_step_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs, but for the log: a stored datamarker is enough for that."""
+    config = parse(STATIC, "test")
+    monitor, told, live = Monitor(config, lambda: config), Told(), LiveLog(tmp_path, "monitor")
+    monitor.state.configuration = "current"
+    refused = admin_pb2.Problem(text="the server refuses the account", hint="correct password_file")
+    one = PublisherState(KEY, Phase.RUNNING, status=admin_pb2.PublisherStatus(unreadable=refused))
+    monitor.state.publishers[KEY] = one
+    up = _Up(tmp_path / "shop.toml", None, config, told)
+    up._folder.mkdir(parents=True)
+    await up._tell_ready(monitor, config, live)
+    [line] = told.lines
+    assert (line["ready"], line["undo"]) == (False, "correct password_file")
+    assert line["waiting"] == ["shop/main/db1 is not ready: the server refuses the account"]
+    assert str(line["text"]).startswith("0 publishers running")
+    monkeypatch.setattr(module, "_READY_S", 0.0)
+    one.status = admin_pb2.PublisherStatus()  # it has not looked at its log yet
+    waiting, step = await _wait_for_ready(monitor)
+    assert (len(waiting), step) == (1, "wait a moment")
 
 
 @pytest.mark.parametrize(("by", "shown"), [("ann@desk", "ann@desk"), ("", "somebody")])

@@ -73,10 +73,10 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Stage, str]] = [
     ("at the end", {"log_end": at(500)}, {}, Stage.NONE, "on its way"),
     ("paused", {}, {"paused": PAUSED, "halted_at": "x"}, Stage.CONTROL, PAUSED),
     ("held", {}, {"state": "held", "cause": "its marker is missing"}, Stage.CONTROL, "its marker is missing"),
-    ("loss", {}, {"loss_pending": True, "state": "held"}, Stage.LOG, "log is missing"),
+    ("loss", {}, {"loss_pending": True, "state": "held"}, Stage.LOG, "no longer holds what it needs"),
     ("replayed", {}, {"replay": replay(), "lag_transactions": 0}, Stage.CONTROL, "replay r1 by ann has it"),
     ("needs replay", {}, {"replay": replay(state="needs_replay")}, Stage.LOG, "its replay was given up"),
-    ("stuck", {"stuck_s": 40.0}, {"lag_transactions": 0, "in_flight": 0}, Stage.LOG, "for 40s"),
+    ("stuck", {"stuck_s": 40.0}, {"lag_transactions": 0, "in_flight": 0}, Stage.LOG, "for 40 s"),
     ("no caravan", {"caravans": []}, {"caravan": 0, "cause": "behind every caravan"}, Stage.LOG, "no caravan reads"),
     ("own cap", {"caravans": [caravan(target_bytes_per_s=10.0 * MIB)]}, {}, Stage.LOG, "may not read faster"),
     (
@@ -104,7 +104,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Stage, str]] = [
         {"coordination": "lost"},
         {"subscriber": "", "state": "unassigned"},
         Stage.NETWORK,
-        "no subscriber",
+        "ZooKeeper does not answer",
     ),
     ("cut off", {"subscribers": [subscriber(state="unreachable", cause="refused")]}, {}, Stage.NETWORK, "unreachable"),
     ("stalled", {}, {"credit": 0, "progress_s": 12.0}, Stage.NETWORK, "nothing was processed for 12s"),
@@ -144,14 +144,14 @@ def test_the_next_step_is_a_command_where_there_is_one() -> None:
     assert "wormholectl flows resume cache/db1" in diagnose(publisher(), flow(paused=PAUSED)).next_step
     halted = diagnose(publisher(), flow(halted_at="1/2/3:0", cause="ValueError: no such user"))
     assert "flows skip cache/db1 --update 1/2/3:0" in halted.next_step
-    assert halted.because == ("ValueError: no such user",)
+    assert "ValueError: no such user" in halted.what
     lost = diagnose(publisher(), flow(loss_pending=True)).next_step
     assert lost.startswith("wormholectl repair cache/db1 sends the rows that it lacks; ")
     assert "accept-loss cache/db1" in lost
     declined = flow(
         loss_pending=True, cause="held. Next: repair", problem=admin_pb2.Problem(text="held", hint="repair")
     )
-    assert diagnose(publisher(), declined).because == ("held",), "the next step is shown once"
+    assert (diagnose(publisher(), declined).what, diagnose(publisher(), declined).because) == ("held", ())
     assert "install a C compiler" in diagnose(publisher(compiled=[]), flow()).next_step
     assert "max_read_rate" in diagnose(publisher(caravans=[caravan(target_bytes_per_s=9.0 * MIB)]), flow()).next_step
 
@@ -276,7 +276,7 @@ def test_for_every_status_there_is_one_answer_with_a_next_step(
 def test_a_held_flows_next_step_is_that_of_its_cause() -> None:
     told = admin_pb2.Problem(text="another publisher has it", hint="stop one of the two")
     found = diagnose(publisher(), flow(state="held", problem=told))
-    assert found.what == "it is held: another publisher has it"
+    assert found.what == "another publisher has it"
     assert found.next_step.startswith("stop one of the two; if it is still held then: wormholectl flows resume")
     assert diagnose(publisher(), flow(state="held", cause="")).next_step.startswith("correct that, then wormholectl")
 

@@ -74,7 +74,7 @@ class Problem(_message.Message):
     def __init__(self, text: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class PublisherStatus(_message.Message):
-    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more", "warnings", "source", "log_base", "relay", "standby", "term", "candidate", "owner")
+    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more", "warnings", "source", "log_base", "relay", "standby", "term", "candidate", "owner", "unreadable")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class PublisherStatus(_message.Message):
     TERM_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     copy: str
     log: str
@@ -137,7 +138,8 @@ class PublisherStatus(_message.Message):
     term: int
     candidate: str
     owner: str
-    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ..., warnings: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., source: _Optional[str] = ..., log_base: _Optional[str] = ..., relay: _Optional[_Union[RelayStatus, _Mapping]] = ..., standby: _Optional[_Union[Problem, _Mapping]] = ..., term: _Optional[int] = ..., candidate: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+    unreadable: Problem
+    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ..., warnings: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., source: _Optional[str] = ..., log_base: _Optional[str] = ..., relay: _Optional[_Union[RelayStatus, _Mapping]] = ..., standby: _Optional[_Union[Problem, _Mapping]] = ..., term: _Optional[int] = ..., candidate: _Optional[str] = ..., owner: _Optional[str] = ..., unreadable: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class RelayStatus(_message.Message):
     __slots__ = ("mode", "begin", "begin_committed_s", "tip", "synced", "stretches", "held", "bytes", "log_bytes", "budget_bytes", "slot_budget_bytes", "keeps_slot", "readers", "unsynced_bytes", "problem")

@@ -46,7 +46,7 @@ def test_what_an_operator_did_is_shown_with_the_cause(capsys: pytest.CaptureFixt
         skip=["1/1/1:0"],
     )
     show(FLOWS, [Answer("h:7", admin_pb2.PublisherStatus(flows=[one]))], as_json=False)
-    cause = "[1] halted: ValueError; halted at 1/2/3:0; 2 dead letters; passes over 1"
+    cause = "[1] its handler gave up at update 1/2/3:0: halted: ValueError; 2 dead letters; passes over 1"
     assert capsys.readouterr().out.splitlines()[-1] == cause
 
 
@@ -89,6 +89,7 @@ def test_for_programs() -> None:
         "reads_relay": False,
         "filter": "true",
         "cause": "",
+        "condition": {"state": "ok", "cause": None, "next_step": None},
         "paused": None,
         "skip": [],
         "dead_letters": 0,

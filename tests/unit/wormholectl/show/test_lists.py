@@ -65,6 +65,7 @@ def test_for_programs_the_publisher_is_named_beside_its_status(capsys: pytest.Ca
             "log_end": "1/2/30",
             "native_log_end": None,
             "log_bytes_per_s": None,
+            "condition": {"state": "ok", "cause": None, "next_step": None},
             "stuck_s": None,
             "term": None,
             "candidate": None,

@@ -29,6 +29,7 @@ def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) ->
         *("shop/main/db1", "db-host", "77", "0.1.0", "2.5s", "connected", "1/2/30", "-", "2", "1", "1", "-")
     ]
     waits = status("db1")
+    waits.owner = "main@alpha"
     waits.standby.text = "stands by: main@alpha owns the log"
     show(PUBLISHERS, [Answer("h:7", waits)], as_json=False)
     assert capsys.readouterr().out.splitlines()[1].endswith("-     stands by: main@alpha owns the log")

@@ -1,0 +1,207 @@
+"""What state a publisher and a flow are in: one state, its cause and the next step, from what the publisher reports.
+
+Every observer shows these words: ``up``, ``lag``, ``why-lag``, ``flows``, ``doctor``, ``publishers``, the status page
+and the health probes. Where one thing is the reason of several others it alone is named: a log that cannot be read is
+the cause of each of its flows, too. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.wire.problems import is_unowned, problem_of, standby_of, warnings_of
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["STUCK_S", "Condition", "State", "flow_condition", "log_condition", "other_warnings", "why_no_flows"]
+
+STUCK_S: Final = 15.0
+"""For so long nothing was read of a growing log: it is a fault. Opening a log anew takes a second or two."""
+
+
+class State(StrEnum):
+    """Of a publisher with its log: ``ok`` to ``no_shard``; of a flow any of them but ``no_shard``."""
+
+    OK = "ok"
+    STARTING = "starting"
+    """Neither the log's end nor a fault is known yet."""
+    LOG_UNREADABLE = "log_unreadable"
+    """The datastore does not answer, refuses the account, or may not be read."""
+    LOG_UNREAD = "log_unread"
+    """It grows, and nothing of it is read."""
+    UNOWNED = "unowned"
+    """No publisher owns the log, and this one has not taken it over."""
+    STANDS_BY = "stands_by"
+    """Another publisher owns the log."""
+    NO_COORDINATOR = "no_coordinator"
+    NO_SHARD = "no_shard"
+    """No flow is there: no application receives from the log, or nothing of its tables was in it yet."""
+    PAUSED = "paused"
+    REPLAYING = "replaying"
+    NEEDS_REPLAY = "needs_replay"
+    LOG_LOST = "log_lost"
+    """The log no longer holds what the flow needs next."""
+    HANDLER_FAILED = "handler_failed"
+    HELD = "held"
+    NO_SUBSCRIBER = "no_subscriber"
+    SUBSCRIBER_AWAY = "subscriber_away"
+
+
+_FAULTS: Final = frozenset(
+    {State.LOG_UNREADABLE, State.LOG_UNREAD, State.UNOWNED, State.NEEDS_REPLAY}
+    | {State.LOG_LOST, State.HANDLER_FAILED, State.HELD}
+)
+_EXPLAINS_NO_FLOWS: Final = frozenset(
+    {State.STARTING, State.LOG_UNREADABLE, State.UNOWNED, State.STANDS_BY, State.NO_COORDINATOR}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``state``, ``cause`` (empty: nothing is wrong) and the next step (empty: there is none)."""
+
+    state: State
+    cause: str = ""
+    next_step: str = ""
+
+    @property
+    def fault(self) -> bool:
+        """Whether nothing is delivered until it is corrected; false also of what passes or was asked for."""
+        return self.state in _FAULTS
+
+    @property
+    def problem(self) -> Problem:
+        """The cause and the next step."""
+        return Problem(self.cause, self.next_step)
+
+    def __str__(self) -> str:
+        """On one line, as in a log."""
+        return str(self.problem)
+
+
+def log_condition(status: admin_pb2.PublisherStatus) -> Condition:
+    """The state of a publisher that answers, and of its log."""
+    standby = standby_of(status)
+    if is_unowned(status):
+        step = standby.hint or "`wormholectl publishers` shows which publishers stand by"
+        return Condition(State.UNOWNED, f"no publisher owns the log, and it has not taken over: {standby.text}", step)
+    if status.owner:
+        return Condition(State.STANDS_BY, standby.text or f"{status.owner} owns the log", standby.hint)
+    if unreadable := _unreadable(status):
+        step = unreadable.hint or "see the publisher's log; `wormholectl doctor URL` examines the datastore"
+        return Condition(State.LOG_UNREADABLE, unreadable.text, step)
+    if status.HasField("stuck_s") and status.stuck_s >= STUCK_S:
+        cause = f"the log grows and nothing of it was read for {status.stuck_s:.0f} s"
+        step = "see that its disk or server answers (`wormholectl doctor URL`), then restart the publisher"
+        return Condition(State.LOG_UNREAD, cause, step)
+    if status.coordination in {"suspended", "lost"}:
+        cause = f"ZooKeeper does not answer (the session is {status.coordination}): flows go on, nothing is assigned"
+        return Condition(State.NO_COORDINATOR, cause, "bring ZooKeeper back; nothing has to be done here")
+    if not status.flows:
+        if not status.HasField("log_end"):
+            return Condition(State.STARTING, "it is starting: its log was not measured yet", "wait a moment")
+        step = "`wormholectl config show` lists the applications; one of new tables has a shard with their first change"
+        return Condition(State.NO_SHARD, "no flow is there: no application has a shard of this log yet", step)
+    return Condition(State.OK)
+
+
+def _unreadable(status: admin_pb2.PublisherStatus) -> Problem:
+    """Why the log cannot be read. A publisher of an earlier release reports it among its warnings."""
+    if status.HasField("unreadable"):
+        return Problem(status.unreadable.text, status.unreadable.hint)
+    if not status.end_unknown:
+        return NO_PROBLEM
+    same = (one for one in warnings_of(status) if str(one) == status.end_unknown)
+    return next(same, Problem(status.end_unknown))
+
+
+def flow_condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Condition:
+    """The state of a flow that ``status`` contains."""
+    own = _of_operators(flow) or _of_flow(flow)
+    if own is not None:
+        return own
+    log = log_condition(status)
+    if log.fault or log.state is State.STANDS_BY:
+        return log
+    if flow.state == "held":
+        cause = problem_of(flow)
+        resume = f"wormholectl flows resume {flow.flow}"
+        step = f"{cause.hint}; if it is still held then: {resume}" if cause.hint else f"correct that, then {resume}"
+        return Condition(State.HELD, cause.text or "it is held, and its publisher does not say why", step)
+    return _of_subscriber(status, flow, log)
+
+
+def _of_operators(flow: admin_pb2.FlowStatus) -> Condition | None:
+    """What somebody asked for."""
+    name, replay = flow.flow, flow.replay
+    if flow.paused:
+        return Condition(State.PAUSED, f"it is paused: {flow.paused}", f"wormholectl flows resume {name}")
+    if flow.state == "needs_replay" or replay.state == "needs_replay":
+        step = f"wormholectl replay --resume {replay.replay}, or wormholectl flows accept-loss {name}"
+        return Condition(
+            State.NEEDS_REPLAY, "its replay was given up, and the log no longer holds its datamarker", step
+        )
+    if flow.state == "replaying" or flow.HasField("replay"):
+        step = f"wait for it, or wormholectl replay --cancel {replay.replay}"
+        return Condition(State.REPLAYING, f"replay {replay.replay} by {replay.who} has it", step)
+    return None
+
+
+def _of_flow(flow: admin_pb2.FlowStatus) -> Condition | None:
+    """What only a decision about this flow ends."""
+    name, cause = flow.flow, problem_of(flow)
+    if flow.loss_pending:
+        step = (
+            f"wormholectl repair {name} sends the rows that it lacks{f' ({flow.repair})' if flow.repair else ''}; "
+            f"an archive that holds the range can replay it; wormholectl flows accept-loss {name} goes on without it"
+        )
+        return Condition(State.LOG_LOST, cause.text or "the log no longer holds what it needs next", step)
+    if flow.halted_at:
+        text = cause.text
+        if flow.halted_at not in text:
+            text = f"its handler gave up at update {flow.halted_at}{f': {text}' if text else ''}"
+        step = (
+            f"correct the handler, then wormholectl flows resume {name}; "
+            f"or wormholectl flows skip {name} --update {flow.halted_at}"
+        )
+        return Condition(State.HANDLER_FAILED, text, step)
+    return None
+
+
+def _of_subscriber(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus, log: Condition) -> Condition:
+    application = flow.flow.partition("/")[0]
+    mine = [one for one in status.subscribers if one.application == application]
+    if flow.state == "unassigned" or (flow.state == "opening" and not flow.subscriber):
+        if log.state is State.NO_COORDINATOR:
+            return log
+        cause = problem_of(flow)
+        away = next((problem_of(one) for one in mine if one.state != "connected" and problem_of(one)), NO_PROBLEM)
+        step = cause.hint or away.hint or f"start a subscriber of {application}"
+        if mine and not (cause.hint or away.hint):
+            step = "wormholectl subscribers shows how they are reached"
+        return Condition(State.NO_SUBSCRIBER, cause.text or away.text or "no subscriber is connected", step)
+    for one in mine:
+        if one.subscriber == flow.subscriber and one.state != "connected":
+            cause = problem_of(one)
+            text = f"its subscriber {one.subscriber} at {one.address} is {one.state}"
+            step = cause.hint or f"check that {one.subscriber} runs and that {one.address} can be reached from here"
+            return Condition(State.SUBSCRIBER_AWAY, f"{text}: {cause.text}" if cause else text, step)
+    return log if log.state is State.NO_COORDINATOR else Condition(State.OK)
+
+
+def why_no_flows(statuses: Iterable[admin_pb2.PublisherStatus]) -> tuple[str, Condition] | None:
+    """The first publisher, ``dataset/copy/log``, whose state explains that a flow or an application is not known."""
+    for status in statuses:
+        found = log_condition(status)
+        if found.state in _EXPLAINS_NO_FLOWS:
+            return f"{status.dataset}/{status.copy}/{status.log}", found
+    return None
+
+
+def other_warnings(status: admin_pb2.PublisherStatus, condition: Condition) -> list[Problem]:
+    """The warnings of a publisher beside its ``condition``: of another cause, each once."""
+    found = dict.fromkeys(warnings_of(status))
+    return [one for one in found if not condition.cause or condition.cause not in one.text]
