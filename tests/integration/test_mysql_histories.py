@@ -168,6 +168,51 @@ def test_what_was_read_elsewhere_and_came_back_is_not_reported(new_server: NewSe
         assert read_log(source, marker).keys() == [2, 3]
 
 
+@pytest.mark.parametrize("flavour", ["mariadb"])
+@pytest.mark.parametrize("anchored_in", ["the marker's file", "a purged file"])
+def test_a_domain_that_was_deleted_is_no_lost_end(new_server: NewServer, tmp_path: Path, anchored_in: str) -> None:
+    """Its files were purged, as the server asks for; it does not list the domain any more."""
+    server, state = new_server(), tmp_path / "state"
+    shop(server)
+    with tailing(server, state) as source:
+        start = source.latest()
+        server.sql("SET SESSION gtid_domain_id = 7", "INSERT INTO shop.t VALUES (1, '')")
+        turn(server)
+        if anchored_in == "the marker's file":
+            insert(server, 2)
+        marker = read_log(source, start).markers[-1]
+        assert ",7-" in f",{marker.delivered}"
+    purge(server)
+    server.sql("FLUSH BINARY LOGS DELETE_DOMAIN_ID=(7)")
+    insert(server, 3)
+    assert "7-" not in str(server.sql("SELECT @@gtid_binlog_state"))
+    with tailing(server, state) as source:
+        assert source.latest().order.incarnation == marker.order.incarnation
+        read = read_log(source, marker)
+        assert read.keys() == [3]
+    purge(server)
+    with tailing(server, state) as source:
+        insert(server, 4)
+        assert read_log(source, read.markers[-1]).keys() == [4]
+
+
+@pytest.mark.parametrize("flavour", ["mariadb"])
+def test_a_domain_whose_transaction_was_lost_is_no_deleted_one(new_server: NewServer, tmp_path: Path) -> None:
+    """The server lists nothing of it either; the log has another transaction at its place."""
+    server, state, disk = new_server(), tmp_path / "state", tmp_path / "disk"
+    shop(server)
+    with tailing(server, state) as source:
+        start = source.latest()
+        insert(server, 1)
+        back_up(server, disk)
+        server.sql("SET SESSION gtid_domain_id = 7", "INSERT INTO shop.t VALUES (2, '')")
+        marker = read_log(source, start).markers[-1]
+    restore(server, disk)
+    insert(server, *range(10, 15), note="other")
+    with tailing(server, state) as source, pytest.raises(Diverged, match="7-"):
+        source.open(marker)
+
+
 def test_a_server_that_lost_the_end_of_its_log(new_server: NewServer, tmp_path: Path) -> None:
     """A disk of a moment ago, as after a power cut without ``sync_binlog``; and one that only crashed."""
     server, state, disk = new_server(), tmp_path / "state", tmp_path / "disk"

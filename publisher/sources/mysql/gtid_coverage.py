@@ -16,7 +16,7 @@ from publisher.sources.mysql.server_state import ServerState, StateQueries
 from wormhole.model.errors import Diverged, PositionError, PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
 
-__all__ = ["FILE_BEGIN", "REPLAY", "GtidCoverage", "all_lacking", "lacking"]
+__all__ = ["FILE_BEGIN", "REPLAY", "GtidCoverage", "all_lacking", "lacking", "only_deleted"]
 
 FILE_BEGIN: Final = 4
 """Offset of the first event of a file."""
@@ -87,10 +87,13 @@ class GtidCoverage:
                 hint=REPLAY,
             )
 
-    def check_executed(self, marker: Datamarker) -> None:
-        """Raises :class:`Diverged` when the server lacks delivered transactions."""
+    def check_executed(self, marker: Datamarker, *, held: bool = False) -> None:
+        """Raises :class:`Diverged` when the server lacks delivered transactions.
+
+        ``held``: its log still has the marker's file, so that it may have deleted whole domains since (`only_deleted`).
+        """
         gone = self.lacking(marker.delivered)
-        if gone:
+        if gone and not (held and only_deleted(self._view, gone, mariadb=self._queries.mariadb)):
             raise Diverged(
                 f"the server has not executed {gone}, which was delivered before {self._view.place(marker.order)}",
                 first_missing=self._first(gone, marker.order.incarnation),
@@ -152,6 +155,15 @@ def lacking(view: ServerState, delivered: str, *, mariadb: bool) -> str:
         for domain, (server, sequence) in sorted(MariaPosition.parse(delivered).domains().items())
         if executed.get((domain, server), 0) < sequence
     )
+
+
+def only_deleted(view: ServerState, gone: str, *, mariadb: bool) -> bool:
+    """Whether all that is ``gone`` is of domains of which the server lists nothing.
+
+    MariaDB deletes the domains of purged files by ``FLUSH BINARY LOGS DELETE_DOMAIN_ID``: that it does not list what it
+    wrote in them does not show that it lost it. That it did not lose it has to be shown by its files.
+    """
+    return mariadb and not {domain for domain, _ in _executed(view.state)} & set(MariaPosition.parse(gone).domains())
 
 
 def all_lacking(view: ServerState, delivered: Collection[str], *, mariadb: bool) -> str:

@@ -27,7 +27,7 @@ from publisher.sources.mysql.dump import Dump, FromFile, FromGtids, Start
 from publisher.sources.mysql.file_packets import FilePackets
 from publisher.sources.mysql.folder_dump import FolderDump, OnServer
 from publisher.sources.mysql.folder_log import FolderLog
-from publisher.sources.mysql.gtid_coverage import FILE_BEGIN, GtidCoverage, lacking
+from publisher.sources.mysql.gtid_coverage import FILE_BEGIN, GtidCoverage, lacking, only_deleted
 from publisher.sources.mysql.id_claims import IdClaims
 from publisher.sources.mysql.incarnations import Incarnations, same_file
 from publisher.sources.mysql.log_walk import LogWalk
@@ -118,7 +118,32 @@ class Opening:
         """How far the present log was read, of which ``last`` was the end, and what of it this server lacks."""
         if last is None or last.order.incarnation != self._incarnations.current:
             return None
-        return Read(last.order, lacking(view, last.delivered, mariadb=self._queries.mariadb) if view.gtids else "")
+        mariadb = self._queries.mariadb
+        gone = lacking(view, last.delivered, mariadb=mariadb) if view.gtids else ""
+        if gone and only_deleted(view, gone, mariadb=mariadb) and self._holds(view, last):
+            gone = ""
+        return Read(last.order, gone)
+
+    def _holds(self, view: ServerState, marker: Datamarker) -> bool:
+        """Whether the server's own log has ``marker``'s file, which is the one that was seen, and in it the transaction
+        before the marker, or none if that one is in an earlier file. Reads it over a connection of its own. Raises
+        :class:`SourceUnavailable`.
+        """
+        order, anchor = marker.order, marker.anchor
+        size = view.own_size(order.file)
+        if anchor is None or size is None or size < order.offset:
+            return False
+        begin, here = LogPosition(order.incarnation, order.file, FILE_BEGIN), anchor.begin.file == order.file
+        if here and anchor.begin.offset <= _LARGEST_OFFSET:
+            begin = anchor.begin
+        making = _Making(self, connect(self._address), view, order.incarnation)
+        making.begin(FromFile(view.name(begin.file), begin.offset), "", begin, server_id=0)
+        with closing(making):
+            try:
+                pass_to(making.walk, order, anchor if here else None)
+            except Diverged:
+                return False
+            return here or making.walk.anchor is None
 
     def fingerprint(self, view: ServerState, number: int) -> str:
         """That of a file which the server has, read over a connection of its own. Raises :class:`SourceUnavailable`."""
@@ -197,7 +222,7 @@ class Opening:
         if anchor is not None and anchor.begin.incarnation == incarnation:
             begin = min(begin, anchor.begin)
         if begin.file < view.first:
-            reach.check_executed(marker)
+            reach.check_executed(marker, held=True)
             begin = order
         if begin.offset > _LARGEST_OFFSET:
             # By GTIDs the stream would begin at a place whose upper half is unknown.
