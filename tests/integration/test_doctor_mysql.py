@@ -126,8 +126,11 @@ def test_gtids_are_turned_on_by_the_steps_it_prints(tmp_path: Path, new_server: 
 
 def test_a_server_without_a_log(new_server: NewServer, flavour: str, tmp_path: Path) -> None:
     server = new_server(**({"skip_log_bin": None} if flavour == "mysql" else {"log_bin": "OFF", "skip_log_bin": None}))
-    code, found = Doctor(server, tmp_path).report()
+    doctor = Doctor(server, tmp_path)
+    code, found = doctor.report()
     assert (code, found["log_bin"]["severity"]) == (1, "problem")
+    assert "retention" not in found
+    assert "may not see" not in doctor.run()[1]
 
 
 @pytest.mark.parametrize("grants", ["USAGE", "SELECT", "REPLICATION SLAVE"])

@@ -130,6 +130,8 @@ def _gtid(settings: Settings) -> Iterator[Finding]:
 
 
 def _retention(settings: Settings) -> Iterator[Finding]:
+    if not settings.flag("log_bin"):
+        return  # there is nothing to keep
     size = sum(log.size for log in settings.logs)
     now = f"{len(settings.logs)} files, {size / (1 << 20):.0f} MiB now"
     if is_rds(settings):

@@ -30,6 +30,8 @@ _FOLLOWS: Final = 4  # the magic of a file
 
 def measure_growth(address: Address, settings: Settings, *, timeout_s: float) -> LogGrowth:
     """Over about the last day. The beginning of a few files is read for that."""
+    if not settings.flag("log_bin"):
+        return LogGrowth(unknown="the server writes no binary log (log_bin=OFF)")
 
     def begun(file: BinaryLog) -> float:
         # Its number is of this one dump: a server ends the dump of another reader with the same number.

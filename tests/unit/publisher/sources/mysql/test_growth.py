@@ -6,8 +6,10 @@ import struct
 
 import pytest
 
-from publisher.sources.mysql.growth import begun_s, growth_of
+from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.growth import begun_s, growth_of, measure_growth
 from publisher.sources.mysql.settings import BinaryLog
+from tests.support.mysql_settings import MYSQL, changed
 from wormhole.model.errors import SourceUnavailable, UsageError, WormholeError
 
 HOUR = 3600.0
@@ -40,6 +42,12 @@ def test_few_files_are_read_of_many() -> None:
 def test_what_cannot_be_measured_says_why() -> None:
     assert grown()[2] == "the account may not see the binlog files"
     assert grown(0.1)[2] == "its binlog files are younger than ten minutes"
+
+
+def test_without_a_log_nothing_is_asked_for() -> None:
+    settings = changed(MYSQL, variables={"log_bin": "OFF"}, logs=())
+    growth = measure_growth(Address("db1", 3306, "wormhole", ""), settings, timeout_s=1.0)
+    assert growth.unknown == "the server writes no binary log (log_bin=OFF)"
 
 
 class Stream:
