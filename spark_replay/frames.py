@@ -19,6 +19,7 @@ from spark_replay.archive.reader import after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.selected import ALL, COLUMNS, TYPES, Piece, Wanted, piece_rows, tasks_of
 from spark_replay.spark.portions import portions, taken
+from spark_replay.tables.superseded import rows_that_count
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
@@ -74,9 +75,12 @@ def read(
     chosen: Sequence[ShardFiles],
     columns: Sequence[str] = COLUMNS,
     wanted: Wanted = ALL,
+    *,
+    current: bool = False,
 ) -> DataFrame:
     """The updates of all these shards that are ``wanted``: the archive's columns, or those of ``columns``, then
-    ``shard``. In no order.
+    ``shard``. In no order. ``current``: only the rows as they are at the end count, so a task leaves out changes of
+    which its later ones leave no trace.
 
     Tasks read the files as everything else here does, since Spark's own reader compares neither headers of pages nor
     footers with anything. What is wrong with a file shows then, as an error of Spark that names it: within
@@ -89,7 +93,7 @@ def read(
     if not pieces:
         return spark.createDataFrame([], shape)
     tasks = tasks_of(pieces, spark.sparkContext.defaultParallelism)
-    return portions(spark, tasks).mapInArrow(_Reading(store, tuple(columns), wanted), shape)
+    return portions(spark, tasks).mapInArrow(_Reading(store, tuple(columns), wanted, current), shape)
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,16 @@ class _Reading:
     store: ArchiveStore
     columns: tuple[str, ...]
     wanted: Wanted
+    current: bool
 
     def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for pieces in taken(given):
-            for piece in pieces:
-                yield from piece_rows(self.store, piece, self.columns, self.wanted)
+        rows = (
+            batch
+            for pieces in taken(given)
+            for piece in pieces
+            for batch in piece_rows(self.store, piece, self.columns, self.wanted)
+        )
+        return rows_that_count(rows) if self.current else rows
 
 
 @contextmanager

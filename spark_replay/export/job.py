@@ -101,7 +101,7 @@ class _Job:
         self._spark = spark
         self._work = work
         wanted = Wanted((Condition("table", "in", (work.table,)),))
-        archived = frames.read(spark, work.store, work.ranges, wanted=wanted)
+        archived = frames.read(spark, work.store, work.ranges, wanted=wanted, current=True)
         self._changes = archived
         if work.start is not None:
             self._changes = work.start(spark).where(f.col("table") == work.table).unionByName(archived)

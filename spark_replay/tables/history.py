@@ -27,6 +27,7 @@ from spark_replay.tables.folder import Folder, TableWritten, Written, table_fold
 from spark_replay.tables.rows import Decoding, decoding, needed, without
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.selection import EARLIEST, LATEST, TableOptions, key_problem, select, select_tables
+from spark_replay.tables.superseded import rows_that_count
 from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import ReplayError, UsageError
@@ -270,9 +271,8 @@ class _Task:
         schema_of = lookup(self.schemas)
         made: list[dict[str, Any]] = []
         size = 0
-        for (shard, table, _), members in groupby(
-            _rows_of(given), lambda one: (one["shard"], one["table"], one["_group"])
-        ):
+        rows = _rows_of(rows_that_count(given) if self.current else given)
+        for (shard, table, _), members in groupby(rows, lambda one: (one["shard"], one["table"], one["_group"])):
             barriers = self.barriers.get((shard, table)) or Barriers()
             changes = (_change(one) for one in members)
             for version in versions(changes, barriers, schema_of, from_first=shard in self.whole):

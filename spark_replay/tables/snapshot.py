@@ -85,7 +85,7 @@ def _source(spark: SparkSession, store: ArchiveStore, plan: SnapshotPlan, previo
     """The rows of the archive, and those of the previous snapshot before them."""
     import pyspark.sql.functions as f
 
-    rows = read(spark, store, plan.selection.shards)
+    rows = read(spark, store, plan.selection.shards, current=True)
     if previous:
         before = read_about(previous, store.dataset, store.copy)
         rows = snapshot_rows(spark, previous, before)("").unionByName(rows)
