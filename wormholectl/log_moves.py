@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from publisher.flows.election import attempt
 from wormhole.admin.admin_service import nearest
 from wormhole.admin.discovery import group_of
-from wormhole.config import DatasetConfig
+from wormhole.config import DatasetConfig, preference
 from wormhole.coordination.port import CandidateInfo, LogGroup, LogOwners
 from wormhole.coordination.standbys import owner_name
 from wormhole.model.errors import Fatal, UsageError
 from wormhole.model.problem import Problem
 
-__all__ = ["Planned", "planned_move", "refusal"]
+__all__ = ["Planned", "expected_candidates", "planned_move", "refusal"]
 
 _LISTED: Final = "wormholectl publishers"
 
@@ -42,7 +42,7 @@ def planned_move(
     """
     group = _group_named(log, known, datasets)
     owners = known[group]
-    candidate = _candidate_named(to, group, owners)
+    candidate = _candidate_named(to, group, owners, expected_candidates(group, datasets))
     if why := refusal(candidate, owners):
         raise Fatal(f"{candidate.name} cannot take {group} over: {why.text}", hint=why.hint or f"`{_LISTED}`")
     if not candidate.lacking:
@@ -82,7 +82,18 @@ def _group_named(log: str, known: Mapping[LogGroup, LogOwners], datasets: Mappin
     )
 
 
-def _candidate_named(to: str, group: LogGroup, owners: LogOwners) -> CandidateInfo:
+def expected_candidates(group: LogGroup, datasets: Mapping[str, DatasetConfig]) -> list[str]:
+    """The publishers that the configuration names for the log, COPY@HOST, the preferred one first."""
+    found = []
+    dataset = datasets.get(group.dataset)
+    for copy, one in () if dataset is None else dataset.copies.items():
+        for name, log in one.logs.items():
+            if group_of(datasets, f"{group.dataset}/{copy}/{name}") == group:
+                found += [(preference(dataset, copy, name, host), f"{copy}@{host}") for host in log.candidates]
+    return [name for _, name in sorted(found)]
+
+
+def _candidate_named(to: str, group: LogGroup, owners: LogOwners, expected: Sequence[str]) -> CandidateInfo:
     found = [one for one in owners.candidates if to in (one.name, one.host)]
     if len(found) == 1:
         return found[0]
@@ -92,6 +103,12 @@ def _candidate_named(to: str, group: LogGroup, owners: LogOwners) -> CandidateIn
     owner = owner_name(owners)
     if owners.owner is not None and to in (owner, owners.owner.host):
         raise UsageError(f"{owner} owns {group} already", hint=f"`{_LISTED}` lists who stands by for it")
+    if down := [name for name in expected if to in (name, name.partition("@")[2])]:
+        host = down[0].partition("@")[2]
+        raise UsageError(
+            f"{down[0]} is in the configuration of {group}, and its publisher is not there",
+            hint=f"start `wormholectl monitor run` on {host}; where it runs, its page shows why the publisher does not",
+        )
     names_of = [one.name for one in owners.candidates]
     if not names_of:
         raise UsageError(f"nobody stands by for {group}", hint="name a second host in `hosts`, and run a monitor there")

@@ -17,7 +17,7 @@ from wormhole import __version__
 from wormhole.admin import admin_service
 from wormhole.admin.admin_service import Answer, publisher_name
 from wormhole.admin.discovery import configured, group_of, state_dir, with_coordinator
-from wormhole.config import Config, DatasetConfig, preference, unlisted
+from wormhole.config import Config, DatasetConfig, unlisted
 from wormhole.coordination.port import Coordinator, LogGroup, LogOwners
 from wormhole.coordination.static import StaticCoordinator
 from wormhole.host.clock import SYSTEM_CLOCK
@@ -28,6 +28,7 @@ from wormhole.model.problem import Problem
 from wormholectl.certificates import named, report_on
 from wormholectl.host_status import Host, hosts_of
 from wormholectl.installation import Clock, Contended, Disk, Seen
+from wormholectl.log_moves import expected_candidates
 from wormholectl.options import Where
 
 __all__ = ["clock_of", "look"]
@@ -112,14 +113,9 @@ def _contended(
     for log in logs:
         grouped.setdefault(group_of(datasets, log), []).append(log)
     for group, of_group in grouped.items():
-        expected = []
-        for log in of_group:
-            dataset, copy, name = log.split("/")
-            hosts = datasets[dataset].copies[copy].logs[name].candidates
-            expected += [(preference(datasets[dataset], copy, name, host), f"{copy}@{host}") for host in hosts]
+        expected = tuple(expected_candidates(group, datasets))
         if group in owners or len(expected) > 1:
-            names = tuple(name for _, name in sorted(expected))
-            yield Contended(group, tuple(of_group), names, owners.get(group, LogOwners(None, (), (), None)))
+            yield Contended(group, tuple(of_group), expected, owners.get(group, LogOwners(None, (), (), None)))
 
 
 def _logs_of(dataset: str, settings: DatasetConfig) -> Iterable[str]:

@@ -10,6 +10,8 @@ from wormholectl.options import LOG_HELP, AsJson, Formats, LogName, PasswordFile
 
 __all__ = ["app"]
 
+_NAMED: Final = 50
+
 app = typer.Typer()
 
 _TAIL_EXAMPLES: Final = """Examples:
@@ -81,9 +83,14 @@ def tail(
     lost: list[LogGap] = []
 
     def broken(error: DecodeError) -> None:
-        if error.message not in left_out:  # each transaction with such a table has it
-            left_out.add(error.message)
+        # Each transaction with such a table has it, and one error may be about several tables.
+        if error.message not in left_out:
             print_text(f"warning: not shown: {error}", error=True)
+        others = [one for one in dict.fromkeys(error.tables) if one not in left_out and one not in error.message]
+        if others:
+            more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+            print_text(f"warning: not shown either: {', '.join(others[:_NAMED])}{more}", error=True)
+        left_out.update((error.message, *error.tables))
 
     def gap(missing: LogGap, begin: LogPosition) -> None:
         if missing.kind is not LossKind.NOT_LOGGED:  # that was never in the log

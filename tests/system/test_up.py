@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.database_server import DatabaseServer
 from tests.support.eventually import PATIENCE_S
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
@@ -132,3 +133,35 @@ def test_what_is_not_ready_is_said(up: Up) -> None:
     assert "markers.sqlite cannot open" in text
     assert up.does("down", "-f", str(up.file))[0] == 0
     assert marked(up.mark) == {}
+
+
+def test_a_wrong_password_is_one_cause_everywhere(tmp_path: Path, mariadb_server: DatabaseServer) -> None:
+    """The publisher runs, because it has a stored datamarker or not: its log is what it cannot read."""
+    server, mark, file = mariadb_server, uuid.uuid4().hex, tmp_path / "shop.toml"
+    password = tmp_path / "password"
+    password.write_text(server.password_file.read_text())
+    password.chmod(0o600)
+    source = f"{server.flavour}://{server.user}@{server.host}:{server.port}"
+    file.write_text(
+        TOML.format(store="").replace('source = "rocksdb://"', f'source = "{source}"\npassword_file = "{password}"')
+    )
+    up = Up.__new__(Up)
+    up.file, up.mark, up.folder = file, mark, tmp_path / ".wormhole" / "shop"
+    try:
+        code, text = up.does("up", "-f", str(file), "--detach")
+        assert (code, "1 publisher running" in text) == (0, True), text
+        assert up.does("down", "-f", str(file))[0] == 0
+        password.write_text("wrong\n")  # datamarkers are stored by now
+        code, text = up.does("up", "-f", str(file), "--detach")
+        assert (code, "0 publishers running" in text) == (1, True), text
+        refused = "the server refuses the account or its password"
+        assert text.count(refused) == 1, text
+        assert "password_file in the configuration" in text
+        for command, expected in (("lag cache", 3), ("flows", 0), ("publishers", 0), ("doctor", 1)):
+            code, text = up.does(*command.split(), "-c", str(file))
+            assert (code, text.count(refused)) == (expected, 1), (command, text)
+            assert "password_file in the configuration" in text, command
+    finally:
+        up.does("down", "-f", str(file))
+        for pid in marked(mark):
+            os.kill(pid, signal.SIGKILL)

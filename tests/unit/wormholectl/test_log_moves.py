@@ -9,7 +9,7 @@ import pytest
 from wormhole.config import parse
 from wormhole.coordination.port import CandidateInfo, LogGroup, LogOwners, PublisherInfo, Term
 from wormhole.model.errors import Fatal, UsageError, WormholeError
-from wormholectl.log_moves import planned_move, refusal
+from wormholectl.log_moves import expected_candidates, planned_move, refusal
 
 SHOP = LogGroup("shop", "@failover", "db1")
 EAST, WEST = LogGroup("audit", "east", "log"), LogGroup("audit", "west", "log")
@@ -89,3 +89,18 @@ def test_a_candidate_of_another_server_than_its_copy_is_refused() -> None:
     assert "reads the server X" in refusal(other, OWNERS).text
     assert not refusal(BETA, OWNERS)
     assert not refusal(GAMMA, OWNERS), "what it lacks is not for ever"
+
+
+@pytest.mark.parametrize("to", ["gamma", "east@gamma"])
+def test_a_host_that_is_in_the_configuration_and_down_is_not_to_be_named_there(to: str) -> None:
+    datasets = parse(
+        'version = 1\n[coordinator]\nzookeeper = "zk1:2181/wormhole"\n'
+        + LOG.format("audit", "east", "log")
+        + 'hosts = ["alpha", "gamma"]\n',
+        "test",
+    ).datasets
+    assert expected_candidates(EAST, datasets) == ["east@alpha", "east@gamma"]
+    for owners in (KNOWN[EAST], LogOwners(OWNER, (BETA,), TERMS, None)):
+        with pytest.raises(UsageError, match="east@gamma is in the configuration of audit/east/log") as refused:
+            planned_move("audit/east/log", to, {EAST: owners}, datasets)
+        assert "`wormholectl monitor run` on gamma" in refused.value.hint

@@ -36,6 +36,23 @@ def test_a_tail_that_left_something_out_says_so_once_and_ends_with_a_problem(
     )
 
 
+def test_each_table_that_is_left_out_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: Places) -> int:
+        for tables in (("shop.a", "shop.b"), ("shop.a",), ("shop.a", "shop.c", "shop.b"), tuple(map(str, range(60)))):
+            events.broken(DecodeError("shop.a has no names", tables=tables))
+        return 0
+
+    monkeypatch.setattr(tail_module, "tail", tail)
+    code, _, err = run("tail", "rocksdb:///x")
+    assert code == 1
+    assert [line.removeprefix("warning: not shown") for line in err.splitlines()[:4]] == [
+        ": shop.a has no names",
+        " either: shop.b",
+        " either: shop.c",
+        f" either: {', '.join(map(str, range(50)))} and 10 more",
+    ]
+
+
 class Purged(MemorySource):
     """A log whose reader breaks behind the first transaction. By then the log no longer holds the second one."""
 
