@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -50,6 +51,11 @@ class LiveFamilies:
         self._names: dict[int, str] = {}
         self._dropped: set[str] = set()
         self._comparators: dict[int, str] = {}
+        self._files: dict[int, set[int]] = {}
+
+    def files(self, families: Iterable[Family]) -> set[int]:
+        """Numbers of the table files that these families had at the last `refresh`."""
+        return set().union(*(self._files.get(family.number, ()) for family in families))
 
     def refresh(self) -> dict[str, Family]:
         """The families by name, as they are now. Raises :class:`SourceUnavailable`."""
@@ -89,7 +95,7 @@ class LiveFamilies:
         self.close()
         self._file = (self._path / name).open("rb", buffering=0)
         self._decoder, self._names, self._comparators = ManifestDecoder(), {0: _DEFAULT}, {}
-        self._dropped = set()
+        self._dropped, self._files = set(), {}
         self.manifest = name
 
     def _apply(self, edit: VersionEdit) -> None:
@@ -97,8 +103,13 @@ class LiveFamilies:
             self._names[edit.family] = edit.added
         if edit.comparator is not None:
             self._comparators[edit.family] = edit.comparator
+        if edit.new_files or edit.deleted_files:
+            files = self._files.setdefault(edit.family, set())
+            files.difference_update(edit.deleted_files)
+            files.update(edit.new_files)
         if edit.dropped and edit.family in self._names:
             self._dropped.add(self._names.pop(edit.family))
+            self._files.pop(edit.family, None)
 
 
 def _inode(file: BinaryIO) -> tuple[int, int]:

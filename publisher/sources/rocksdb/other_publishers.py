@@ -61,8 +61,10 @@ def _holder(stat: os.stat_result) -> int:
 def _described(process: int) -> str:
     if not process:
         return "a process that cannot be seen from here"
-    command = b""
+    words: list[bytes] = []
     with contextlib.suppress(OSError):
-        command = Path(f"/proc/{process}/cmdline").read_bytes()
-    shown = command.replace(b"\0", b" ").decode(errors="backslashreplace").strip()
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    if b"-m" in words:
+        words = words[words.index(b"-m") + 1 :]  # how Python was called is of no interest
+    shown = b" ".join(words).decode(errors="backslashreplace").strip()
     return f"process {process} ({shown[:160]})" if shown else f"process {process}"

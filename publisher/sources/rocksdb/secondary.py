@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import struct
 import sys
 import time
 from array import array
@@ -41,6 +42,10 @@ _CACHE: Final = 8 << 20
 _INFO_LOG: Final = 1 << 20
 _CLOCK_EVERY: Final = 64  # rows
 _LONGEST_S: Final = 300  # a call of the library that hangs ends the process
+_NEWER: Final = "install a rocksdict of a RocksDB as new as the database's"
+_NEWEST_FORMAT: Final = 6  # of tables, which RocksDB 8.6 to 9 know
+_FOOTER: Final = struct.Struct("<IQ")
+_BLOCK_BASED: Final = 0x88E241B785F4CFF7
 _LASTING: Final = ("Corruption", "Invalid argument", "Not implemented")
 
 
@@ -121,6 +126,7 @@ class _Secondary:
         self._opened: dict[str, Family] = {}
         self._identity = (0, 0)
         self._walked = (-1, 0, 0)  # how far the log was read: WAL, offset, last sequence number before it
+        self._shown: set[int] = set()  # table files of the instance
         self._db: Any = None
         self._lent: tuple[Any, ...] = ()  # what the instance uses and does not own
 
@@ -337,6 +343,12 @@ class _Secondary:
             else:
                 self._db.try_catch_up_with_primary()
         except Exception as error:
+            if "unknown record type" in str(error):
+                raise UnreadableTable(
+                    f"{self._path} cannot be read: its WAL has records that the RocksDB in rocksdict does not know "
+                    f"({error})",
+                    hint=f"open the database with track_and_verify_wals=false, or {_NEWER}",
+                ) from error
             if str(error).startswith("Invalid argument: Merge requires"):
                 raise UnreadableTable(
                     f"{self._path} cannot be read: it holds values that are merged by an operator that its OPTIONS "
@@ -347,7 +359,30 @@ class _Secondary:
             if self._db is not None and "Try again" not in str(error):
                 raise _StaleError(problem) from error
             raise SourceUnavailable(problem, hint="it is tried again") from error
+        self._check_files(wanted)
         return refused
+
+    def _check_files(self, wanted: dict[str, Family]) -> None:
+        """Whether the instance shows every table file that the MANIFEST names: at one that it cannot read, it stays at
+        the version before in silence. Raises :class:`UnreadableTable` and :class:`SourceUnavailable`."""
+        named = self._manifest.files(wanted.values())
+        if named <= self._shown:
+            return
+        self._shown = {int(file["name"].strip("/").partition(".")[0]) for file in self._db.live_files()}
+        self._manifest.refresh()
+        missing = (named & self._manifest.files(wanted.values())) - self._shown
+        if not missing:
+            return
+        name = f"{min(missing):06d}.sst"
+        form = _format_of(self._path / name)
+        if form > _NEWEST_FORMAT:
+            raise UnreadableTable(
+                f"{self._path} cannot be read: {name} has format_version {form}, which the RocksDB in rocksdict does "
+                "not know",
+                hint=f"set format_version={_NEWEST_FORMAT} in the database's block-based table options and compact it, "
+                f"or {_NEWER}",
+            )
+        raise SourceUnavailable(f"{name}, which the MANIFEST names, is not shown yet", hint="it is tried again")
 
     def _link(self) -> None:
         self._view.mkdir(parents=True, exist_ok=True)
@@ -406,6 +441,17 @@ def _identity(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return status.st_ino, status.st_ctime_ns
+
+
+def _format_of(table: Path) -> int:
+    """The ``format_version`` of a block-based table, from its footer; 0: it has none, or is gone."""
+    try:
+        with table.open("rb") as file:
+            file.seek(-_FOOTER.size, os.SEEK_END)
+            version, magic = _FOOTER.unpack(file.read(_FOOTER.size))
+    except OSError:
+        return 0
+    return int(version) if magic == _BLOCK_BASED else 0
 
 
 def _key(text: str | None) -> bytes | None:

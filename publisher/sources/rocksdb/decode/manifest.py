@@ -9,7 +9,7 @@ over, because only tags from 8192 on carry their length.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import google_crc32c
@@ -50,6 +50,8 @@ _SKIPPED: Final = {
 _CUSTOM_END: Final = {"c": 1, "z": 0, "w": 1}
 _COMPARATOR, _LOG_NUMBER, _LAST_SEQUENCE = 1, 2, 4
 _FAMILY, _FAMILY_ADD, _FAMILY_DROP = 200, 201, 202
+_DELETED_FILE: Final = 6
+_NEW_FILES: Final = frozenset({7, 100, 102, 103})  # level and number come first in each form
 _SAFE_TO_IGNORE: Final = 1 << 13
 _DB_ID: Final = _SAFE_TO_IGNORE + 1
 
@@ -60,7 +62,7 @@ class VersionEdit:
 
     ``family``: number of the column family it is about; ``added``: its name when this edit creates it; ``dropped``;
     ``comparator``: name of its comparator; ``log_number``: WALs below it hold nothing of this family that is not in its
-    tables.
+    tables. ``new_files``, ``deleted_files``: numbers of table files, deleted before others come.
     """
 
     family: int = 0
@@ -70,6 +72,8 @@ class VersionEdit:
     log_number: int | None = None
     last_sequence: int | None = None
     db_id: str | None = None
+    new_files: list[int] = field(default_factory=list)
+    deleted_files: list[int] = field(default_factory=list)
 
 
 class _Cursor:
@@ -105,10 +109,12 @@ class _Cursor:
         # Names of column families are bytes to RocksDB; what is not UTF-8 is shown, not refused.
         return self.string(field).decode("utf-8", "backslashreplace")
 
-    def skip(self, tag: int, form: str) -> None:
+    def skip(self, tag: int, form: str) -> list[int]:
+        """Pass over what follows the tag; returns its numbers, without those of custom fields."""
+        numbers: list[int] = []
         for kind in form:
             if kind == "n":
-                self.number(f"tag {tag}")
+                numbers.append(self.number(f"tag {tag}"))
             elif kind == "s":
                 self.string(f"tag {tag}")
             else:
@@ -117,6 +123,7 @@ class _Cursor:
                         self.number(f"tag {tag}")
                     else:
                         self.string(f"tag {tag}")
+        return numbers
 
 
 def _decode_edit(data: bytes, where: str) -> VersionEdit:
@@ -139,7 +146,11 @@ def _decode_edit(data: bytes, where: str) -> VersionEdit:
         elif tag == _DB_ID:
             edit.db_id = cursor.text("database id")
         elif (form := _SKIPPED.get(tag)) is not None:
-            cursor.skip(tag, form)
+            numbers = cursor.skip(tag, form)
+            if tag in _NEW_FILES:
+                edit.new_files.append(numbers[1])
+            elif tag == _DELETED_FILE:
+                edit.deleted_files.append(numbers[1])
         elif tag & _SAFE_TO_IGNORE:
             cursor.string(f"tag {tag}")
         else:

@@ -48,7 +48,7 @@ def test_families_files_and_ids() -> None:
     assert edits == [
         VersionEdit(db_id="the-id"),
         VersionEdit(family=7, added="users", comparator="leveldb.BytewiseComparator"),
-        VersionEdit(log_number=12, last_sequence=99),
+        VersionEdit(log_number=12, last_sequence=99, new_files=[11]),
         VersionEdit(family=7, dropped=True),
     ]
 
