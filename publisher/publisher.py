@@ -540,7 +540,7 @@ class Publisher:
             self.assigner.revoke(stream, flow, cause)
 
     def _parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
-        max_frame, letter = stream.max_frame_bytes, wanted.letter
+        max_frame, letter = stream.max_frame_bytes, replace(wanted.letter, parked_by=stream.identity)
 
         async def park() -> None:
             try:

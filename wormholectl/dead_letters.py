@@ -48,12 +48,26 @@ def of_flow(flow: FlowName, where: Where, limit: Limit = 100, as_json: AsJson = 
 
 @app.command(epilog="Example:\n\n  wormholectl flows dead-letters retry cache/db1 --key '\"user:7\"' -c shop.toml")
 @with_where
-def retry(flow: FlowName, where: Where, key: Key = "", yes: Yes = False, as_json: AsJson = False) -> None:
+def retry(
+    flow: FlowName,
+    where: Where,
+    key: Key = "",
+    anyone: Annotated[
+        bool,
+        typer.Option("--any-subscriber", help="Also to a subscriber that did not park them, such as a restarted one."),
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
     """Deliver parked updates again, in order; those that fail are parked again. Without --key: of every key."""
-    from wormhole.admin import Admin
+    from wormhole.admin import Admin, Change
 
     question = f"Deliver what is parked of {f'key {key}' if key else 'every key'} to {flow} again?"
-    change_flow(question, lambda preview: Admin(where).retry_dead_letters(flow, key, preview=preview), yes, as_json)
+
+    def again(preview: bool) -> Change:
+        return Admin(where).retry_dead_letters(flow, key, anyone=anyone, preview=preview)
+
+    change_flow(question, again, yes, as_json)
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows dead-letters discard cache/db1 --all -c shop.toml")

@@ -575,6 +575,7 @@ class Assigner:
         if not self._may_give(stream, flow) or flow.epoch != epoch:
             return False
         await self._prepare(flow)
+        flow.received_by(stream.identity)
         if not self._may_give(stream, flow) or flow.epoch != epoch or not self.keeps_order(stream, flow):
             return False
         stream.assign(flow, yields=not self._permits.sole() or flow.contested)

@@ -173,6 +173,9 @@ class DeadLetterOffice:
         charge(self._clock.processor() - began)
         if answer is not None:
             return answer
+        if known is not None:  # it failed again: what it is, and who parked it first, stays as it is stored
+            parcel = await self._ask(flow.application, partial(self._store.read, flow.key, known.id))
+            letter = replace(known, error=letter.error)
         letter = replace(letter, parked_at=self._clock.wall(), retrying=False)
         await self._threads.run(flow.application, partial(self._store.park, flow.key, epoch, letter, parcel), charge)
         began = self._clock.processor()
@@ -284,21 +287,29 @@ class DeadLetterOffice:
             described.append(one)
         return described, len(all_)
 
-    async def retry(self, flow: PublisherFlow, key: str, preview: bool = False) -> str:
-        """Deliver the parked updates of the row ``key`` (empty: all) again; what will be or was done. Raises
-        :class:`~wormhole.model.errors.UsageError` when there are none and what the store raises."""
+    async def retry(self, flow: PublisherFlow, key: str, preview: bool = False, *, anyone: bool = False) -> str:
+        """Deliver the parked updates of the row ``key`` (empty: all) again, each to the subscriber that parked it, with
+        ``anyone`` to whoever has the flow; what will be or was done. Raises
+        :class:`~wormhole.model.errors.UsageError` when there are none and what the store raises.
+        """
         async with self._lock(flow):
             letters = await self._ask(flow.application, partial(self._store.load, flow.key))
             chosen = _chosen(flow, letters, key)
             together = bound_together(letters, chosen)
             if not preview:
-                await self._ask(flow.application, partial(self._store.retry, flow.key, together))
+                await self._ask(flow.application, partial(self._store.retry, flow.key, together, anyone=anyone))
                 if not self._held(
                     flow
                 ):  # an epoch keeps what it began with; where there is none, less may now be in the way
                     flow.parks_now(await self._ask(flow.application, partial(self._store.load, flow.key)))
         more = len(together) - len(chosen)
         note = f"{_count(len(chosen))} delivered again, in order, before anything new"
+        others = {} if anyone else {letter.parked_by: None for letter in letters if letter.id in together}
+        if names := [name for name in others if name not in ("", flow.receiver)]:
+            note += (
+                f", and only to the subscriber that parked them ({', '.join(names[:_NAMED])}), for nothing proves that "
+                "the log held them. Next: `--any-subscriber` delivers them to any, if you trust that one"
+            )
         if not preview:
             self._again(flow, f"{_count(len(together))} delivered again")
         return note + (f"; {more} more of rows that they share an update with" if more else "")
@@ -414,4 +425,5 @@ def _told(flow: PublisherFlow, letter: DeadLetter) -> admin_pb2.DeadLetter:
         error=letter.error or _FOLLOWS,
         bytes=letter.size,
         retrying=letter.retrying,
+        parked_by=letter.parked_by,
     )

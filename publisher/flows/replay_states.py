@@ -55,8 +55,8 @@ class Run:
     task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
     ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said last;
     ``told``: as a task heard last, at ``told_at``. ``parking``: what is being parked in this epoch, of which more may
-    come; ``max_frame``: bytes of the largest message to its subscriber. ``allowance``: the work that its tasks may
-    cause.
+    come; ``max_frame``: bytes of the largest message to its subscriber, ``parked_by``: who that is. ``allowance``: the
+    work that its tasks may cause.
     """
 
     id: str
@@ -72,6 +72,7 @@ class Run:
     told_at: float = 0.0
     parking: Arriving = field(default_factory=Arriving)
     max_frame: int = 0
+    parked_by: str = ""
     allowance: TokenBucket | None = None
 
     def pays(self, reading: Reading, work: float, now: float) -> float:

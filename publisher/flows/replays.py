@@ -233,7 +233,7 @@ class Replays:
             run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, NO_PROBLEM
             run.parking.drop()
             run.parking = Arriving(self._room.share(lambda error: _fenced(run)))
-            run.max_frame = stream.max_frame_bytes
+            run.max_frame, run.parked_by = stream.max_frame_bytes, stream.identity
             return Opening(
                 stream,
                 epoch,
@@ -306,6 +306,7 @@ class Replays:
         # stored.
         try:
             letter, parcel = await self._threads.run(flow.application, partial(open_letter, whole, flow.name), charge)
+            letter = replace(letter, parked_by=run.parked_by)
             refused = await self._dead_letters.park(flow, epoch, letter, parcel, run.max_frame, charge=charge)
         except ProtocolError as error:
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=flow.name) from error

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import grpc
@@ -109,7 +110,8 @@ class Control:
                 step = self._accept_loss(flow)
             case "retry_dead_letters":
                 key = request.retry_dead_letters.key
-                step = await self._letters("retry-dead-letters", flow, self._publisher.dead_letters.retry, key)
+                again = partial(self._publisher.dead_letters.retry, anyone=request.retry_dead_letters.anyone)
+                step = await self._letters("retry-dead-letters", flow, again, key)
             case "discard_dead_letters":
                 key = request.discard_dead_letters.key
                 step = await self._letters("discard-dead-letters", flow, self._publisher.dead_letters.discard, key)

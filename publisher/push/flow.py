@@ -19,7 +19,7 @@ from wormhole.filters import Filter
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.problem import NO_PROBLEM, Problem
-from wormhole.ports.dead_letters import DeadLetter, ParkedRows, parked_rows
+from wormhole.ports.dead_letters import DeadLetter, ParkedRows, for_receiver, parked_rows
 from wormhole.ports.marker_store import FlowControl, FlowKey, StoredFlow
 from wormhole.wire.body import Body
 from wormhole.wire.v1 import push_pb2
@@ -46,7 +46,8 @@ class PublisherFlow:
     ``halted_life``: the life of the subscriber (``SubscriberStream.life``) in which a handler failed; ``halted_at``: id
     of the update at which it failed.
     ``asked_at``: when it was asked to release the flow, in seconds of the monotonic clock. ``spacing``: when it may be
-    assigned again. ``conflict``: why its last assignment was refused, until a subscriber accepts it.
+    assigned again. ``receiver``: who had or has it, as far as that is proven.
+    ``conflict``: why its last assignment was refused, until a subscriber accepts it.
 
     ``caravan_flow``: its reading of the log, from :meth:`begin` to :meth:`release`. ``loss``: the missing log that the
     application was asked about, and where the log continues; ``repair``: which rows a repair of it would read, for
@@ -104,6 +105,7 @@ class PublisherFlow:
         self.rolled_back = ""
         self.parks = False
         self.parked: tuple[DeadLetter, ...] | None = None
+        self.receiver = ""
         self.letter: asyncio.Future[bool] | None = None
         self.sent_counts: SentCounts = NOT_COUNTED
         self.waiting_credit_since = 0.0
@@ -379,6 +381,11 @@ class PublisherFlow:
     def parks_now(self, letters: tuple[DeadLetter, ...]) -> None:
         """The updates that are parked, in the order of the log."""
         self.parked = letters
+
+    def received_by(self, receiver: str) -> None:
+        """Who gets the flow now: what another one parked is not delivered again to it."""
+        self.receiver = receiver
+        self.parked = for_receiver(self.parked or (), receiver)
 
     def expect_letter(self) -> asyncio.Future[bool]:
         """A parked update was sent again; the future is its answer."""

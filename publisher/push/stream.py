@@ -184,6 +184,11 @@ class SubscriberStream:
         return self._session.verifies
 
     @property
+    def identity(self) -> str:
+        """Who receives and parks here; see :class:`~wormhole.push.connection.Connection`."""
+        return self._connection.identity
+
+    @property
     def version(self) -> int:
         """The protocol version that it chose; 0 before its welcome."""
         return self._session.version

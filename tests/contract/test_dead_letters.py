@@ -105,6 +105,16 @@ def test_letters_are_marked_and_deleted(letters: DeadLetterStore, reopen: Reopen
     assert [(told.id, told.retrying) for told in letters.load(CACHE)] == [("test:2:0", True), ("test:3:0", False)]
 
 
+def test_a_letter_is_kept_with_who_parked_it_until_it_is_for_anyone(letters: DeadLetterStore, reopen: Reopen) -> None:
+    for number in (1, 2):
+        told, parcel = letter(number)
+        letters.park(CACHE, 0, replace(told, parked_by="s-1"), parcel)
+    letters.retry(CACHE, ["test:1:0"])
+    letters.retry(CACHE, ["test:2:0"], anyone=True)
+    letters = reopen().dead_letters()
+    assert [(told.retrying, told.parked_by) for told in letters.load(CACHE)] == [(True, "s-1"), (True, "")]
+
+
 def test_a_flow_is_forgotten_and_the_others_are_not(letters: DeadLetterStore) -> None:
     for flow in (CACHE, SEARCH):
         letters.park(flow, 0, *letter(1))

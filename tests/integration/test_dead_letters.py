@@ -20,8 +20,10 @@ from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.model.errors import MarkerStoreError, UsageError
-from wormhole.ports.dead_letters import DeadLetter, Parcel
+from wormhole.ports.dead_letters import DeadLetter, Parcel, place_of, wrap
 from wormhole.ports.marker_store import FlowKey
+from wormhole.push.parking import park_frames
+from wormhole.wire.v1 import push_pb2, update_pb2
 
 KEY = ("app", "log.t")
 RETRY = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.01)
@@ -260,3 +262,42 @@ async def test_reports_reach_the_flow(world: World) -> None:
         assert flow.handler.running_s >= 0
         subscriber.waiting.set()
         await eventually(lambda: flow.handler is not None and flow.handler.slowest_table == "t", "it was slow")
+
+
+async def test_what_a_subscriber_parked_that_never_was_reaches_no_other_one(world: World) -> None:
+    """Unless an operator vouches for it."""
+    world.commit("a", "b")
+    async with (
+        scripted_subscriber("app", "bad-1") as bad,
+        scripted_subscriber("app", "good-1") as good,
+        world.publisher() as publisher,
+    ):
+        bad.version = good.version = 2
+        await world.register(bad)
+        assign = await bad.accepts(await bad.hears_later("assign"))
+        real, other = bad.updates(await bad.hears_later("batch"))
+        body = update_pb2.BatchBody.FromString(wrap(real).body)
+        row = update_pb2.Update.FromString(body.updates[0])
+        row.key[0].bytes = b"F"
+        body.updates[0] = row.SerializeToString()
+        forged = Parcel(wrap(real).schema, body.SerializeToString())
+        for frame in park_frames(real.id, forged, place_of(real), "no", 1 << 20):
+            frame.flow, frame.epoch = assign.flow, assign.epoch
+            await bad.says(park=frame)
+        assert (await bad.hears_later("parked")).parked.refused == ""
+        flow = await flow_of(publisher)
+        await world.leaves(bad)
+        await world.register(good)
+        await publisher.dead_letters.retry(flow, "")
+        await bad.says(released=push_pb2.Released(flow=assign.flow, epoch=assign.epoch))
+        taken = await good.hears_later("assign")
+        assert [one.key.values[0].bytes for one in taken.assign.parked] == [b"F"]
+        await good.accepts(taken)
+        assert [one.id for one in good.updates(await good.hears_later("batch"))] == [real.id, other.id]
+        await publisher.dead_letters.retry(flow, "", anyone=True)
+        await good.says(released=push_pb2.Released(flow=taken.assign.flow, epoch=taken.assign.epoch))
+        again = await good.hears_later("assign")
+        assert not again.assign.parked
+        await good.accepts(again)
+        [one] = good.updates(await good.hears_later("batch"))
+        assert one.key == (b"F",)

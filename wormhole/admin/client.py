@@ -107,9 +107,12 @@ class Admin:
         """Delete the flow's record: it begins anew where its application's ``start`` says."""
         return self.change(flow, preview=preview, forget={})
 
-    def retry_dead_letters(self, flow: str, key: str = "", *, preview: bool = False) -> Change:
-        """Deliver parked updates again, in order: of one key, or of all."""
-        return self.change(flow, preview=preview, retry_dead_letters={"key": key})
+    def retry_dead_letters(self, flow: str, key: str = "", *, anyone: bool = False, preview: bool = False) -> Change:
+        """Deliver parked updates again, in order: of one key, or of all.
+
+        Each goes to the subscriber that parked it, with ``anyone`` to whichever has the flow.
+        """
+        return self.change(flow, preview=preview, retry_dead_letters={"key": key, "anyone": anyone})
 
     def discard_dead_letters(self, flow: str, key: str = "", *, preview: bool = False) -> Change:
         """Forget parked updates, which are then never delivered: of one key, or of all."""

@@ -13,7 +13,7 @@ row of its table is, and while it is parked the whole table is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Protocol
 from urllib.parse import quote
@@ -36,6 +36,7 @@ __all__ = [
     "ParkedRows",
     "UpdatePlace",
     "bound_together",
+    "for_receiver",
     "in_order",
     "open_parcel",
     "parked_rows",
@@ -75,6 +76,7 @@ class UpdatePlace:
 class DeadLetter:
     """A parked update without its bytes. ``rows``: serialized ``RowKey`` of each row that it touches.
 
+    ``parked_by``: who sent it, and the only one that it is delivered to again; empty: whoever has the flow.
     ``parked_at``: seconds since 1970. ``error``: of its last attempt; empty: it was parked because an earlier one of
     its row is. ``retrying``: it is to be delivered again. ``size``: bytes of its parcel.
     """
@@ -87,6 +89,7 @@ class DeadLetter:
     error: str
     retrying: bool
     size: int
+    parked_by: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -127,8 +130,11 @@ class DeadLetterStore(Protocol):
         """
         ...
 
-    def retry(self, flow: FlowKey, ids: Sequence[str]) -> None:
-        """Mark letters as to be delivered again; those that are gone are passed over."""
+    def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
+        """Mark letters as to be delivered again, with ``anyone`` to whoever has the flow.
+
+        Those that are gone are passed over.
+        """
         ...
 
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
@@ -236,6 +242,17 @@ def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
         return -1 if a.place.before(b.place) else 1 if b.place.before(a.place) else 0
 
     return tuple(sorted(letters, key=cmp_to_key(compare)))
+
+
+def for_receiver(letters: tuple[DeadLetter, ...], receiver: str) -> tuple[DeadLetter, ...]:
+    """``letters`` as they are while ``receiver`` has the flow: what another one parked stays parked, and so does what
+    is bound to it. Nothing proves that the log ever held it.
+    """
+    foreign = [letter.id for letter in letters if letter.retrying and letter.parked_by not in ("", receiver)]
+    if not foreign:
+        return letters
+    held = frozenset(bound_together(letters, foreign))
+    return tuple(replace(letter, retrying=False) if letter.id in held else letter for letter in letters)
 
 
 def with_letter(letters: tuple[DeadLetter, ...], letter: DeadLetter) -> tuple[DeadLetter, ...]:

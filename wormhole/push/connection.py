@@ -97,7 +97,8 @@ class Connection:
 
     ``heard_at``: when the last message came. ``welcomed_at``: when the welcome came; 0: it did not. Both are seconds of
     ``clock``. ``refused``: it was ended by a fault of the subscriber. ``closed``: its owner, or a refusal, ended it.
-    ``letters``: the threads in which updates to be parked are opened.
+    ``letters``: the threads in which updates to be parked are opened. ``identity``: who is at the other end, as far as
+    that is proven: the names of its certificate, without TLS the subscriber's.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Connection:
         self._traffic = traffic
         self._letters = letters
         self._clock = clock
-        self._subscriber = session.hello.subscriber
+        self._subscriber = self.identity = session.hello.subscriber
         self._heartbeat_s = session.hello.heartbeat_ms / 1000
         self._sent_at = 0.0
         self._owed = 0.0  # work that the allowance was not charged for yet
@@ -165,6 +166,8 @@ class Connection:
         ``works`` and the owner raise.
         """
         line = await open_line(peer, self._subscriber)
+        if line.peer is not None:
+            self.identity = f"certificate {', '.join(line.peer.names)}"
         tasks: list[asyncio.Task[Any]] = []
         try:
             self._call = open_push(line.channel)

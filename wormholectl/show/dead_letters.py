@@ -24,6 +24,7 @@ def letter_object(letter: admin_pb2.DeadLetter) -> dict[str, Any]:
         "error": letter.error,
         "bytes": letter.bytes,
         "retrying": letter.retrying,
+        "parked_by": letter.parked_by or None,
     }
 
 

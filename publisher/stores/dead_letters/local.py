@@ -7,10 +7,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Final
 
-from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json
+from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json, marked
 from wormhole.model.position import flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order
 from wormhole.ports.marker_store import FlowKey
@@ -76,13 +75,13 @@ class LocalDeadLetters:
                 (*flow, letter.id, letter_to_json(letter), parcel.schema, parcel.body),
             )
 
-    def retry(self, flow: FlowKey, ids: Sequence[str]) -> None:
+    def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
         with self._transaction(f"mark parked updates of {flow_name(*flow)}") as database:
             database.execute(_SCHEMA)
             for id_ in ids:
                 row = database.execute(_ONE, (*flow, id_)).fetchone()
                 if row is not None:
-                    text = letter_to_json(replace(letter_from_json(flow, row[0], self._where), retrying=True))
+                    text = letter_to_json(marked(letter_from_json(flow, row[0], self._where), anyone=anyone))
                     database.execute(_MARK, (text, *flow, id_))
 
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:

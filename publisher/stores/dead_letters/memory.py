@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 
-from publisher.stores.dead_letters.rules import check_epoch
+from publisher.stores.dead_letters.rules import check_epoch, marked
 from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order
 from wormhole.ports.marker_store import FlowKey, StoredFlow
 
@@ -51,14 +50,14 @@ class MemoryDeadLetters:
             self._check(flow, epoch)
             self._letters.setdefault(flow, {})[letter.id] = (letter, parcel)
 
-    def retry(self, flow: FlowKey, ids: Sequence[str]) -> None:
+    def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
         with self._lock:
             self._records()
             mine = self._letters.get(flow, {})
             for id_ in ids:
                 if id_ in mine:
                     letter, parcel = mine[id_]
-                    mine[id_] = (replace(letter, retrying=True), parcel)
+                    mine[id_] = (marked(letter, anyone=anyone), parcel)
 
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
         with self._lock:

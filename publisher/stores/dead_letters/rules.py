@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 from wormhole.model.errors import EpochRefused, MarkerStoreError, PositionError
@@ -12,7 +13,7 @@ from wormhole.model.position import LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, UpdatePlace
 from wormhole.ports.marker_store import FlowKey
 
-__all__ = ["check_epoch", "letter_from_json", "letter_to_json"]
+__all__ = ["check_epoch", "letter_from_json", "letter_to_json", "marked"]
 
 
 def check_epoch(flow: FlowKey, epoch: int, stored: int | None) -> None:
@@ -41,6 +42,7 @@ def letter_to_json(letter: DeadLetter) -> str:
         "error": letter.error,
         "retrying": letter.retrying,
         "size": letter.size,
+        "parked_by": letter.parked_by,
     }
     return json.dumps(record, sort_keys=True)
 
@@ -55,7 +57,8 @@ def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter
         position = LogPosition.parse(given["position"])
         place = UpdatePlace(position, given["inside"], given["transaction"], given["index"])
         rows = tuple(base64.b64decode(row, validate=True) for row in given["rows"])
-        texts = (given["id"], given["op"], given["error"], place.transaction)
+        parked_by = given.get("parked_by", "")  # unknown to earlier releases
+        texts = (given["id"], given["op"], given["error"], place.transaction, parked_by)
         numbers = (given["parked_at"], given["size"], place.index)
         flags = (given["retrying"], place.inside)
         if not (
@@ -71,5 +74,18 @@ def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter
             hint="restore it from a backup; without one, delete it: that update is then lost to the application",
         ) from error
     return DeadLetter(
-        given["id"], place, rows, given["op"], given["parked_at"], given["error"], given["retrying"], given["size"]
+        given["id"],
+        place,
+        rows,
+        given["op"],
+        given["parked_at"],
+        given["error"],
+        given["retrying"],
+        given["size"],
+        parked_by,
     )
+
+
+def marked(letter: DeadLetter, *, anyone: bool) -> DeadLetter:
+    """The letter, to be delivered again; with ``anyone`` to whoever has the flow."""
+    return replace(letter, retrying=True, parked_by="" if anyone else letter.parked_by)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
 from kazoo.exceptions import NoNodeError
 
-from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json
+from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json, marked
 from publisher.stores.guarded_client import MOST_BYTES, RACES, Fill, GuardedClient, TooLargeError
 from wormhole.coordination.records import Paths
 from wormhole.model.errors import MarkerStoreError
@@ -100,7 +99,7 @@ class ZooKeeperDeadLetters:
                 raise _too_large(flow, letter, error.size) from error
         raise self._client.too_many_races(f"what {path} depends on")
 
-    def retry(self, flow: FlowKey, ids: Sequence[str]) -> None:
+    def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
         for id_ in ids:
             path = self._path(flow, id_)
             for _ in range(RACES):
@@ -108,7 +107,7 @@ class ZooKeeperDeadLetters:
                     letter, version = self._get(flow, id_)
                 except NoNodeError:  # deleted meanwhile
                     break
-                data = letter_to_json(replace(letter, retrying=True)).encode()
+                data = letter_to_json(marked(letter, anyone=anyone)).encode()
                 if not self._client.transact(f"write {path}", _setting(path, data, version)):
                     break
             else:

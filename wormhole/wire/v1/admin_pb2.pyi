@@ -396,10 +396,12 @@ class AcceptLoss(_message.Message):
     def __init__(self) -> None: ...
 
 class RetryDeadLetters(_message.Message):
-    __slots__ = ("key",)
+    __slots__ = ("key", "anyone")
     KEY_FIELD_NUMBER: _ClassVar[int]
+    ANYONE_FIELD_NUMBER: _ClassVar[int]
     key: str
-    def __init__(self, key: _Optional[str] = ...) -> None: ...
+    anyone: bool
+    def __init__(self, key: _Optional[str] = ..., anyone: _Optional[bool] = ...) -> None: ...
 
 class DiscardDeadLetters(_message.Message):
     __slots__ = ("key",)
@@ -456,7 +458,7 @@ class DeadLettersRequest(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class DeadLetter(_message.Message):
-    __slots__ = ("flow", "update_id", "table", "key", "op", "parked_at_s", "error", "bytes", "retrying")
+    __slots__ = ("flow", "update_id", "table", "key", "op", "parked_at_s", "error", "bytes", "retrying", "parked_by")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     UPDATE_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
@@ -466,6 +468,7 @@ class DeadLetter(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     RETRYING_FIELD_NUMBER: _ClassVar[int]
+    PARKED_BY_FIELD_NUMBER: _ClassVar[int]
     flow: str
     update_id: str
     table: str
@@ -475,7 +478,8 @@ class DeadLetter(_message.Message):
     error: str
     bytes: int
     retrying: bool
-    def __init__(self, flow: _Optional[str] = ..., update_id: _Optional[str] = ..., table: _Optional[str] = ..., key: _Optional[str] = ..., op: _Optional[str] = ..., parked_at_s: _Optional[float] = ..., error: _Optional[str] = ..., bytes: _Optional[int] = ..., retrying: _Optional[bool] = ...) -> None: ...
+    parked_by: str
+    def __init__(self, flow: _Optional[str] = ..., update_id: _Optional[str] = ..., table: _Optional[str] = ..., key: _Optional[str] = ..., op: _Optional[str] = ..., parked_at_s: _Optional[float] = ..., error: _Optional[str] = ..., bytes: _Optional[int] = ..., retrying: _Optional[bool] = ..., parked_by: _Optional[str] = ...) -> None: ...
 
 class DeadLettersReply(_message.Message):
     __slots__ = ("letters", "total", "limit")

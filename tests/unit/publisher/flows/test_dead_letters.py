@@ -353,3 +353,29 @@ async def test_a_forgotten_flow_has_none() -> None:
     await desk.park(1)
     await desk.office.forget(desk.flow)
     assert desk.store.load(CACHE) == desk.flow.parked == ()
+
+
+async def test_what_fails_again_stays_what_it_was() -> None:
+    """Another subscriber may get it then, which is not to change what is in it or whose it is."""
+    desk = Desk()
+    told, parcel = letter(1)
+    mine = replace(told, parked_by="me")
+    assert await desk.office.park(desk.flow, desk.flow.epoch, mine, parcel, desk.max_frame) == ""
+    await desk.office.retry(desk.flow, "", anyone=True)
+    await desk.assign()
+    theirs = replace(told, parked_by="them", rows=letter(1, 7)[0].rows, error="no")
+    assert await desk.office.park(desk.flow, desk.flow.epoch, theirs, letter(1, 7)[1], desk.max_frame) == ""
+    [stored] = desk.store.load(CACHE)
+    assert (stored.rows, stored.parked_by, stored.error, stored.retrying) == (told.rows, "", "no", False)
+    assert desk.store.read(CACHE, told.id) == parcel
+
+
+async def test_an_operator_is_told_who_alone_gets_it() -> None:
+    desk = Desk()
+    told, parcel = letter(1)
+    await desk.office.park(desk.flow, desk.flow.epoch, replace(told, parked_by="old-1"), parcel, desk.max_frame)
+    assert "parked them (old-1)" in await desk.office.retry(desk.flow, "", True)
+    assert "--any-subscriber" in await desk.office.retry(desk.flow, "", True)
+    assert "old-1" not in await desk.office.retry(desk.flow, "", True, anyone=True)
+    desk.flow.received_by("old-1")
+    assert "old-1" not in await desk.office.retry(desk.flow, "", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from wormhole.ports.dead_letters import (
     Parcel,
     ParkedRows,
     bound_together,
+    for_receiver,
     in_order,
     open_parcel,
     parked_rows,
@@ -23,6 +25,7 @@ from wormhole.ports.dead_letters import (
     place_of,
     place_to_message,
     row_text,
+    with_letter,
     wrap,
 )
 from wormhole.wire.body import parse_body
@@ -206,3 +209,22 @@ def test_a_parcel_holds_one_update_of_its_schema() -> None:
             open_parcel(bad)
     with pytest.raises(ProtocolError, match="no valid Schema"):
         open_parcel(Parcel(b"\xff", good.body))
+
+
+def test_what_another_one_parked_is_held_with_what_is_bound_to_it() -> None:
+    mine, theirs, later, other = (
+        replace(letter(1, 1, retrying=True)[0], parked_by="me"),
+        replace(letter(2, 2, retrying=True)[0], parked_by="them"),
+        replace(letter(3, 2, retrying=True)[0], parked_by="me"),  # of the same row, behind it
+        letter(4, 3, retrying=True)[0],  # anyone's
+    )
+    letters = (mine, theirs, later, other)
+    assert [told.retrying for told in for_receiver(letters, "me")] == [True, False, False, True]
+    assert [told.retrying for told in for_receiver(letters, "them")] == [False, False, False, True]
+    assert for_receiver((mine, other), "me") == (mine, other)
+
+
+def test_a_letter_takes_its_place_among_the_others() -> None:
+    first, second, third = (letter(number)[0] for number in (1, 2, 3))
+    for letters, one in (((first, second), third), ((first, third), second), ((second, third), first), ((), first)):
+        assert with_letter(letters, one) == in_order((*letters, one))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ FLOW = ("app", "db1")
 
 
 def test_a_letter_comes_back_whole() -> None:
-    told, _ = letter(5, index=3, error="Fehler: ü\n", retrying=True)
+    told = replace(letter(5, index=3, error="Fehler: ü\n", retrying=True)[0], parked_by="certificate a.example")
     assert letter_from_json(FLOW, letter_to_json(told), "x") == told
 
 
@@ -29,6 +30,7 @@ def test_a_letter_comes_back_whole() -> None:
         {"size": "x"},
         {"inside": None},
         {"index": "0"},
+        {"parked_by": 5},
     ],
 )
 def test_what_is_damaged_is_reported_with_its_place(change: dict[str, object]) -> None:
@@ -49,3 +51,10 @@ def test_only_the_present_epoch_changes_letters() -> None:
     for stored in (2, 4, None):
         with pytest.raises(EpochRefused, match=r"epoch 3 are not changed.*app/db1"):
             check_epoch(FLOW, 3, stored)
+
+
+def test_a_letter_of_an_earlier_release_is_anyones() -> None:
+    told, _ = letter(5)
+    record = json.loads(letter_to_json(told))
+    del record["parked_by"]
+    assert letter_from_json(FLOW, json.dumps(record), "x") == replace(told, parked_by="")
