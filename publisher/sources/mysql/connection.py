@@ -16,6 +16,7 @@ from pymysql.cursors import DictCursor
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.handshake import ServerConnection
 from publisher.sources.mysql.login import Login
+from publisher.sources.mysql.sql_text import literal
 from wormhole.model.errors import (
     DecodeError,
     PositionError,
@@ -50,7 +51,7 @@ _REFUSALS: Final = (
     (
         {1130},
         "the server takes no connections from this host: {text}",
-        "CREATE USER '{user}'@'<this host>' IDENTIFIED BY ...; and grant it what `wormholectl doctor` says",
+        "CREATE USER {quoted_user}@'<this host>' IDENTIFIED BY ...; and grant it what `wormholectl doctor` says",
     ),
     (
         {1820, 1862, 3118, 4151},
@@ -77,10 +78,10 @@ _REFUSALS: Final = (
 # safe in SQL: the server chooses the text.
 _SHADOWED: Final = re.compile(r"@'(?P<host>[\w.:-]+)' \(using password: YES\)", re.ASCII)
 _SHADOW_HINT: Final = (
-    "; where it is right, an anonymous account ''@'{host}' may shadow '{user}'@'%'; as an administrator:\n"
-    "SELECT User, Host FROM mysql.user WHERE User IN ('', '{user}');\n"
+    "; where it is right, an anonymous account ''@{quoted_host} may shadow {quoted_user}@'%'; as an administrator:\n"
+    "SELECT User, Host FROM mysql.user WHERE User IN ('', {quoted_user});\n"
     "and, if '' is listed:\n"
-    "DROP USER ''@'{host}';"
+    "DROP USER ''@{quoted_host};"
 )
 _NONSENSE: Final = (
     "it is tried again; check host and port, and what is between here and the server (a proxy, another service); "
@@ -225,9 +226,10 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
             shadow = _SHADOWED.search(text)
             if shadow:
                 hint += _SHADOW_HINT
-            quoted, host = user.replace("'", "''"), shadow["host"] if shadow else ""
+            host = literal(shadow["host"] if shadow else "")
             return UsageError(
-                f"{about}: {what.format(text=text, source=source)}", hint=hint.format(user=quoted, host=host)
+                f"{about}: {what.format(text=text, source=source)}",
+                hint=hint.format(quoted_user=literal(user), quoted_host=host),
             )
     if number in _PASSING or 2000 <= number < 3000 or not number:
         kind = SourceSilent if isinstance(error.__context__, TimeoutError) else SourceUnavailable

@@ -14,6 +14,7 @@ from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
 from publisher.sources.mysql.connection import connect, query, reading_answers
 from publisher.sources.mysql.server_tables import OWN_DATABASES, show_all
+from publisher.sources.mysql.sql_text import quoted
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 
 __all__ = ["describe", "parse_members"]
@@ -63,11 +64,11 @@ def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefin
 
 def _table(connection: Connection[Any], database: str, name: str) -> TableDefinition:
     columns = query(connection, _COLUMNS, (database, name))
-    indexes = query(connection, f"SHOW INDEX FROM {_quoted(database)}.{_quoted(name)}")
+    indexes = query(connection, f"SHOW INDEX FROM {quoted(database)}.{quoted(name)}")
     row_end = {str(row["name"]) for row in columns if str(row["made"] or "").upper() == "ROW END"}
     json = frozenset[str]()
     if any(row["type"] == "longtext" for row in columns):
-        shown = query(connection, f"SHOW CREATE TABLE {_quoted(database)}.{_quoted(name)}")
+        shown = query(connection, f"SHOW CREATE TABLE {quoted(database)}.{quoted(name)}")
         json = frozenset(column.replace("``", "`") for column in _JSON_CHECK.findall(str(shown[0]["Create Table"])))
     return TableDefinition(
         f"{database}.{name}",
@@ -106,7 +107,3 @@ def parse_members(declared: str) -> tuple[str, ...]:
 
 def _unescaped(found: re.Match[str]) -> str:
     return "'" if found[1] is None else _ESCAPES.get(found[1], found[1])
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

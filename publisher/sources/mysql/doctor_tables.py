@@ -14,6 +14,7 @@ from pymysql.cursors import DictCursor
 from publisher.sources.mysql.bounded_connection import MOST_LISTING_BYTES
 from publisher.sources.mysql.connection import query
 from publisher.sources.mysql.settings import Settings
+from publisher.sources.mysql.sql_text import quoted
 from wormhole.model.findings import Finding, Severity
 
 __all__ = ["Cascade", "TableFacts", "findings", "parse_cascades", "read_tables"]
@@ -72,7 +73,7 @@ class TableFacts:
     @property
     def sql(self) -> str:
         """The name as SQL has it."""
-        return ".".join(_quoted(part) for part in (self.database, self.table))
+        return ".".join(quoted(part) for part in (self.database, self.table))
 
 
 def findings(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Finding]:
@@ -119,7 +120,7 @@ def _cascades(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Find
             PROBLEM,
             f"foreign keys that change rows of other tables: {_some(texts)}",
             f"InnoDB makes these changes below the log ({ever}): no subscriber gets them, and nothing reports it",
-            f"ALTER TABLE {table.sql} DROP FOREIGN KEY {_quoted(first.name)};\nand add it again without {first.rules}; "
+            f"ALTER TABLE {table.sql} DROP FOREIGN KEY {quoted(first.name)};\nand add it again without {first.rules}; "
             "change the rows in the application"
             + ("" if settings.mariadb else ", or upgrade to MySQL 9.6")
             + f"; {_MORE}",
@@ -163,10 +164,6 @@ def _charsets(tables: Sequence[TableFacts]) -> Iterator[Finding]:
 def _some(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
@@ -229,7 +226,7 @@ def _read_cascades(connection: Connection[DictCursor]) -> dict[tuple[str, str], 
     )
     found = {}
     for row in rows:
-        shown = query(connection, f"SHOW CREATE TABLE {_quoted(row['db'])}.{_quoted(row['tab'])}")
+        shown = query(connection, f"SHOW CREATE TABLE {quoted(row['db'])}.{quoted(row['tab'])}")
         found[row["db"], row["tab"]] = parse_cascades(str(shown[0]["Create Table"]))
     return found
 

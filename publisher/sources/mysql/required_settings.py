@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from publisher.sources.mysql.settings import Settings
+from publisher.sources.mysql.sql_text import account_name
 from wormhole.model.errors import UnsupportedLog, UsageError
 from wormhole.model.findings import Finding, Severity
 
@@ -69,7 +70,7 @@ def to_set(settings: Settings, name: str, value: str, then: str = "") -> str:
 def grant_to(settings: Settings, privileges: str, scope: str = "*.*") -> str:
     """The GRANT for our account."""
     user, _, host = settings.account.rpartition("@")
-    return f"GRANT {privileges} ON {scope} TO '{user}'@'{host}';"
+    return f"GRANT {privileges} ON {scope} TO {account_name(user, host)};"
 
 
 def is_rds(settings: Settings) -> bool:
@@ -160,12 +161,12 @@ def _account(settings: Settings) -> Finding | None:
     return Finding(
         "account",
         PROBLEM,
-        f"the login as {user!r} got the anonymous account ''@'{host}' (SELECT CURRENT_USER(), USER();)",
+        f"the login as {user!r} got the anonymous account {account_name('', host)} (SELECT CURRENT_USER(), USER();)",
         "the server prefers the account with the more exact host, whatever its name: the privileges of "
-        f"'{user}'@'%' do not count",
-        f"DROP USER ''@'{host}';\n"
+        f"{account_name(user, '%')} do not count",
+        f"DROP USER {account_name('', host)};\n"
         "or, if it is needed, with the grants of docs/mysql.md:\n"
-        f"CREATE USER '{user}'@'{host}' IDENTIFIED BY ...;",
+        f"CREATE USER {account_name(user, host)} IDENTIFIED BY ...;",
     )
 
 

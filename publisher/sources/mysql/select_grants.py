@@ -13,6 +13,7 @@ from typing import Final
 
 from publisher.sources.mysql.decode.name_folding import fold
 from publisher.sources.mysql.settings import Settings
+from publisher.sources.mysql.sql_text import quoted
 
 __all__ = ["SelectGrants", "grant_for", "parse_select_grants", "select_grants"]
 
@@ -134,8 +135,8 @@ def grant_for(pattern: str, *, literal: bool = False) -> str:
         return "*.*"
     if _ANY & set(table):
         escaped = database if literal else re.sub(r"([\\_%])", r"\\\1", database)
-        return f"{_quoted(escaped)}.*"
-    return f"{_quoted(database)}.{_quoted(table)}"
+        return f"{quoted(escaped)}.*"
+    return f"{quoted(database)}.{quoted(table)}"
 
 
 def _selects(what: str) -> tuple[bool, bool]:
@@ -147,10 +148,6 @@ def _selects(what: str) -> tuple[bool, bool]:
 
 def _plain(name: str) -> str:
     return name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '`"' else name
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _regex(pattern: str) -> str:

@@ -11,6 +11,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
 from publisher.sources.mysql.connection import query, reading_answers
+from publisher.sources.mysql.sql_text import quoted
 from wormhole.model.errors import UsageError
 
 __all__ = [
@@ -268,7 +269,7 @@ def _roles(text: str) -> dict[tuple[str, str], str]:
 
 def _quoted(account: str) -> str:
     user, _, host = account.rpartition("@")
-    return "@".join(f"`{part.replace('`', '``')}`" for part in (user, host))
+    return f"{quoted(user)}@{quoted(host)}"
 
 
 def _channel(row: Mapping[str, Any]) -> ReplicaChannel:

@@ -17,6 +17,7 @@ from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import query
 from publisher.sources.mysql.decode.table_map import LONGLONG, OLD_TEMPORAL, TIMESTAMP2, TableMap
+from publisher.sources.mysql.sql_text import sql_name
 from wormhole.model.errors import DecodeError
 
 __all__ = [
@@ -153,7 +154,8 @@ def with_old_digits(table: TableMap, definition: Definition | None, logged_s: in
             f"{table.name} has TIME, DATETIME or TIMESTAMP columns of the format before MariaDB 10.1.2, and "
             "the log does not "
             f"say how many digits their fractions had when it was written: {', '.join(names[i] for i in old if names)}",
-            hint=f"SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE {table.name} FORCE; what was logged before "
+            hint="SET GLOBAL mysql56_temporal_format = ON; "
+            f"ALTER TABLE {sql_name(table.database, table.table)} FORCE; what was logged before "
             "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew "
             "behind it, from a copy of the table. The publisher's account needs SELECT on the table",
             tables=(table.name,),

@@ -22,6 +22,7 @@ from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
 from publisher.sources.postgres.login import Asked, ask, withheld
 from publisher.sources.postgres.refused_logins import refused_login
 from publisher.sources.postgres.scram import derive
+from publisher.sources.postgres.sql_text import quote_literal
 from publisher.sources.postgres.waiting import NEVER, ready
 from wormhole.model.errors import SourceSilent, SourceUnavailable, UsageError
 
@@ -33,8 +34,6 @@ __all__ = [
     "SessionEnded",
     "connect",
     "drop_notifications",
-    "quote_identifier",
-    "quote_literal",
     "understood",
 ]
 
@@ -348,16 +347,6 @@ def drop_notifications(pgconn: pq.abc.PGconn) -> None:
     """Nobody listens for any, and libpq keeps them until they are asked for."""
     while pgconn.notifies() is not None:
         pass
-
-
-def quote_identifier(name: str) -> str:
-    """A name as SQL takes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_literal(text: str) -> str:
-    """A text as SQL and the replication commands take it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _settings(connection: Connection, *, walsender: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import Connection, connect, quote_identifier
+from publisher.sources.postgres.connection import Connection, connect
 from publisher.sources.postgres.doctor_publication import (
     identity_findings,
     named_values_findings,
@@ -19,6 +19,7 @@ from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import OLDEST_VERSION, ServerState, read_state
 from publisher.sources.postgres.server_url import EXPOSED
+from publisher.sources.postgres.sql_text import quote_identifier
 from publisher.sources.postgres.table_identities import TableIdentity, named, read_tables
 from publisher.sources.postgres.wal_bytes import PROOF_BYTES, checksum_of_log
 from wormhole.model.errors import WormholeError

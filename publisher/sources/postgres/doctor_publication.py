@@ -7,8 +7,9 @@ from typing import Final
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import Connection, quote_identifier, quote_literal
+from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.server_state import ServerState
+from publisher.sources.postgres.sql_text import quote_identifier, quote_literal
 from publisher.sources.postgres.table_identities import LISTS_SINCE, MOST_NAMED, Refusal, TableIdentity, named
 from publisher.sources.postgres.table_keys import generated_keys
 from wormhole.model.findings import Finding, Severity

@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.scram import FEWEST_ITERATIONS, MECHANISM, MOST_ITERATIONS, Challenge, first_message
 from publisher.sources.postgres.server_url import EXPOSED
+from publisher.sources.postgres.sql_text import quote_identifier
 from publisher.sources.postgres.waiting import ready
 from wormhole.model.errors import SourceUnavailable, UsageError
 
@@ -75,14 +76,10 @@ def withheld(address: Address, how: str) -> UsageError:
         f"{address}: the server asks for the password {how}, and nothing shows that it is the database: its "
         "certificate is not verified; the password was not sent",
         hint="let the server ask for a SCRAM proof (SET password_encryption = 'scram-sha-256', then ALTER ROLE "
-        f"{_role(address)} PASSWORD '...', and scram-sha-256 in pg_hba.conf); or write "
+        f"{quote_identifier(address.user)} PASSWORD '...', and scram-sha-256 in pg_hba.conf); or write "
         "?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL; or, if everybody who can answer there may "
         f"have the password, ?unverified_server={EXPOSED}",
     )
-
-
-def _role(address: Address) -> str:
-    return '"' + address.user.replace('"', '""') + '"'
 
 
 def _challenge(address: Address, talk: _Talk, *, tls: bool, walsender: bool) -> Challenge | None:

@@ -18,7 +18,7 @@ from typing import Final
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import Connection, connect, quote_identifier, quote_literal, understood
+from publisher.sources.postgres.connection import Connection, connect, understood
 from publisher.sources.postgres.decode.catalogue_keys import CatalogueKey, LoggedKeys
 from publisher.sources.postgres.decode.encoder import COMMIT, Encoder
 from publisher.sources.postgres.decode.encodings import Encoding
@@ -38,6 +38,7 @@ from publisher.sources.postgres.publication import SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.seen_keys import SeenKeys
 from publisher.sources.postgres.server_state import ServerState, Slot, check_same
+from publisher.sources.postgres.sql_text import quote_identifier, quote_literal
 from publisher.sources.postgres.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
 from publisher.sources.postgres.table_keys import logged_keys_until, read_key
 from publisher.sources.postgres.timelines import Timelines

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from publisher.sources.postgres.address import Address
+from publisher.sources.postgres.sql_text import quote_identifier
 from wormhole.model.errors import SourceUnavailable, UsageError
 
 __all__ = ["refused_login"]
@@ -21,7 +22,7 @@ def refused_login(
     is tried again.
     """
     message = f"{address}: {words}"
-    quoted = '"' + address.user.replace('"', '""') + '"'
+    quoted = quote_identifier(address.user)
     if hint := _repair(address, quoted, words) or _repair_of_way(address, words):
         return SourceUnavailable(message, hint=hint)
     if _NO_DATABASE.search(words):
@@ -46,7 +47,7 @@ def refused_login(
     )
 
 
-def _repair(address: Address, account: str, words: str) -> str:
+def _repair(address: Address, quoted: str, words: str) -> str:
     if "max_wal_senders" in words:
         return (
             "each reader needs a walsender of its own: raise max_wal_senders (10 is the default), which takes a "
@@ -55,7 +56,7 @@ def _repair(address: Address, account: str, words: str) -> str:
     if "too many" in words or "reserved for" in words:
         return "raise max_connections, or the limit of the account or the database; it is tried again"
     if "REPLICATION attribute" in words or "replication role" in words:
-        return f"give the account the right; it is tried again:\nALTER ROLE {account} REPLICATION;"
+        return f"give the account the right; it is tried again:\nALTER ROLE {quoted} REPLICATION;"
     if "no pg_hba.conf entry" in words:
         plain = "write ?sslmode=require behind the URL, if the server lets sessions with TLS in; else " * (
             address.sslmode == "disable"
@@ -65,7 +66,7 @@ def _repair(address: Address, account: str, words: str) -> str:
             f"hostssl {address.database} {address.user} ADDRESS/32 scram-sha-256"
         )
     if _NO_ROLE.search(words):
-        return f"make the account, as a superuser; it is tried again:\nCREATE ROLE {account} LOGIN REPLICATION;"
+        return f"make the account, as a superuser; it is tried again:\nCREATE ROLE {quoted} LOGIN REPLICATION;"
     return ""
 
 

@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import NAME_PREFIX, Address
-from publisher.sources.postgres.connection import Connection, ServerError, connect, quote_identifier, quote_literal
+from publisher.sources.postgres.connection import Connection, ServerError, connect
 from publisher.sources.postgres.doctor_publication import addition_to, wanted_publication
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_state import ServerState, read_state
 from publisher.sources.postgres.slot_mover import movers
+from publisher.sources.postgres.sql_text import quote_identifier, quote_literal
 from publisher.sources.postgres.table_identities import Refusal, TableIdentity, named, read_tables
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.ports.datastore import ServerObjects

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import Connection, Row, quote_literal, understood
+from publisher.sources.postgres.connection import Connection, Row, understood
 from publisher.sources.postgres.key_indexes import AT_ONCE
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
+from publisher.sources.postgres.sql_text import quote_literal
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog
 
 __all__ = [

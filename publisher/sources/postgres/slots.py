@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from publisher.sources.postgres.connection import Connection, ServerError, quote_identifier, quote_literal
+from publisher.sources.postgres.connection import Connection, ServerError
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.sql_text import quote_identifier, quote_literal
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.model.problem import NO_PROBLEM, Problem
 

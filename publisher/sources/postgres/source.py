@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import parse
-from publisher.sources.postgres.connection import Connection, SessionEnded, connect, quote_literal, understood
+from publisher.sources.postgres.connection import Connection, SessionEnded, connect, understood
 from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.delivered_transactions import delivered_transactions
 from publisher.sources.postgres.doctor_slots import is_near
@@ -29,6 +29,7 @@ from publisher.sources.postgres.server_objects import find_names
 from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot, read_state
 from publisher.sources.postgres.server_url import ServerUrl
 from publisher.sources.postgres.slot_mover import SlotMover
+from publisher.sources.postgres.sql_text import quote_literal
 from publisher.sources.postgres.standing import check_settings, check_slots
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.table_identities import read_tables

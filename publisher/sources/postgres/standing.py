@@ -8,9 +8,10 @@ from typing import Final
 from publisher.sources.lacking import shortened
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
-from publisher.sources.postgres.connection import Connection, connect, quote_literal, understood
+from publisher.sources.postgres.connection import Connection, connect, understood
 from publisher.sources.postgres.lsn import parse_delivered
 from publisher.sources.postgres.server_state import ServerState, read_state
+from publisher.sources.postgres.sql_text import quote_literal
 from publisher.sources.postgres.timelines import Timelines, read_timelines
 from wormhole.model.errors import PositionError, SourceUnavailable, UnsupportedLog, WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from publisher.sources.postgres.connection import quote_literal
 from publisher.sources.postgres.decode.kinds import kind_of
+from publisher.sources.postgres.sql_text import quote_literal
 
 __all__ = ["Change", "Facts", "changes", "facts_of", "question"]
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from publisher.sources.postgres.connection import Connection, quote_identifier, quote_literal
+from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.key_indexes import KEY_INDEX
 from publisher.sources.postgres.slots import GENERATED_SINCE
+from publisher.sources.postgres.sql_text import quote_literal, sql_name
 
 __all__ = [
     "LISTS_SINCE",
@@ -73,7 +74,7 @@ class Relation:
     @property
     def sql_name(self) -> str:
         """As SQL takes it."""
-        return f"{quote_identifier(self.schema)}.{quote_identifier(self.name)}"
+        return sql_name(self.schema, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class TableIdentity:
     @property
     def sql_name(self) -> str:
         """As SQL takes it."""
-        return f"{quote_identifier(self.schema)}.{quote_identifier(self.name)}"
+        return sql_name(self.schema, self.name)
 
     @property
     def listed_name(self) -> str:

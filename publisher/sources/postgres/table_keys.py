@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from publisher.sources.postgres.connection import Connection, quote_literal
+from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
 from publisher.sources.postgres.key_indexes import AT_ONCE
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from publisher.sources.postgres.seen_keys import SeenKeys
+from publisher.sources.postgres.sql_text import quote_literal
 
 __all__ = ["generated_keys", "logged_keys_until", "read_key"]
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from publisher.sources.kept_state import keep, load, not_ours
-from publisher.sources.postgres.connection import Connection, ServerError, quote_literal
+from publisher.sources.postgres.connection import Connection, ServerError
 from publisher.sources.postgres.lsn import parse_lsn
 from publisher.sources.postgres.server_state import record_end
+from publisher.sources.postgres.sql_text import quote_literal, sql_name
 from publisher.sources.postgres.table_facts import Change, Facts, changes, facts_of, question
 from wormhole.ports.source_state import SourceState
 
@@ -131,10 +132,11 @@ class UnloggedChanges:
             yield change.table, UnloggedChange(where.place, where.since, change.files)
 
     def _went(self, name: str, number: str, now: Facts) -> None:
+        schema, _, table = name.partition(".")
         self._gone[name] = number
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
-        if any(number in table["files"] for table in now.tables.values()):
+        if any(number in one["files"] for one in now.tables.values()):
             what, step = (
                 "is a partition now: applications keep its rows under this name",
                 "nothing, or remove them there",
@@ -144,7 +146,7 @@ class UnloggedChanges:
         elif now.known[number] == name:
             what, step = (
                 "is not in the log any more: it is UNLOGGED, or left the publication",
-                f"ALTER TABLE {name} SET LOGGED, or add it to the publication; then start a backfill of it",
+                f"ALTER TABLE {sql_name(schema, table)} SET LOGGED, or add it to the publication; then start a backfill of it",
             )
         else:
             what, step = (

@@ -13,12 +13,13 @@ from pymysql.connections import Connection
 from publisher.sources.mysql.connection import query
 from publisher.sources.mysql.decode.charsets import codec_of_charset, is_reversible
 from publisher.sources.mysql.described_tables import parse_members
-from publisher.sources.mysql.existing_rows.key_order import ORDERED, PORTABLE, KeyColumn, quoted
+from publisher.sources.mysql.existing_rows.key_order import ORDERED, PORTABLE, KeyColumn
 from publisher.sources.mysql.existing_rows.values import Entry, entry_of_kind
+from publisher.sources.mysql.sql_text import account_name, quoted, sql_name
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Column, Schema
 
-__all__ = ["Definition", "Listed", "creation", "definition_of", "no_privilege", "read_definition", "sql_name"]
+__all__ = ["Definition", "Listed", "creation", "definition_of", "no_privilege", "read_definition"]
 
 _COLUMNS: Final = (
     "SELECT COLUMN_NAME AS name, DATA_TYPE AS type, COLUMN_TYPE AS declared, COLUMN_KEY AS mark, "
@@ -91,11 +92,6 @@ class Definition:
         return bool(self.key) and all(c.kind in PORTABLE and not c.descending for c in self.key)
 
 
-def sql_name(database: str, table: str) -> str:
-    """A table's name in SQL."""
-    return f"{quoted(database)}.{quoted(table)}"
-
-
 def creation(connection: Connection[Any], database: str, table: str) -> str:
     """The statement that makes the table as it is now: two equal ones mean that nothing was altered between them.
 
@@ -166,7 +162,7 @@ def no_privilege(database: str, table: str, account: str) -> Problem:
     user, _, host = account.rpartition("@")
     return Problem(
         f"{database}.{table}: the account {account} may not read its rows",
-        f"GRANT SELECT ON {sql_name(database, table)} TO '{user}'@'{host}';",
+        f"GRANT SELECT ON {sql_name(database, table)} TO {account_name(user, host)};",
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
+from publisher.sources.mysql.sql_text import quoted
 from wormhole.wire.v1 import update_pb2
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "is_moment",
     "literal",
     "order_by",
-    "quoted",
     "up_to",
 ]
 
@@ -56,11 +56,6 @@ class KeyColumn:
     collation: str = ""
     members: tuple[str, ...] = ()
     descending: bool = False
-
-
-def quoted(name: str) -> str:
-    """An identifier."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def _integer(column: KeyColumn, value: update_pb2.Value) -> str:

@@ -10,13 +10,14 @@ import pymysql
 from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import bound, server_text
-from publisher.sources.mysql.existing_rows.definition import Definition, sql_name
+from publisher.sources.mysql.existing_rows.definition import Definition
 from publisher.sources.mysql.existing_rows.exact_keys import is_exact
-from publisher.sources.mysql.existing_rows.key_order import above, order_by, quoted
+from publisher.sources.mysql.existing_rows.key_order import above, order_by
 from publisher.sources.mysql.existing_rows.reading import TIMEOUTS
 from publisher.sources.mysql.existing_rows.result_rows import rows_of
 from publisher.sources.mysql.existing_rows.snapshot import Snapshots
 from publisher.sources.mysql.existing_rows.values import RowEncoder
+from publisher.sources.mysql.sql_text import quoted, sql_name
 from wormhole.model.errors import SourceUnavailable, UnreadableTable
 
 __all__ = ["key_behind"]

@@ -16,6 +16,7 @@ from publisher.sources.postgres.decode.encodings import UTF8, Encoding
 from publisher.sources.postgres.decode.kinds import SCHEMA_TYPES, TEXT, kind_of
 from publisher.sources.postgres.decode.messages import FULL, MESSAGES, NOTHING, Relation, TypeName
 from publisher.sources.postgres.decode.table import Table
+from publisher.sources.postgres.sql_text import sql_name
 from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.schema import Column, Schema
 from wormhole.model.sharding import Sharding, shard_of_table
@@ -239,7 +240,8 @@ def _repeated_key(relation: Relation) -> DecodeError:
         f"the key of {relation.name} does not identify a row: a partition lacks it, or has it DEFERRABLE, so two rows "
         "may have equal keys",
         hint="give each partition the key, not deferrable, and attach its index to the root's; or log whole rows: "
-        f"ALTER TABLE {relation.name} REPLICA IDENTITY FULL; for what is logged already, name the table in skip_tables "
+        f"ALTER TABLE {sql_name(relation.schema, relation.table)} REPLICA IDENTITY FULL; for what is logged already, "
+        "name the table in skip_tables "
         "and restart the publisher",
         tables=(relation.name,),
     )
@@ -250,7 +252,8 @@ def _unknown_key(relation: Relation, what: str) -> DecodeError:
         f"the key of {relation.name} is not known: its REPLICA IDENTITY was "
         f"{'FULL' if relation.identity == FULL else 'NOTHING'} when this was logged, and {what}",
         hint="name the table in skip_tables, restart the publisher, and bring the application's rows of it up to date; "
-        f"for what is logged from now on: ALTER TABLE {relation.name} REPLICA IDENTITY DEFAULT; (or USING INDEX ...), "
+        f"for what is logged from now on: ALTER TABLE {sql_name(relation.schema, relation.table)} REPLICA IDENTITY "
+        "DEFAULT; (or USING INDEX ...), "
         "with which the log has the key",
         tables=(relation.name,),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from publisher.sources.postgres.connection import quote_literal
 from publisher.sources.postgres.key_indexes import KEY_INDEX
+from publisher.sources.postgres.sql_text import quote_literal
 
 __all__ = ["described", "named", "published"]
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from publisher.sources.postgres.connection import quote_identifier
 from publisher.sources.postgres.decode.encodings import UTF8, Encoding
 from publisher.sources.postgres.decode.kinds import kind_of
 from publisher.sources.postgres.decode.messages import DEFAULT, INDEX, Relation, RelationColumn, TypeName
 from publisher.sources.postgres.decode.table import Table
 from publisher.sources.postgres.decode.tables import Tables
 from publisher.sources.postgres.existing_rows.keys import PLAIN, PORTABLE, KeyColumn, column_of_row
+from publisher.sources.postgres.sql_text import quote_identifier, sql_name
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding
@@ -86,11 +86,6 @@ def without_name(name: str) -> Definition:
             "rename it, or copy its rows some other way",
         ),
     )
-
-
-def sql_name(schema: str, table: str) -> str:
-    """A table's name in SQL."""
-    return f"{quote_identifier(schema)}.{quote_identifier(table)}"
 
 
 def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:

@@ -13,8 +13,8 @@ from typing import Final
 
 from google.protobuf.message import DecodeError as WireError
 
-from publisher.sources.postgres.connection import quote_identifier, quote_literal
 from publisher.sources.postgres.decode.kinds import BYTES, INT, UINT
+from publisher.sources.postgres.sql_text import quote_identifier, quote_literal
 from wormhole.wire.v1 import update_pb2
 
 __all__ = [

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from publisher.sources.postgres.connection import Connection, ServerError, quote_identifier
+from publisher.sources.postgres.connection import Connection, ServerError
 from publisher.sources.postgres.existing_rows.copied_rows import CopiedRows
 from publisher.sources.postgres.existing_rows.definition import Definition
 from publisher.sources.postgres.existing_rows.keys import ROW, above, column_of_row, literals_of, order_by
+from publisher.sources.postgres.sql_text import quote_identifier
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.schema import Column
 from wormhole.ports.table_source import ChunkLimits

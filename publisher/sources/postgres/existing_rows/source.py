@@ -10,7 +10,7 @@ from typing import Final
 
 from publisher.sources.kept_state import state_of
 from publisher.sources.postgres.address import Address, parse
-from publisher.sources.postgres.connection import Connection, ServerError, connect, quote_literal, understood
+from publisher.sources.postgres.connection import Connection, ServerError, connect, understood
 from publisher.sources.postgres.decode.tables import shard_name
 from publisher.sources.postgres.delivered_transactions import delivered_transactions
 from publisher.sources.postgres.existing_rows.catalogue import described, named, published
@@ -19,7 +19,6 @@ from publisher.sources.postgres.existing_rows.definition import (
     Definition,
     Wanted,
     definition_of,
-    sql_name,
     without_name,
 )
 from publisher.sources.postgres.existing_rows.interruption import Interruption
@@ -27,6 +26,7 @@ from publisher.sources.postgres.existing_rows.keys import above, among, literals
 from publisher.sources.postgres.existing_rows.reading import CANCELED, Reading, copied_key, timeout, unasked_rows
 from publisher.sources.postgres.existing_rows.snapshot import Snapshots
 from publisher.sources.postgres.incarnations import Incarnations
+from publisher.sources.postgres.sql_text import quote_identifier, quote_literal, sql_name
 from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import shard_of_hash
@@ -359,7 +359,7 @@ class PostgresTables:
                 schema, _, name = table.partition(".")
                 raise UnreadableTable(
                     f"{table}: {error.message}",
-                    hint=f'GRANT SELECT ON {sql_name(schema, name)} TO "{session.wanted.account}";',
+                    hint=f"GRANT SELECT ON {sql_name(schema, name)} TO {quote_identifier(session.wanted.account)};",
                 ) from None
             if state.startswith(_NO_VALUE):
                 raise UnreadableTable(
