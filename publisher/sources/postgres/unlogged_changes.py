@@ -146,7 +146,7 @@ class UnloggedChanges:
         elif now.known[number] == name:
             what, step = (
                 "is not in the log any more: it is UNLOGGED, or left the publication",
-                f"ALTER TABLE {sql_name(schema, table)} SET LOGGED, or add it to the publication; then start a backfill of it",
+                f"ALTER TABLE {sql_name(schema, table)} SET LOGGED, or publish it; then start a backfill of it",
             )
         else:
             what, step = (
