@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -10,6 +11,7 @@ import yaml
 
 from scripts import dist
 from scripts.prepare import ROOT
+from scripts.registry import locked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -45,3 +47,26 @@ def test_the_workflow_publishes_what_it_builds_and_only_that_job_may_sign() -> N
     built = [step["with"]["name"] for job in jobs.values() for step in job["steps"] if "name" in step.get("with", {})]
     assert all(name.startswith("dist-") for name in built)
     assert len(PROJECT["tool"]["cibuildwheel"]["linux"]["archs"]) == len(jobs["wheels"]["strategy"]["matrix"]["runner"])
+
+
+def test_what_a_release_is_made_of_is_pinned() -> None:
+    """An action by its commit, a base image by its digest, uv by the hashes of the lock file."""
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    uses = [line.strip() for file in workflows for line in file.read_text().splitlines() if "uses:" in line]
+    assert uses
+    assert [line for line in uses if not re.fullmatch(r"- uses: [\w./-]+@[0-9a-f]{40} # v[\d.]+", line)] == []
+    container = (ROOT / "deploy" / "Containerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", container, re.MULTILINE)
+    assert [base for base in bases if base != "sdk" and not re.search(r"@sha256:[0-9a-f]{64}$", base)] == []
+    lock = (ROOT / "requirements.lock").read_text()
+    for text in (*(file.read_text() for file in workflows), container):
+        assert not re.search(r"pip install (?:--no-cache-dir )?uv\b(?!\.)", text)
+        for cut in re.findall(r"sed -n '([^']+)'", text):
+            found = subprocess.run(["sed", "-n", cut], input=lock, capture_output=True, text=True, check=True).stdout
+            assert found == locked("uv", lock)
+
+
+def test_wheels_of_the_workflow_are_built_with_the_constraints_of_make_dist() -> None:
+    environment = PROJECT["tool"]["cibuildwheel"]["environment"]
+    assert environment["PIP_CONSTRAINT"] == f"/project/{dist.LOCK.name}"
+    assert "--build-constraint" in dist._PINNED
